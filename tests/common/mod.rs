@@ -1,0 +1,120 @@
+//! Starts and ends the `surus` under test.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A running `surus serve`. Dropping it drains it and waits.
+pub struct Surus {
+    child: Child,
+    /// `http://127.0.0.1:PORT`, without a trailing slash.
+    pub url: String,
+    /// `127.0.0.1:PORT`.
+    pub address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Surus {
+    /// Serves `dir` on a free port. `args` are added to the command line.
+    pub fn serve(dir: &Path, args: &[&str]) -> Surus {
+        Self::spawn(dir, args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+    }
+
+    /// The same, with environment variables; an error is everything that it printed.
+    pub fn spawn(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Surus, String> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
+            .arg("serve")
+            .arg(dir)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(args)
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (said, listening) = mpsc::channel();
+        follow(child.stdout.take().unwrap(), log.clone(), said.clone());
+        follow(child.stderr.take().unwrap(), log.clone(), said);
+        match listening.recv_timeout(Duration::from_secs(30)) {
+            Ok(url) => {
+                let address = url.trim_start_matches("http://").to_string();
+                Ok(Surus { child, url, address, log })
+            }
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                std::thread::sleep(Duration::from_millis(50));
+                Err(log.lock().unwrap().clone())
+            }
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything printed so far, both streams.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until `condition` holds for the log; panics with the log after ten seconds.
+    pub fn wait_for_log(&self, condition: impl Fn(&str) -> bool) {
+        for _ in 0..1000 {
+            if condition(&self.log.lock().unwrap()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("not in the log:\n{}", self.log());
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end and returns the exit status.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Surus {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.signal("TERM");
+            for _ in 0..500 {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Copies a stream into `log` and reports the address from the line that announces a TCP listener.
+fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mpsc::Sender<String>) {
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = Vec::new();
+        while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if let Some(at) = text.find("listening on http://") {
+                let url = text[at + "listening on ".len()..].split_whitespace().next().unwrap();
+                let _ = said.send(url.to_string());
+            }
+            log.lock().unwrap().push_str(&text);
+            line.clear();
+        }
+    });
+}
