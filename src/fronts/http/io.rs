@@ -188,7 +188,8 @@ impl Shared {
     /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
     /// a reset takes the response with it that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {
-        if self.ended.load(Ordering::Relaxed) {
+        // hyper has done so, except where it takes the connection for a tunnel.
+        if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
             return;
         }
         let silent = async {
@@ -200,6 +201,13 @@ impl Shared {
             }
         };
         let _ = tokio::time::timeout(LINGER, silent).await;
+    }
+
+    fn shut_down(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(stream) => shutdown(stream),
+            Socket::Unix(stream) => shutdown(stream),
+        }
     }
 
     /// Sends a `103 Early Hints` response (RFC 8297), in HTTP/1.1 only and only where nothing else is being sent: hints may
@@ -317,11 +325,7 @@ impl AsyncWrite for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = match &self.shared.socket {
-            Socket::Tcp(stream) => shutdown(stream),
-            Socket::Unix(stream) => shutdown(stream),
-        };
-        Poll::Ready(result)
+        Poll::Ready(self.shared.shut_down())
     }
 }
 
