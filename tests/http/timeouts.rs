@@ -76,6 +76,7 @@ fn a_client_that_does_not_read_gets_the_worker_taken_away() {
     let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
     let mut wire = Wire::connect(&surus);
     wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.begins();
     // The only worker: when this is answered, the other one has been given up.
     assert_eq!(status(&surus), Some(200));
     let got = wire.rest().len();

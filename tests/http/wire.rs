@@ -16,7 +16,7 @@ if (isset($query['mib'])) {
     for ($i = 0; $i < $query['mib']; $i++) { echo $piece; flush(); }
     exit;
 }
-if (isset($query['sleep'])) { usleep($query['sleep'] * 1000); }
+if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); }
 header('Content-Type: application/json');
 $body = file_get_contents('php://input');
 echo json_encode(['body' => $body] + $_SERVER, JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);
@@ -153,6 +153,11 @@ impl Wire {
         self.answer()
     }
 
+    /// Waits for the first bytes of a response and leaves it there.
+    pub fn begins(&mut self) {
+        assert!(self.more() > 0);
+    }
+
     /// Everything until the other end closes; panics when it does not.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() > 0 {}
@@ -187,7 +192,10 @@ impl Wire {
                 n
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!("{error}; read so far: {:?}", text(&self.read)),
+            Err(error) => {
+                let end = &self.read[self.read.len().saturating_sub(200)..];
+                panic!("{error}; last read: {:?}", text(end))
+            }
         }
     }
 }

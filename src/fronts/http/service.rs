@@ -79,8 +79,11 @@ impl Service {
         connection.activity.request_begins(request.version());
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
         let version = request.version();
+        // Nothing that follows on this connection is to be taken for a request.
         let mut is_last = false;
-        let (engine, result) = self.respond(request, peer, connection, end.event).await;
+        let (engine, result) = self
+            .respond(request, peer, connection, end.event, &mut is_last)
+            .await;
         end.engine = engine;
         let outcome;
         let mut response = match result {
@@ -96,7 +99,7 @@ impl Service {
                     "refused"
                 );
                 outcome = class(refusal.status);
-                is_last = ends_connection(refusal.status) && version <= Version::HTTP_11;
+                is_last |= ends_connection(refusal.status);
                 plain(refusal.status, refusal.why)
             }
             Err(Problem::Failed(failure)) => {
@@ -109,7 +112,7 @@ impl Service {
             // hyper would announce an HTTP/1.1 answer's framing to a client that may not know it only if told to.
             response.headers_mut().remove(header::TRAILER);
         }
-        if is_last {
+        if is_last && version <= Version::HTTP_11 {
             response
                 .headers_mut()
                 .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -127,6 +130,7 @@ impl Service {
         peer: Peer,
         connection: Arc<Shared>,
         id: u64,
+        is_last: &mut bool,
     ) -> (&'static str, Result<Response, Problem>) {
         let (mut head, incoming) = request.into_parts();
         let trusted = forwarded::is_trusted(peer, &self.settings.trusted_proxies);
@@ -156,9 +160,11 @@ impl Service {
             spool: self.settings.spool.as_deref(),
         };
         let collected = match body::collect(incoming, limits).await {
-            Ok(body) => body,
+            Ok(collected) => collected,
             Err(refused) => return (STATIC, Err(body_refused(refused).into())),
         };
+        // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
+        *is_last |= collected.trailers;
         // The time for PHP begins when PHP can begin.
         let deadline = deadline.max(Instant::now() + self.settings.timeout.0);
         if head.version == Version::HTTP_11 {
@@ -171,7 +177,7 @@ impl Service {
         let asked = asked(&head.headers);
         let event = Event {
             id,
-            request: Request::from_parts(head, collected),
+            request: Request::from_parts(head, collected.body),
             script,
             origin: forwarded.origin,
             deadline,
