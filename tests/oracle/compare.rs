@@ -1,0 +1,128 @@
+//! Where two answers to the same request differ.
+
+use std::collections::BTreeMap;
+
+use regex::bytes::Regex;
+
+use super::answer::{Answer, CONNECTION_HEADERS};
+
+/// What is put aside before answers are compared.
+pub struct Blind {
+    /// What these match may differ.
+    pub masks: Vec<Regex>,
+    /// These keys are taken out of a body that is a JSON object.
+    pub keys: Vec<String>,
+}
+
+/// One difference: a part (`status`, `reason`, `body` or a header's name) and the two sides of it.
+pub struct Difference {
+    pub part: String,
+    pub shown: String,
+}
+
+pub fn differences(reference: &Answer, other: &Answer, method: &str, blind: &Blind) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut differs = |part: &str, shown: String| found.push(Difference { part: part.into(), shown });
+    if reference.status != other.status {
+        differs("status", sides(&reference.status.to_string(), &other.status.to_string()));
+    }
+    // A CGI program need not give a reason, and then the server's own is as good as any.
+    if !reference.reason.is_empty() && reference.reason != other.reason {
+        differs("reason", sides(&reference.reason, &other.reason));
+    }
+    let (expected, mut got) = (by_name(reference, blind), by_name(other, blind));
+    // A server may add the length of what it sends, which no client can tell from PHP's own, as long as it is true.
+    if !expected.contains_key("content-length")
+        && method != "HEAD"
+        && other.header("content-length") == Some(other.body.len().to_string().as_bytes())
+    {
+        got.remove("content-length");
+    }
+    let names: std::collections::BTreeSet<&String> = expected.keys().chain(got.keys()).collect();
+    for name in names {
+        let (expected, got) = (expected.get(name), got.get(name));
+        if expected != got {
+            differs(name, sides(&format!("{expected:?}"), &format!("{got:?}")));
+        }
+    }
+    if reference.complete != other.complete {
+        let word = |complete| if complete { "complete" } else { "cut off" };
+        differs("body", sides(word(reference.complete), word(other.complete)));
+    }
+    let (expected, got) = (body(reference, blind), body(other, blind));
+    if expected != got {
+        differs("body", first_difference(&expected, &got));
+    }
+    found
+}
+
+fn sides(reference: &str, other: &str) -> String {
+    format!("      reference: {reference}\n      instead:   {other}\n")
+}
+
+/// Values by lower-case name. Order counts among headers of one name and nowhere else (RFC 9110, 5.3).
+fn by_name(answer: &Answer, blind: &Blind) -> BTreeMap<String, Vec<String>> {
+    let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in &answer.headers {
+        let name = name.to_ascii_lowercase();
+        if !CONNECTION_HEADERS.contains(&name.as_str()) {
+            let value = blind.mask(value.clone());
+            headers.entry(name).or_default().push(value.escape_ascii().to_string());
+        }
+    }
+    headers
+}
+
+fn body(answer: &Answer, blind: &Blind) -> Vec<u8> {
+    let mut body = answer.body.clone();
+    if !blind.keys.is_empty()
+        && let Ok(serde_json::Value::Object(mut object)) = serde_json::from_slice(&body)
+    {
+        object.retain(|key, _| !blind.keys.contains(key));
+        body = serde_json::to_vec_pretty(&object).unwrap();
+    }
+    blind.mask(body)
+}
+
+impl Blind {
+    fn mask(&self, mut text: Vec<u8>) -> Vec<u8> {
+        for mask in &self.masks {
+            text = mask.replace_all(&text, &b"<masked>"[..]).into_owned();
+        }
+        text
+    }
+}
+
+/// Texts line by line, anything else by its first bytes that differ.
+fn first_difference(expected: &[u8], got: &[u8]) -> String {
+    if let (Ok(expected), Ok(got)) = (std::str::from_utf8(expected), std::str::from_utf8(got))
+        && expected.lines().all(|line| line.len() < 2000)
+        && got.lines().all(|line| line.len() < 2000)
+        && !expected.contains('\0')
+    {
+        return by_line(expected, got);
+    }
+    let at = expected.iter().zip(got).take_while(|(a, b)| a == b).count();
+    let window = |bytes: &[u8]| {
+        let part = &bytes[at.saturating_sub(20).min(bytes.len())..(at + 60).min(bytes.len())];
+        format!("{} bytes, at {at}: …{}…", bytes.len(), part.escape_ascii())
+    };
+    sides(&window(expected), &window(got))
+}
+
+fn by_line(expected: &str, got: &str) -> String {
+    let (a, b): (Vec<&str>, Vec<&str>) = (expected.split('\n').collect(), got.split('\n').collect());
+    let same_start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let rest = a.len().min(b.len()) - same_start;
+    let same_end = a.iter().rev().zip(b.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let mut shown = format!("      from line {}\n", same_start + 1);
+    for (sign, lines) in [('-', &a[same_start..a.len() - same_end]), ('+', &b[same_start..b.len() - same_end])] {
+        for line in lines.iter().take(20) {
+            shown += &format!("      {sign} {}\n", line.escape_debug());
+        }
+        if lines.len() > 20 {
+            shown += &format!("      {sign} … {} lines more\n", lines.len() - 20);
+        }
+    }
+    shown
+}

@@ -1,0 +1,194 @@
+//! Who answers: php-fpm, php-cgi and Surus, over the same document root and with the same php.ini.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::answer::Answer;
+use super::request::Request;
+use super::vars::cgi_variables;
+use super::{cgi, fastcgi, http};
+use crate::common::Surus;
+
+const FPM: &str = "/usr/sbin/php-fpm8.2";
+const CGI: &str = "/usr/bin/php-cgi8.2";
+const INI: &str = "/etc/php/8.2/fpm/php.ini";
+/// For what has to happen some time; nothing waits this long unless it failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Name {
+    Fpm,
+    Cgi,
+    Surus,
+}
+
+impl Name {
+    /// Stands for `{who}` in requests. All of one length, so that lengths do not differ.
+    pub fn token(self) -> &'static str {
+        match self {
+            Name::Fpm => "WHOisFPM",
+            Name::Cgi => "WHOisCGI",
+            Name::Surus => "WHOisSUR",
+        }
+    }
+}
+
+/// The oracles named in `SURUS_ORACLE` beside php-fpm, which is the reference; all of them if it is not set.
+fn chosen() -> Vec<Name> {
+    match std::env::var("SURUS_ORACLE") {
+        Err(_) => vec![Name::Cgi, Name::Surus],
+        Ok(words) => words
+            .split(',')
+            .filter_map(|word| match word {
+                "fpm" => None,
+                "cgi" => Some(Name::Cgi),
+                "surus" => Some(Name::Surus),
+                other => panic!("SURUS_ORACLE: {other:?} is none of fpm, cgi, surus"),
+            })
+            .collect(),
+    }
+}
+
+/// All of them, over one document root.
+pub struct Oracles {
+    pub root: PathBuf,
+    /// The address that every oracle believes to be the server's.
+    server: String,
+    surus: Option<Surus>,
+    fpm: Fpm,
+    cgi: Option<String>,
+    // Last: dropped, and so deleted, after the processes that use it.
+    _dir: tempfile::TempDir,
+}
+
+impl Oracles {
+    /// `fill` writes the document root, which is read while they start.
+    pub fn start(fill: impl FnOnce(&Path)) -> Oracles {
+        for program in [FPM, CGI] {
+            assert!(
+                Path::new(program).exists(),
+                "{program} is missing. The oracle test compares Surus with it: apt-get install php8.2-fpm php8.2-cgi"
+            );
+        }
+        let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let (root, state) = (home.join("root"), home.join("state"));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::create_dir(&state).unwrap();
+        fill(&root);
+        // php-fpm's workers are another user.
+        std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+
+        let chosen = chosen();
+        let surus = chosen.contains(&Name::Surus).then(|| Surus::serve(&root, &[]));
+        let server = surus.as_ref().map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
+        let fpm = Fpm::start(&home);
+        let cgi = chosen.contains(&Name::Cgi).then(String::new);
+        Oracles { root, server, surus, fpm, cgi, _dir: dir }
+    }
+
+    /// Who is compared with php-fpm.
+    pub fn others(&self) -> Vec<Name> {
+        let cgi = self.cgi.as_ref().map(|_| Name::Cgi);
+        let surus = self.surus.as_ref().map(|_| Name::Surus);
+        cgi.into_iter().chain(surus).collect()
+    }
+
+    pub fn ask(&mut self, name: Name, request: &Request) -> Result<Answer, String> {
+        let vars = cgi_variables(request, &self.root, &self.server);
+        let (reply, log) = match name {
+            Name::Surus => {
+                let surus = self.surus.as_ref().ok_or("surus was not started")?;
+                return http::ask(&surus.address, &request.wire(), &request.method);
+            }
+            Name::Fpm => (fastcgi::ask(&self.fpm.socket, &vars, &request.body), &mut self.fpm.stderr),
+            Name::Cgi => {
+                let log = self.cgi.as_mut().ok_or("php-cgi was not chosen")?;
+                (cgi::ask(Path::new(CGI), Path::new(INI), &vars, &request.body), log)
+            }
+        };
+        let reply = reply.map_err(|error| error.to_string())?;
+        log.push_str(&String::from_utf8_lossy(&reply.stderr));
+        Answer::from_cgi(&reply.stdout, &request.method)
+    }
+
+    /// Everything that `name` has logged so far.
+    pub fn log(&self, name: Name) -> String {
+        match name {
+            Name::Surus => self.surus.as_ref().map(Surus::log).unwrap_or_default(),
+            Name::Fpm => self.fpm.stderr.clone() + &std::fs::read_to_string(&self.fpm.log).unwrap_or_default(),
+            Name::Cgi => self.cgi.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether `condition` holds before patience ends.
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// A php-fpm with one worker, so that every request meets what the one before it left behind. Dropping it ends it.
+struct Fpm {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+    /// What came as FastCGI's STDERR.
+    stderr: String,
+}
+
+impl Fpm {
+    fn start(home: &Path) -> Fpm {
+        let (socket, log, config) = (home.join("fpm.sock"), home.join("fpm.log"), home.join("fpm.conf"));
+        // Only root can, and has to, become somebody else.
+        let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+        let user = if root { "user = www-data\ngroup = www-data\n" } else { "" };
+        let text = format!(
+            "[global]\nerror_log = {log}\nlog_limit = 65536\ndaemonize = no\n\
+             [oracle]\n{user}listen = {socket}\npm = static\npm.max_children = 1\n\
+             catch_workers_output = yes\ndecorate_workers_output = no\nclear_env = yes\n",
+            log = log.display(),
+            socket = socket.display(),
+        );
+        std::fs::write(&config, text).unwrap();
+        let child = Command::new(FPM)
+            .args(["--nodaemonize", "--php-ini", INI, "--fpm-config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut fpm = Fpm { child, socket, log, stderr: String::new() };
+        let up = eventually(|| {
+            UnixStream::connect(&fpm.socket).is_ok() || !matches!(fpm.child.try_wait(), Ok(None))
+        });
+        let log = std::fs::read_to_string(&fpm.log).unwrap_or_default();
+        assert!(up && UnixStream::connect(&fpm.socket).is_ok(), "php-fpm did not start:\n{log}");
+        fpm
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        if !eventually(|| !matches!(self.child.try_wait(), Ok(None))) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
