@@ -41,4 +41,4 @@ macro_rules! topics {
     };
 }
 
-topics! { server }
+topics! { server urls get post cookies files input limits unread headers status }

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use super::fastcgi::Reply;
 use super::vars::Vars;
 
-/// `ini` is the php.ini it reads instead of its own.
-pub fn ask(program: &Path, ini: &Path, vars: &Vars, body: &[u8]) -> io::Result<Reply> {
+/// `ini` is the php.ini it reads instead of its own, `scan_dir` where it looks for more of it.
+pub fn ask(program: &Path, ini: &Path, scan_dir: &str, vars: &Vars, body: &[u8]) -> io::Result<Reply> {
     // The working directory is the script's, as RFC 3875, 7.2 asks for.
     let script = vars.iter().find(|(name, _)| name == "SCRIPT_FILENAME").map(|(_, value)| OsStr::from_bytes(value));
     let mut child = Command::new(program)
@@ -18,6 +18,7 @@ pub fn ask(program: &Path, ini: &Path, vars: &Vars, body: &[u8]) -> io::Result<R
         .arg(ini)
         .current_dir(script.and_then(|script| Path::new(script).parent()).unwrap_or(Path::new("/")))
         .env_clear()
+        .env("PHP_INI_SCAN_DIR", scan_dir)
         .envs(vars.iter().map(|(name, value)| (name, OsStr::from_bytes(value))))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

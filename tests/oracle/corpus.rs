@@ -9,8 +9,12 @@ use super::request::Request;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Topic {
-    case: Vec<Case>,
+pub struct Topic {
+    /// php.ini directives for all cases of the topic: those that PHP heeds before it reads a directory's `.user.ini`.
+    #[serde(default)]
+    pub ini: String,
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
 }
 
 /// One case. It has a directory of its own below the document root, `{dir}` in requests; `{php}` is `{dir}/index.php`.
@@ -75,36 +79,44 @@ pub struct Step {
     pub until: Option<String>,
 }
 
-/// Reads a topic's cases and writes their files below `root`.
-pub fn load(topic: &str, text: &str, root: &Path) -> Vec<Case> {
-    let topic_dir = topic;
-    let topic: Topic = toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
-    let mut cases = topic.case;
-    for (number, case) in cases.iter_mut().enumerate() {
-        case.dir = format!("/{topic_dir}/{number}");
-        let dir = root.join(&case.dir[1..]);
+/// Reads a topic's cases, for which nothing is written yet.
+pub fn load(topic: &str, text: &str) -> Topic {
+    let mut read: Topic = toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
+    for (number, case) in read.cases.iter_mut().enumerate() {
+        case.dir = format!("/{topic}/{number}");
+    }
+    read
+}
+
+impl Case {
+    /// Writes its files below `root`.
+    pub fn write(&self, root: &Path) {
+        let dir = root.join(&self.dir[1..]);
         std::fs::create_dir_all(&dir).unwrap();
-        let php = case.php.iter().map(|text| ("index.php", text));
-        let ini = case.ini.iter().map(|text| (".user.ini", text));
-        let files = case.files.iter().map(|(name, text)| (name.as_str(), text));
+        let php = self.php.iter().map(|text| ("index.php", text));
+        let ini = self.ini.iter().map(|text| (".user.ini", text));
+        let files = self.files.iter().map(|(name, text)| (name.as_str(), text));
         for (name, text) in php.chain(ini).chain(files) {
             let path = dir.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
     }
-    cases
-}
 
-impl Case {
     pub fn steps(&self) -> Vec<Step> {
         if self.step.is_empty() { vec![Step::default()] } else { self.step.clone() }
     }
 
-    /// The request of `step`; `who` stands for `{who}` in it, so that oracles do not share sessions and files.
+    /// The request of `step`. `who` is put in place of `{who}`, so that oracles do not share sessions and files; `{long}` is
+    /// 6000 bytes and `{vars}` is a query of 1200 variables, more than max_input_vars.
     pub fn request(&self, step: &Step, who: &str) -> Request {
         let fill = |text: &str| {
-            text.replace("{php}", "{dir}/index.php").replace("{dir}", &self.dir).replace("{who}", who)
+            let vars: Vec<String> = (0..1200).map(|number| format!("v{number}={number}")).collect();
+            text.replace("{php}", "{dir}/index.php")
+                .replace("{dir}", &self.dir)
+                .replace("{who}", who)
+                .replace("{long}", &"long5".repeat(1200))
+                .replace("{vars}", &vars.join("&"))
         };
         let lines = match (&step.send, &step.get) {
             (Some(lines), None) => lines.iter().map(|line| fill(line)).collect(),

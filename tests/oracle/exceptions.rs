@@ -10,6 +10,7 @@ pub struct Exceptions {
     /// Entries of `$_SERVER` that are not compared.
     pub variable: Vec<Variable>,
     /// Parts of one case's answer that one oracle gives differently.
+    #[serde(default)]
     pub difference: Vec<Difference>,
 }
 

@@ -17,8 +17,9 @@ use crate::common::Surus;
 const FPM: &str = "/usr/sbin/php-fpm8.2";
 const CGI: &str = "/usr/bin/php-cgi8.2";
 const INI: &str = "/etc/php/8.2/fpm/php.ini";
+const SCAN_DIR: &str = "/etc/php/8.2/fpm/conf.d";
 /// For what has to happen some time; nothing waits this long unless it failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
@@ -60,16 +61,19 @@ pub struct Oracles {
     pub root: PathBuf,
     /// The address that every oracle believes to be the server's.
     server: String,
+    /// Where php-cgi, which starts for every request, finds the rest of its php.ini.
+    scan_dir: String,
     surus: Option<Surus>,
     fpm: Fpm,
+    /// What php-cgi has logged so far.
     cgi: Option<String>,
     // Last: dropped, and so deleted, after the processes that use it.
     _dir: tempfile::TempDir,
 }
 
 impl Oracles {
-    /// `fill` writes the document root, which is read while they start.
-    pub fn start(fill: impl FnOnce(&Path)) -> Oracles {
+    /// `ini` is added to the php.ini of all; `fill` writes the document root.
+    pub fn start(ini: &str, fill: impl FnOnce(&Path)) -> Oracles {
         for program in [FPM, CGI] {
             assert!(
                 Path::new(program).exists(),
@@ -78,20 +82,26 @@ impl Oracles {
         }
         let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        let (root, state) = (home.join("root"), home.join("state"));
-        std::fs::create_dir(&root).unwrap();
-        std::fs::create_dir(&state).unwrap();
+        let (root, state, added) = (home.join("root"), home.join("state"), home.join("ini"));
+        for dir in [&root, &state, &added] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::fs::write(added.join("oracle.ini"), ini).unwrap();
+        let scan_dir = format!("{SCAN_DIR}:{}", added.display());
         fill(&root);
         // php-fpm's workers are another user.
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
 
         let chosen = chosen();
-        let surus = chosen.contains(&Name::Surus).then(|| Surus::serve(&root, &[]));
+        let surus = chosen.contains(&Name::Surus).then(|| {
+            let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
+            Surus::spawn(&root, &[], &env).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+        });
         let server = surus.as_ref().map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
-        let fpm = Fpm::start(&home);
+        let fpm = Fpm::start(&home, &scan_dir);
         let cgi = chosen.contains(&Name::Cgi).then(String::new);
-        Oracles { root, server, surus, fpm, cgi, _dir: dir }
+        Oracles { root, server, scan_dir, surus, fpm, cgi, _dir: dir }
     }
 
     /// Who is compared with php-fpm.
@@ -108,10 +118,10 @@ impl Oracles {
                 let surus = self.surus.as_ref().ok_or("surus was not started")?;
                 return http::ask(&surus.address, &request.wire(), &request.method);
             }
-            Name::Fpm => (fastcgi::ask(&self.fpm.socket, &vars, &request.body), &mut self.fpm.stderr),
+            Name::Fpm => (fastcgi::ask(&self.fpm.socket, &vars, &request.body), &mut self.fpm.said),
             Name::Cgi => {
                 let log = self.cgi.as_mut().ok_or("php-cgi was not chosen")?;
-                (cgi::ask(Path::new(CGI), Path::new(INI), &vars, &request.body), log)
+                (cgi::ask(Path::new(CGI), Path::new(INI), &self.scan_dir, &vars, &request.body), log)
             }
         };
         let reply = reply.map_err(|error| error.to_string())?;
@@ -120,10 +130,10 @@ impl Oracles {
     }
 
     /// Everything that `name` has logged so far.
-    pub fn log(&self, name: Name) -> String {
+    pub fn log(&mut self, name: Name) -> String {
         match name {
             Name::Surus => self.surus.as_ref().map(Surus::log).unwrap_or_default(),
-            Name::Fpm => self.fpm.stderr.clone() + &std::fs::read_to_string(&self.fpm.log).unwrap_or_default(),
+            Name::Fpm => self.fpm.log(),
             Name::Cgi => self.cgi.clone().unwrap_or_default(),
         }
     }
@@ -146,12 +156,14 @@ struct Fpm {
     child: Child,
     socket: PathBuf,
     log: PathBuf,
-    /// What came as FastCGI's STDERR.
-    stderr: String,
+    /// How much of the log file is in `said` already.
+    read: usize,
+    /// What came as FastCGI's STDERR and what is in the log file, so far.
+    said: String,
 }
 
 impl Fpm {
-    fn start(home: &Path) -> Fpm {
+    fn start(home: &Path, scan_dir: &str) -> Fpm {
         let (socket, log, config) = (home.join("fpm.sock"), home.join("fpm.log"), home.join("fpm.conf"));
         // Only root can, and has to, become somebody else.
         let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
@@ -167,18 +179,26 @@ impl Fpm {
         let child = Command::new(FPM)
             .args(["--nodaemonize", "--php-ini", INI, "--fpm-config"])
             .arg(&config)
+            .env("PHP_INI_SCAN_DIR", scan_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut fpm = Fpm { child, socket, log, stderr: String::new() };
+        let mut fpm = Fpm { child, socket, log, read: 0, said: String::new() };
         let up = eventually(|| {
             UnixStream::connect(&fpm.socket).is_ok() || !matches!(fpm.child.try_wait(), Ok(None))
         });
         let log = std::fs::read_to_string(&fpm.log).unwrap_or_default();
         assert!(up && UnixStream::connect(&fpm.socket).is_ok(), "php-fpm did not start:\n{log}");
         fpm
+    }
+
+    fn log(&mut self) -> String {
+        let file = std::fs::read(&self.log).unwrap_or_default();
+        self.said.push_str(&String::from_utf8_lossy(&file[self.read..]));
+        self.read = file.len();
+        self.said.clone()
     }
 }
 

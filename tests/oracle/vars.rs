@@ -57,9 +57,10 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
     let mut seen: Vec<String> = Vec::new();
     for (name, _) in &request.headers {
         let name = name.to_ascii_lowercase();
-        // `Proxy` would become HTTP_PROXY, which HTTP clients obey (httpoxy). nginx drops names with an underscore, because
-        // `X_A` could pass for `X-A`. The two CONTENT_ variables exist in place of their headers (RFC 3875, 4.1.18).
-        let hidden = ["proxy", "content-type", "content-length"].contains(&name.as_str()) || name.contains('_');
+        // `Proxy` would become HTTP_PROXY, which HTTP clients obey (httpoxy). nginx drops names with anything but letters, digits
+        // and hyphens, because `X_A` could pass for `X-A`. The CONTENT_ variables stand for their headers (RFC 3875, 4.1.18).
+        let hidden = ["proxy", "content-type", "content-length"].contains(&name.as_str())
+            || name.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
         if hidden || seen.contains(&name) {
             continue;
         }
