@@ -41,4 +41,4 @@ macro_rules! topics {
     };
 }
 
-topics! { server urls get post cookies files input limits unread headers status }
+topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini isolation finish }

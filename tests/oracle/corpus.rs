@@ -89,14 +89,16 @@ pub fn load(topic: &str, text: &str) -> Topic {
 }
 
 impl Case {
-    /// Writes its files below `root`.
-    pub fn write(&self, root: &Path) {
+    /// Writes its files below `root`. In them `{root}` is the document root and `{state}` a directory
+    /// that scripts may write to.
+    pub fn write(&self, root: &Path, state: &Path) {
         let dir = root.join(&self.dir[1..]);
         std::fs::create_dir_all(&dir).unwrap();
         let php = self.php.iter().map(|text| ("index.php", text));
         let ini = self.ini.iter().map(|text| (".user.ini", text));
         let files = self.files.iter().map(|(name, text)| (name.as_str(), text));
         for (name, text) in php.chain(ini).chain(files) {
+            let text = text.replace("{root}", root.to_str().unwrap()).replace("{state}", state.to_str().unwrap());
             let path = dir.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();

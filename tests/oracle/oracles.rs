@@ -72,8 +72,9 @@ pub struct Oracles {
 }
 
 impl Oracles {
-    /// `ini` is added to the php.ini of all; `fill` writes the document root.
-    pub fn start(ini: &str, fill: impl FnOnce(&Path)) -> Oracles {
+    /// `ini` is added to the php.ini of all; `fill` writes the document root, its first argument; scripts may write to the
+    /// second.
+    pub fn start(ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
         for program in [FPM, CGI] {
             assert!(
                 Path::new(program).exists(),
@@ -88,7 +89,7 @@ impl Oracles {
         }
         std::fs::write(added.join("oracle.ini"), ini).unwrap();
         let scan_dir = format!("{SCAN_DIR}:{}", added.display());
-        fill(&root);
+        fill(&root, &state);
         // php-fpm's workers are another user.
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();

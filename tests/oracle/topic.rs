@@ -14,9 +14,9 @@ use super::request::Request;
 /// Panics with all that differs in the topic.
 pub fn check(topic: &str, text: &str) {
     let Topic { ini, cases } = load(topic, text);
-    let mut oracles = Oracles::start(&ini, |root| {
+    let mut oracles = Oracles::start(&ini, |root, state| {
         copy_scripts(&root.join("scripts"));
-        cases.iter().for_each(|case| case.write(root));
+        cases.iter().for_each(|case| case.write(root, state));
     });
     let exceptions = exceptions::load();
     let wanted = std::env::var("ORACLE_CASE").unwrap_or_default();
