@@ -77,6 +77,8 @@ pub struct Step {
     pub has: Vec<String>,
     /// Ask again until the body is this, because something ends after its answer.
     pub until: Option<String>,
+    /// A file of the state directory to make once the answer is here: a script that waits for it shows that it still runs.
+    touch: Option<String>,
 }
 
 /// Reads a topic's cases, for which nothing is written yet.
@@ -131,6 +133,11 @@ impl Case {
 }
 
 impl Step {
+    /// The name of the file to make afterwards, if any.
+    pub fn touches(&self, who: &str) -> Option<String> {
+        self.touch.as_ref().map(|name| name.replace("{who}", who))
+    }
+
     fn body(&self, fill: impl Fn(&str) -> String) -> Option<Vec<u8>> {
         let body = match (&self.body, &self.hex, self.bytes) {
             (Some(text), None, None) if self.crlf => fill(text).replace('\n', "\r\n").into_bytes(),

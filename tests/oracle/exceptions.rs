@@ -10,8 +10,9 @@ pub struct Exceptions {
     /// Entries of `$_SERVER` that are not compared.
     pub variable: Vec<Variable>,
     /// Parts of one case's answer that one oracle gives differently.
-    #[serde(default)]
     pub difference: Vec<Difference>,
+    /// Cases that are not asked of one oracle.
+    pub absence: Vec<Absence>,
 }
 
 #[derive(Deserialize)]
@@ -32,10 +33,21 @@ pub struct Difference {
     pub reason: String,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absence {
+    /// How their names begin.
+    pub cases: String,
+    pub oracle: Name,
+    pub reason: String,
+}
+
 pub fn load() -> Exceptions {
     let text = include_str!("exceptions.toml");
     let exceptions: Exceptions = toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
-    let reasons = exceptions.variable.iter().map(|v| &v.reason).chain(exceptions.difference.iter().map(|d| &d.reason));
-    assert!(reasons.into_iter().all(|reason| reason.len() > 20), "an exception without a reason");
+    let variables = exceptions.variable.iter().map(|variable| &variable.reason);
+    let differences = exceptions.difference.iter().map(|difference| &difference.reason);
+    let absences = exceptions.absence.iter().map(|absence| &absence.reason);
+    assert!(variables.chain(differences).chain(absences).all(|reason| reason.len() > 20), "an exception without a reason");
     exceptions
 }

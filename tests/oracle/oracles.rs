@@ -58,7 +58,9 @@ fn chosen() -> Vec<Name> {
 
 /// All of them, over one document root.
 pub struct Oracles {
-    pub root: PathBuf,
+    root: PathBuf,
+    /// Where scripts may write.
+    pub state: PathBuf,
     /// The address that every oracle believes to be the server's.
     server: String,
     /// Where php-cgi, which starts for every request, finds the rest of its php.ini.
@@ -102,7 +104,7 @@ impl Oracles {
         let server = surus.as_ref().map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
         let fpm = Fpm::start(&home, &scan_dir);
         let cgi = chosen.contains(&Name::Cgi).then(String::new);
-        Oracles { root, server, scan_dir, surus, fpm, cgi, _dir: dir }
+        Oracles { root, state, server, scan_dir, surus, fpm, cgi, _dir: dir }
     }
 
     /// Who is compared with php-fpm.
