@@ -20,11 +20,24 @@ pub struct Difference {
     pub shown: String,
 }
 
-pub fn differences(reference: &Answer, other: &Answer, method: &str, blind: &Blind) -> Vec<Difference> {
+pub fn differences(
+    reference: &Answer,
+    other: &Answer,
+    method: &str,
+    blind: &Blind,
+) -> Vec<Difference> {
     let mut found = Vec::new();
-    let mut differs = |part: &str, shown: String| found.push(Difference { part: part.into(), shown });
+    let mut differs = |part: &str, shown: String| {
+        found.push(Difference {
+            part: part.into(),
+            shown,
+        })
+    };
     if reference.status != other.status {
-        differs("status", sides(&reference.status.to_string(), &other.status.to_string()));
+        differs(
+            "status",
+            sides(&reference.status.to_string(), &other.status.to_string()),
+        );
     }
     // A CGI program need not give a reason, and then the server's own is as good as any.
     if !reference.reason.is_empty() && reference.reason != other.reason {
@@ -47,7 +60,10 @@ pub fn differences(reference: &Answer, other: &Answer, method: &str, blind: &Bli
     }
     if reference.complete != other.complete {
         let word = |complete| if complete { "complete" } else { "cut off" };
-        differs("body", sides(word(reference.complete), word(other.complete)));
+        differs(
+            "body",
+            sides(word(reference.complete), word(other.complete)),
+        );
     }
     let (expected, got) = (body(reference, blind), body(other, blind));
     if expected != got {
@@ -67,7 +83,10 @@ fn by_name(answer: &Answer, blind: &Blind) -> BTreeMap<String, Vec<String>> {
         let name = name.to_ascii_lowercase();
         if !CONNECTION_HEADERS.contains(&name.as_str()) {
             let value = blind.mask(value.clone());
-            headers.entry(name).or_default().push(value.escape_ascii().to_string());
+            headers
+                .entry(name)
+                .or_default()
+                .push(value.escape_ascii().to_string());
         }
     }
     headers
@@ -110,19 +129,44 @@ fn first_difference(expected: &[u8], got: &[u8]) -> String {
     sides(&window(expected), &window(got))
 }
 
+/// Only the lines that one side has and the other has not, by their longest common subsequence.
 fn by_line(expected: &str, got: &str) -> String {
-    let (a, b): (Vec<&str>, Vec<&str>) = (expected.split('\n').collect(), got.split('\n').collect());
-    let same_start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let rest = a.len().min(b.len()) - same_start;
-    let same_end = a.iter().rev().zip(b.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    let mut shown = format!("      from line {}\n", same_start + 1);
-    for (sign, lines) in [('-', &a[same_start..a.len() - same_end]), ('+', &b[same_start..b.len() - same_end])] {
-        for line in lines.iter().take(20) {
-            shown += &format!("      {sign} {}\n", line.escape_debug());
-        }
-        if lines.len() > 20 {
-            shown += &format!("      {sign} … {} lines more\n", lines.len() - 20);
+    let (a, b): (Vec<&str>, Vec<&str>) =
+        (expected.split('\n').collect(), got.split('\n').collect());
+    if a.len() * b.len() > 1_000_000 {
+        let at = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+        let line = |lines: &[&str]| {
+            lines
+                .get(at)
+                .map_or("(end)".into(), |line| line.escape_debug().to_string())
+        };
+        return format!("      line {}\n{}", at + 1, sides(&line(&a), &line(&b)));
+    }
+    let mut common = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            common[i][j] = match a[i] == b[j] {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
         }
     }
-    shown
+    let mut shown = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == b.len() || (i < a.len() && common[i + 1][j] >= common[i][j + 1]) {
+            shown.push(format!("      {:4} - {}\n", i + 1, a[i].escape_debug()));
+            i += 1;
+        } else {
+            shown.push(format!("      {:4} + {}\n", j + 1, b[j].escape_debug()));
+            j += 1;
+        }
+    }
+    if shown.len() > 40 {
+        let more = shown.split_off(40).len();
+        shown.push(format!("      … and {more} lines more\n"));
+    }
+    shown.concat()
 }

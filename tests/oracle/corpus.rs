@@ -83,7 +83,8 @@ pub struct Step {
 
 /// Reads a topic's cases, for which nothing is written yet.
 pub fn load(topic: &str, text: &str) -> Topic {
-    let mut read: Topic = toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
+    let mut read: Topic =
+        toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
     for (number, case) in read.cases.iter_mut().enumerate() {
         case.dir = format!("/{topic}/{number}");
     }
@@ -100,7 +101,9 @@ impl Case {
         let ini = self.ini.iter().map(|text| (".user.ini", text));
         let files = self.files.iter().map(|(name, text)| (name.as_str(), text));
         for (name, text) in php.chain(ini).chain(files) {
-            let text = text.replace("{root}", root.to_str().unwrap()).replace("{state}", state.to_str().unwrap());
+            let text = text
+                .replace("{root}", root.to_str().unwrap())
+                .replace("{state}", state.to_str().unwrap());
             let path = dir.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
@@ -108,14 +111,20 @@ impl Case {
     }
 
     pub fn steps(&self) -> Vec<Step> {
-        if self.step.is_empty() { vec![Step::default()] } else { self.step.clone() }
+        if self.step.is_empty() {
+            vec![Step::default()]
+        } else {
+            self.step.clone()
+        }
     }
 
     /// The request of `step`. `who` is put in place of `{who}`, so that oracles do not share sessions and files; `{long}` is
     /// 6000 bytes and `{vars}` is a query of 1200 variables, more than max_input_vars.
     pub fn request(&self, step: &Step, who: &str) -> Request {
         let fill = |text: &str| {
-            let vars: Vec<String> = (0..1200).map(|number| format!("v{number}={number}")).collect();
+            let vars: Vec<String> = (0..1200)
+                .map(|number| format!("v{number}={number}"))
+                .collect();
             text.replace("{php}", "{dir}/index.php")
                 .replace("{dir}", &self.dir)
                 .replace("{who}", who)
@@ -144,7 +153,9 @@ impl Step {
             (Some(text), None, None) => fill(text).into_bytes(),
             (None, Some(hex), None) => {
                 let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+                let byte = |pair: &[u8]| {
+                    u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()
+                };
                 digits.chunks(2).map(byte).collect()
             }
             (None, None, Some(length)) => noise(length),
@@ -159,7 +170,9 @@ impl Step {
 fn noise(length: usize) -> Vec<u8> {
     let mut state: u64 = 1;
     let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 56) as u8
     };
     (0..length).map(|_| next()).collect()

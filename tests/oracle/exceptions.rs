@@ -44,10 +44,20 @@ pub struct Absence {
 
 pub fn load() -> Exceptions {
     let text = include_str!("exceptions.toml");
-    let exceptions: Exceptions = toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
+    let exceptions: Exceptions =
+        toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
     let variables = exceptions.variable.iter().map(|variable| &variable.reason);
-    let differences = exceptions.difference.iter().map(|difference| &difference.reason);
+    let differences = exceptions
+        .difference
+        .iter()
+        .map(|difference| &difference.reason);
     let absences = exceptions.absence.iter().map(|absence| &absence.reason);
-    assert!(variables.chain(differences).chain(absences).all(|reason| reason.len() > 20), "an exception without a reason");
+    assert!(
+        variables
+            .chain(differences)
+            .chain(absences)
+            .all(|reason| reason.len() > 20),
+        "an exception without a reason"
+    );
     exceptions
 }

@@ -61,7 +61,9 @@ fn receive(connection: &mut UnixStream) -> io::Result<Reply> {
         connection.read_exact(&mut header)?;
         let [version, kind, id1, id0, length1, length0, padding, _] = header;
         if version != VERSION || u16::from_be_bytes([id1, id0]) != REQUEST_ID {
-            return Err(io::Error::other(format!("not a record of this request: {header:?}")));
+            return Err(io::Error::other(format!(
+                "not a record of this request: {header:?}"
+            )));
         }
         let length = u16::from_be_bytes([length1, length0]) as usize;
         let mut content = vec![0; length + padding as usize];
@@ -71,7 +73,11 @@ fn receive(connection: &mut UnixStream) -> io::Result<Reply> {
             STDOUT => reply.stdout.extend_from_slice(&content),
             STDERR => reply.stderr.extend_from_slice(&content),
             END_REQUEST if content[4] == REQUEST_COMPLETE => return Ok(reply),
-            _ => return Err(io::Error::other(format!("unexpected record {header:?} {content:?}"))),
+            _ => {
+                return Err(io::Error::other(format!(
+                    "unexpected record {header:?} {content:?}"
+                )));
+            }
         }
     }
 }

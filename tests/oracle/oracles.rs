@@ -99,12 +99,24 @@ impl Oracles {
         let chosen = chosen();
         let surus = chosen.contains(&Name::Surus).then(|| {
             let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
-            Surus::spawn(&root, &[], &env).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+            Surus::spawn(&root, &[], &env)
+                .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
         });
-        let server = surus.as_ref().map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
+        let server = surus
+            .as_ref()
+            .map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
         let fpm = Fpm::start(&home, &scan_dir);
         let cgi = chosen.contains(&Name::Cgi).then(String::new);
-        Oracles { root, state, server, scan_dir, surus, fpm, cgi, _dir: dir }
+        Oracles {
+            root,
+            state,
+            server,
+            scan_dir,
+            surus,
+            fpm,
+            cgi,
+            _dir: dir,
+        }
     }
 
     /// Who is compared with php-fpm.
@@ -121,10 +133,22 @@ impl Oracles {
                 let surus = self.surus.as_ref().ok_or("surus was not started")?;
                 return http::ask(&surus.address, &request.wire(), &request.method);
             }
-            Name::Fpm => (fastcgi::ask(&self.fpm.socket, &vars, &request.body), &mut self.fpm.said),
+            Name::Fpm => (
+                fastcgi::ask(&self.fpm.socket, &vars, &request.body),
+                &mut self.fpm.said,
+            ),
             Name::Cgi => {
                 let log = self.cgi.as_mut().ok_or("php-cgi was not chosen")?;
-                (cgi::ask(Path::new(CGI), Path::new(INI), &self.scan_dir, &vars, &request.body), log)
+                (
+                    cgi::ask(
+                        Path::new(CGI),
+                        Path::new(INI),
+                        &self.scan_dir,
+                        &vars,
+                        &request.body,
+                    ),
+                    log,
+                )
             }
         };
         let reply = reply.map_err(|error| error.to_string())?;
@@ -167,10 +191,18 @@ struct Fpm {
 
 impl Fpm {
     fn start(home: &Path, scan_dir: &str) -> Fpm {
-        let (socket, log, config) = (home.join("fpm.sock"), home.join("fpm.log"), home.join("fpm.conf"));
+        let (socket, log, config) = (
+            home.join("fpm.sock"),
+            home.join("fpm.log"),
+            home.join("fpm.conf"),
+        );
         // Only root can, and has to, become somebody else.
         let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-        let user = if root { "user = www-data\ngroup = www-data\n" } else { "" };
+        let user = if root {
+            "user = www-data\ngroup = www-data\n"
+        } else {
+            ""
+        };
         let text = format!(
             "[global]\nerror_log = {log}\nlog_limit = 65536\ndaemonize = no\n\
              [oracle]\n{user}listen = {socket}\npm = static\npm.max_children = 1\n\
@@ -188,18 +220,28 @@ impl Fpm {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut fpm = Fpm { child, socket, log, read: 0, said: String::new() };
+        let mut fpm = Fpm {
+            child,
+            socket,
+            log,
+            read: 0,
+            said: String::new(),
+        };
         let up = eventually(|| {
             UnixStream::connect(&fpm.socket).is_ok() || !matches!(fpm.child.try_wait(), Ok(None))
         });
         let log = std::fs::read_to_string(&fpm.log).unwrap_or_default();
-        assert!(up && UnixStream::connect(&fpm.socket).is_ok(), "php-fpm did not start:\n{log}");
+        assert!(
+            up && UnixStream::connect(&fpm.socket).is_ok(),
+            "php-fpm did not start:\n{log}"
+        );
         fpm
     }
 
     fn log(&mut self) -> String {
         let file = std::fs::read(&self.log).unwrap_or_default();
-        self.said.push_str(&String::from_utf8_lossy(&file[self.read..]));
+        self.said
+            .push_str(&String::from_utf8_lossy(&file[self.read..]));
         self.read = file.len();
         self.said.clone()
     }

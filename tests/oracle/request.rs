@@ -19,14 +19,17 @@ impl Request {
     /// because a request of HTTP/1.1 needs the first and one with a body the second.
     pub fn new(lines: &[String], body: Option<Vec<u8>>) -> Request {
         let mut words = lines[0].split(' ');
-        let (method, target, protocol) = match (words.next(), words.next(), words.next(), words.next()) {
-            (Some(method), Some(target), Some(protocol), None) => (method, target, protocol),
-            _ => panic!("not a request line: {:?}", lines[0]),
-        };
+        let (method, target, protocol) =
+            match (words.next(), words.next(), words.next(), words.next()) {
+                (Some(method), Some(target), Some(protocol), None) => (method, target, protocol),
+                _ => panic!("not a request line: {:?}", lines[0]),
+            };
         let mut headers: Vec<(String, String)> = lines[1..]
             .iter()
             .map(|line| {
-                let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("not a header line: {line:?}"));
+                let (name, value) = line
+                    .split_once(':')
+                    .unwrap_or_else(|| panic!("not a header line: {line:?}"));
                 (name.to_string(), value.trim().to_string())
             })
             .collect();
@@ -51,11 +54,15 @@ impl Request {
 
     /// The values sent under `name`, whatever its case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.headers.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     fn chunked(&self) -> bool {
-        self.all("transfer-encoding").any(|coding| coding.eq_ignore_ascii_case("chunked"))
+        self.all("transfer-encoding")
+            .any(|coding| coding.eq_ignore_ascii_case("chunked"))
     }
 
     /// How many bytes of body a server knows of; none if the request has no body at all.

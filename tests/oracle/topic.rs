@@ -24,7 +24,12 @@ pub fn check(topic: &str, text: &str) {
     let mut asked = 0;
     for case in cases.iter().filter(|case| case.name.contains(&wanted)) {
         asked += 1;
-        let found = Trial { case, oracles: &mut oracles, exceptions: &exceptions }.run();
+        let found = Trial {
+            case,
+            oracles: &mut oracles,
+            exceptions: &exceptions,
+        }
+        .run();
         if !found.is_empty() {
             failures.push(format!("== {}\n{}", case.name, found.join("\n")));
         }
@@ -40,7 +45,9 @@ pub fn check(topic: &str, text: &str) {
 
 fn copy_scripts(to: &Path) {
     std::fs::create_dir(to).unwrap();
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/scripts")).unwrap() {
+    for file in
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/scripts")).unwrap()
+    {
         let file = file.unwrap();
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
@@ -60,8 +67,14 @@ impl Trial<'_> {
         let mut needed = vec![false; self.exceptions.difference.len()];
         let mut others = self.oracles.others();
         others.retain(|&who| !self.absent(who));
-        let everybody: Vec<Name> = [Name::Fpm].into_iter().chain(others.iter().copied()).collect();
-        let logged: Vec<usize> = everybody.iter().map(|&name| self.oracles.log(name).len()).collect();
+        let everybody: Vec<Name> = [Name::Fpm]
+            .into_iter()
+            .chain(others.iter().copied())
+            .collect();
+        let logged: Vec<usize> = everybody
+            .iter()
+            .map(|&name| self.oracles.log(name).len())
+            .collect();
 
         let steps = self.case.steps();
         for number in 0..self.case.times * steps.len() {
@@ -71,7 +84,9 @@ impl Trial<'_> {
                 break;
             }
             let request = self.case.request(step, "{who}");
-            let mut say = |who: Name, what: String| wrong.push(format!("   {who:?}: {what}\n{}", shown(&request)));
+            let mut say = |who: Name, what: String| {
+                wrong.push(format!("   {who:?}: {what}\n{}", shown(&request)))
+            };
             let reference = match self.ask(Name::Fpm, step) {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -86,9 +101,14 @@ impl Trial<'_> {
                 match self.ask(who, step) {
                     Err(error) => say(who, error),
                     Ok(answer) => {
-                        for difference in differences(&reference, &answer, &request.method, &self.blind(who)) {
+                        for difference in
+                            differences(&reference, &answer, &request.method, &self.blind(who))
+                        {
                             if !self.excused(who, &difference.part, &mut needed) {
-                                say(who, format!("{} differs\n{}", difference.part, difference.shown));
+                                say(
+                                    who,
+                                    format!("{} differs\n{}", difference.part, difference.shown),
+                                );
                             }
                         }
                     }
@@ -120,7 +140,10 @@ impl Trial<'_> {
 
         for (exception, needed) in self.exceptions.difference.iter().zip(needed) {
             if exception.case == self.case.name && others.contains(&exception.oracle) && !needed {
-                wrong.push(format!("   {:?}: the exception for {} is not needed", exception.oracle, exception.part));
+                wrong.push(format!(
+                    "   {:?}: the exception for {} is not needed",
+                    exception.oracle, exception.part
+                ));
             }
         }
         wrong
@@ -147,18 +170,30 @@ impl Trial<'_> {
             matches!(&answer, Ok(answer) if answer.body == until.as_bytes())
         });
         match answer {
-            Ok(answer) if answer.body != until.as_bytes() => {
-                Err(format!("it never was {until:?}, but {:?}", String::from_utf8_lossy(&answer.body)))
-            }
+            Ok(answer) if answer.body != until.as_bytes() => Err(format!(
+                "it never was {until:?}, but {:?}",
+                String::from_utf8_lossy(&answer.body)
+            )),
             answer => answer,
         }
     }
 
     fn blind(&self, who: Name) -> Blind {
         let tokens = format!("{}|{}", Name::Fpm.token(), who.token());
-        let masks = self.case.mask.iter().chain([&tokens]).map(|mask| Regex::new(mask).unwrap()).collect();
+        let masks = self
+            .case
+            .mask
+            .iter()
+            .chain([&tokens])
+            .map(|mask| Regex::new(mask).unwrap())
+            .collect();
         let keys = match self.case.server_variables {
-            true => self.exceptions.variable.iter().map(|variable| variable.name.clone()).collect(),
+            true => self
+                .exceptions
+                .variable
+                .iter()
+                .map(|variable| variable.name.clone())
+                .collect(),
             false => Vec::new(),
         };
         Blind { masks, keys }
@@ -166,15 +201,16 @@ impl Trial<'_> {
 
     /// The oracle cannot take part in this case at all.
     fn absent(&self, who: Name) -> bool {
-        self.exceptions.absence.iter().any(|absence| absence.oracle == who && self.case.name.starts_with(&absence.cases))
+        self.exceptions
+            .absence
+            .iter()
+            .any(|absence| absence.oracle == who && self.case.name.starts_with(&absence.cases))
     }
 
     fn excused(&self, who: Name, part: &str, needed: &mut [bool]) -> bool {
-        let at = self
-            .exceptions
-            .difference
-            .iter()
-            .position(|exception| exception.case == self.case.name && exception.oracle == who && exception.part == part);
+        let at = self.exceptions.difference.iter().position(|exception| {
+            exception.case == self.case.name && exception.oracle == who && exception.part == part
+        });
         if let Some(at) = at {
             needed[at] = true;
         }
@@ -193,11 +229,16 @@ fn unexpected(step: &Step, reference: &Answer) -> Vec<String> {
     let shown: String = text.chars().take(3000).collect();
     let status = step.status.unwrap_or(200);
     if reference.status != status {
-        wrong.push(format!("the case is about status {status}, and this is {}:\n{shown}", reference.status));
+        wrong.push(format!(
+            "the case is about status {status}, and this is {}:\n{shown}",
+            reference.status
+        ));
     }
     for needle in &step.has {
         if !text.contains(needle.as_str()) {
-            wrong.push(format!("the case is about {needle:?}, which is not in:\n{shown}"));
+            wrong.push(format!(
+                "the case is about {needle:?}, which is not in:\n{shown}"
+            ));
         }
     }
     wrong
@@ -205,7 +246,12 @@ fn unexpected(step: &Step, reference: &Answer) -> Vec<String> {
 
 fn shown(request: &Request) -> String {
     let body = &request.body[..request.body.len().min(200)];
-    let head: String = request.head().trim_end().lines().map(|line| format!("      > {line:.300}\n")).collect();
+    let head: String = request
+        .head()
+        .trim_end()
+        .lines()
+        .map(|line| format!("      > {line:.300}\n"))
+        .collect();
     match request.body.len() {
         0 => head,
         length => format!("{head}      > ({length} bytes) {}\n", body.escape_ascii()),

@@ -17,7 +17,10 @@ struct Target {
 
 /// `root` is absolute; `server` is the `address:port` that the request arrives at.
 pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
-    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+    let (path, query) = request
+        .target
+        .split_once('?')
+        .unwrap_or((&request.target, ""));
     let target = resolve(path, root);
     let root = root.to_str().unwrap();
     let (address, port) = server.rsplit_once(':').unwrap();
@@ -33,11 +36,17 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
     if let Some(length) = request.content_length() {
         set("CONTENT_LENGTH", length.as_bytes());
     }
-    set("SCRIPT_FILENAME", &[root.as_bytes(), &target.script_name].concat());
+    set(
+        "SCRIPT_FILENAME",
+        &[root.as_bytes(), &target.script_name].concat(),
+    );
     set("SCRIPT_NAME", &target.script_name);
     if !target.path_info.is_empty() {
         set("PATH_INFO", &target.path_info);
-        set("PATH_TRANSLATED", &[root.as_bytes(), &target.path_info].concat());
+        set(
+            "PATH_TRANSLATED",
+            &[root.as_bytes(), &target.path_info].concat(),
+        );
     }
     set("REQUEST_URI", request.target.as_bytes());
     set("DOCUMENT_URI", &target.uri);
@@ -60,13 +69,18 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
         // `Proxy` would become HTTP_PROXY, which HTTP clients obey (httpoxy). nginx drops names with anything but letters, digits
         // and hyphens, because `X_A` could pass for `X-A`. The CONTENT_ variables stand for their headers (RFC 3875, 4.1.18).
         let hidden = ["proxy", "content-type", "content-length"].contains(&name.as_str())
-            || name.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
+            || name
+                .bytes()
+                .any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
         if hidden || seen.contains(&name) {
             continue;
         }
         let separator = if name == "cookie" { "; " } else { ", " };
         let value = request.all(&name).collect::<Vec<_>>().join(separator);
-        set(&format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_")), value.as_bytes());
+        set(
+            &format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_")),
+            value.as_bytes(),
+        );
         seen.push(name);
     }
     vars
@@ -104,9 +118,17 @@ fn resolve(path: &str, root: &Path) -> Target {
     }
     // fastcgi_split_path_info ^(.+?\.php)(/.*)$;
     let split = (0..uri.len())
-        .find(|&at| uri[..at].ends_with(b".php") && uri[at] == b'/' && root.join(as_path(&uri[1..at])).is_file())
+        .find(|&at| {
+            uri[..at].ends_with(b".php")
+                && uri[at] == b'/'
+                && root.join(as_path(&uri[1..at])).is_file()
+        })
         .unwrap_or(uri.len());
-    Target { script_name: uri[..split].to_vec(), path_info: uri[split..].to_vec(), uri }
+    Target {
+        script_name: uri[..split].to_vec(),
+        path_info: uri[split..].to_vec(),
+        uri,
+    }
 }
 
 fn as_path(bytes: &[u8]) -> &Path {
@@ -118,7 +140,9 @@ fn decode(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        let hex = text.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        let hex = text
+            .get(at + 1..at + 3)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) if text[at] == b'%' => {
                 decoded.push(byte);
