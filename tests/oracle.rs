@@ -19,6 +19,7 @@ mod oracle {
     pub mod request;
     pub mod topic;
     pub mod vars;
+    pub mod watch;
 }
 
 use oracle::answer::Answer;

@@ -1,11 +1,14 @@
 //! What a case file may say: scripts, the requests to them, and what must be true of the reference's answer.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
 use super::request::Request;
+use super::watch::Watch;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +82,16 @@ pub struct Step {
     pub until: Option<String>,
     /// A file of the state directory to make once the answer is here: a script that waits for it shows that it still runs.
     touch: Option<String>,
+    /// Make it not at the end but as soon as this has arrived: a script that waits for it shows that its output is not held
+    /// back.
+    touch_at: Option<String>,
+}
+
+/// When a step makes a file.
+pub enum Touch {
+    Nothing,
+    Afterwards(PathBuf),
+    During(Watch),
 }
 
 /// Reads a topic's cases, for which nothing is written yet.
@@ -106,7 +119,11 @@ impl Case {
                 .replace("{state}", state.to_str().unwrap());
             let path = dir.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            let mut file = std::fs::File::create(path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            // OPcache takes no files younger than two seconds (opcache.file_update_protection).
+            let hour = Duration::from_secs(3600);
+            file.set_modified(SystemTime::now() - hour).unwrap();
         }
     }
 
@@ -142,9 +159,17 @@ impl Case {
 }
 
 impl Step {
-    /// The name of the file to make afterwards, if any.
-    pub fn touches(&self, who: &str) -> Option<String> {
-        self.touch.as_ref().map(|name| name.replace("{who}", who))
+    /// The file to make in `state` for `who`, if any: after an answer, or when a text has arrived.
+    pub fn touch(&self, state: &Path, who: &str) -> Touch {
+        let file = self
+            .touch
+            .as_ref()
+            .map(|name| state.join(name.replace("{who}", who)));
+        match (file, self.touch_at.clone()) {
+            (None, _) => Touch::Nothing,
+            (Some(file), None) => Touch::Afterwards(file),
+            (Some(file), Some(text)) => Touch::During(Watch { text, file }),
+        }
     }
 
     fn body(&self, fill: impl Fn(&str) -> String) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::vars::Vars;
+use super::watch::{Watch, Watched};
 
 const VERSION: u8 = 1;
 const BEGIN_REQUEST: u8 = 1;
@@ -28,8 +29,8 @@ pub struct Reply {
 }
 
 /// One request on one connection.
-pub fn ask(socket: &Path, vars: &Vars, body: &[u8]) -> io::Result<Reply> {
-    let mut connection = UnixStream::connect(socket)?;
+pub fn ask(socket: &Path, vars: &Vars, body: &[u8], watch: Option<Watch>) -> io::Result<Reply> {
+    let connection = UnixStream::connect(socket)?;
     connection.set_read_timeout(Some(Duration::from_secs(60)))?;
 
     // Flags 0: the application closes the connection after the request.
@@ -47,14 +48,14 @@ pub fn ask(socket: &Path, vars: &Vars, body: &[u8]) -> io::Result<Reply> {
     // An application may answer without reading its input. If nobody read that answer meanwhile, both would wait.
     let mut sender = connection.try_clone()?;
     let sending = std::thread::spawn(move || sender.write_all(&request));
-    let reply = receive(&mut connection);
+    let reply = receive(Watched::new(&connection, watch));
     let _ = connection.shutdown(Shutdown::Both);
     // A refused body is the application's choice, and its answer is what counts.
     let _ = sending.join();
     reply
 }
 
-fn receive(connection: &mut UnixStream) -> io::Result<Reply> {
+fn receive(mut connection: impl Read) -> io::Result<Reply> {
     let mut reply = Reply::default();
     loop {
         let mut header = [0; 8];

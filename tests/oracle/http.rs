@@ -5,9 +5,15 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::answer::{Answer, split_head};
+use super::watch::{Watch, Watched};
 
 /// One request on one connection, which is closed once the answer is complete.
-pub fn ask(address: &str, request: &[u8], method: &str) -> Result<Answer, String> {
+pub fn ask(
+    address: &str,
+    request: &[u8],
+    method: &str,
+    watch: Option<Watch>,
+) -> Result<Answer, String> {
     let connection =
         TcpStream::connect(address).map_err(|error| format!("connect to {address}: {error}"))?;
     connection
@@ -16,14 +22,14 @@ pub fn ask(address: &str, request: &[u8], method: &str) -> Result<Answer, String
     let mut sender = connection.try_clone().map_err(|error| error.to_string())?;
     let request = request.to_vec();
     let sending = std::thread::spawn(move || drop(sender.write_all(&request)));
-    let mut reader = BufReader::new(connection);
+    let mut reader = BufReader::new(Watched::new(&connection, watch));
     let answer = receive(&mut reader, method);
-    let _ = reader.get_ref().shutdown(Shutdown::Both);
+    let _ = connection.shutdown(Shutdown::Both);
     let _ = sending.join();
     answer
 }
 
-fn receive(reader: &mut BufReader<TcpStream>, method: &str) -> Result<Answer, String> {
+fn receive(reader: &mut impl BufRead, method: &str) -> Result<Answer, String> {
     loop {
         let answer = receive_one(reader, method)?;
         // 100 Continue and 103 Early Hints come before the answer proper.
@@ -33,7 +39,7 @@ fn receive(reader: &mut BufReader<TcpStream>, method: &str) -> Result<Answer, St
     }
 }
 
-fn receive_one(reader: &mut BufReader<TcpStream>, method: &str) -> Result<Answer, String> {
+fn receive_one(reader: &mut impl BufRead, method: &str) -> Result<Answer, String> {
     let line = read_line(reader)?;
     let (version, rest) = line
         .split_once(' ')
@@ -130,7 +136,7 @@ fn read_line(reader: &mut impl BufRead) -> Result<String, String> {
         .ok_or_else(|| format!("not a whole line: {line:?}"))
 }
 
-fn read_chunked(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
+fn read_chunked(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let line = read_line(reader).map_err(io::Error::other)?;
         let length = u64::from_str_radix(&line, 16).map_err(io::Error::other)?;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::answer::Answer;
 use super::request::Request;
 use super::vars::cgi_variables;
+use super::watch::Watch;
 use super::{cgi, fastcgi, http};
 use crate::common::Surus;
 
@@ -126,26 +127,34 @@ impl Oracles {
         cgi.into_iter().chain(surus).collect()
     }
 
-    pub fn ask(&mut self, name: Name, request: &Request) -> Result<Answer, String> {
+    pub fn ask(
+        &mut self,
+        name: Name,
+        request: &Request,
+        watch: Option<Watch>,
+    ) -> Result<Answer, String> {
         let vars = cgi_variables(request, &self.root, &self.server);
         let (reply, log) = match name {
             Name::Surus => {
                 let surus = self.surus.as_ref().ok_or("surus was not started")?;
-                return http::ask(&surus.address, &request.wire(), &request.method);
+                return http::ask(&surus.address, &request.wire(), &request.method, watch);
             }
             Name::Fpm => (
-                fastcgi::ask(&self.fpm.socket, &vars, &request.body),
+                fastcgi::ask(&self.fpm.socket, &vars, &request.body, watch),
                 &mut self.fpm.said,
             ),
             Name::Cgi => {
                 let log = self.cgi.as_mut().ok_or("php-cgi was not chosen")?;
                 (
                     cgi::ask(
-                        Path::new(CGI),
-                        Path::new(INI),
-                        &self.scan_dir,
+                        cgi::Program {
+                            path: CGI,
+                            ini: INI,
+                            scan_dir: &self.scan_dir,
+                        },
                         &vars,
                         &request.body,
+                        watch,
                     ),
                     log,
                 )

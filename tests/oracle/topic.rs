@@ -6,10 +6,11 @@ use regex::bytes::Regex;
 
 use super::answer::Answer;
 use super::compare::{Blind, differences};
-use super::corpus::{Case, Step, Topic, load};
+use super::corpus::{Case, Step, Topic, Touch, load};
 use super::exceptions::{self, Exceptions};
 use super::oracles::{Name, Oracles, eventually};
 use super::request::Request;
+use super::watch::Watch;
 
 /// Panics with all that differs in the topic.
 pub fn check(topic: &str, text: &str) {
@@ -149,24 +150,33 @@ impl Trial<'_> {
         wrong
     }
 
-    /// Asks as `who`, and does what the step wants done afterwards.
+    /// Asks as `who`, and makes the file that the step wants.
     fn ask(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
-        let answer = self.ask_until(who, step);
-        if let Some(name) = step.touches(who.token()) {
-            std::fs::write(self.oracles.state.join(name), "").unwrap();
+        match step.touch(&self.oracles.state, who.token()) {
+            Touch::Nothing => self.ask_until(who, step, None),
+            Touch::During(watch) => self.ask_until(who, step, Some(watch)),
+            Touch::Afterwards(file) => {
+                let answer = self.ask_until(who, step, None);
+                std::fs::write(file, "").unwrap();
+                answer
+            }
         }
-        answer
     }
 
     /// Asks again if the step says until what.
-    fn ask_until(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
+    fn ask_until(
+        &mut self,
+        who: Name,
+        step: &Step,
+        watch: Option<Watch>,
+    ) -> Result<Answer, String> {
         let request = self.case.request(step, who.token());
         let Some(until) = &step.until else {
-            return self.oracles.ask(who, &request);
+            return self.oracles.ask(who, &request, watch);
         };
         let mut answer = Err("never asked".to_string());
         eventually(|| {
-            answer = self.oracles.ask(who, &request);
+            answer = self.oracles.ask(who, &request, watch.clone());
             matches!(&answer, Ok(answer) if answer.body == until.as_bytes())
         });
         match answer {
