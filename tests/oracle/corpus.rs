@@ -136,7 +136,7 @@ impl Case {
     }
 
     /// The request of `step`. `who` is put in place of `{who}`, so that oracles do not share sessions and files; `{long}` is
-    /// 6000 bytes and `{vars}` is a query of 1200 variables, more than max_input_vars.
+    /// 6000 bytes, `{huge}` 256 times as much and `{vars}` is a query of 1200 variables, more than max_input_vars.
     pub fn request(&self, step: &Step, who: &str) -> Request {
         let fill = |text: &str| {
             let vars: Vec<String> = (0..1200)
@@ -145,6 +145,7 @@ impl Case {
             text.replace("{php}", "{dir}/index.php")
                 .replace("{dir}", &self.dir)
                 .replace("{who}", who)
+                .replace("{huge}", &"{long}".repeat(256))
                 .replace("{long}", &"long5".repeat(1200))
                 .replace("{vars}", &vars.join("&"))
         };

@@ -220,7 +220,9 @@ impl Fpm {
             socket = socket.display(),
         );
         std::fs::write(&config, text).unwrap();
-        let child = Command::new(FPM)
+        // Drop ends it after a panic too, but not when the test itself is killed: then the kernel does.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "--", FPM])
             .args(["--nodaemonize", "--php-ini", INI, "--fpm-config"])
             .arg(&config)
             .env("PHP_INI_SCAN_DIR", scan_dir)

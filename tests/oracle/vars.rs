@@ -17,10 +17,12 @@ struct Target {
 
 /// `root` is absolute; `server` is the `address:port` that the request arrives at.
 pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
-    let (path, query) = request
-        .target
-        .split_once('?')
-        .unwrap_or((&request.target, ""));
+    // A target may be a whole URL (RFC 9112, 3.2.2); nginx goes on with the path.
+    let uri = match request.target.strip_prefix("http://") {
+        Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
+        None => &request.target,
+    };
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let target = resolve(path, root);
     let root = root.to_str().unwrap();
     let (address, port) = server.rsplit_once(':').unwrap();
@@ -48,7 +50,7 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
             &[root.as_bytes(), &target.path_info].concat(),
         );
     }
-    set("REQUEST_URI", request.target.as_bytes());
+    set("REQUEST_URI", uri.as_bytes());
     set("DOCUMENT_URI", &target.uri);
     set("DOCUMENT_ROOT", root.as_bytes());
     set("SERVER_PROTOCOL", request.protocol.as_bytes());
