@@ -1,7 +1,7 @@
 //! Does PHP answer the same under Surus as under php-fpm? Asks both, and php-cgi, the same questions.
 //!
 //! A topic is a file of cases in `oracle/cases`; allowed differences are in `oracle/exceptions.toml`.
-//! `SURUS_ORACLE=fpm,cgi` leaves Surus out, which shows whether the corpus itself is sound; `ORACLE_CASE=word` asks only the
+//! `ORACLES=fpm,cgi` leaves Surus out, which shows whether the corpus itself is sound; `ORACLE_CASE=word` asks only the
 //! cases whose names contain it.
 #![allow(clippy::unwrap_used)]
 

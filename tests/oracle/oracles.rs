@@ -41,9 +41,9 @@ impl Name {
     }
 }
 
-/// The oracles named in `SURUS_ORACLE` beside php-fpm, which is the reference; all of them if it is not set.
+/// The oracles named in `ORACLES` beside php-fpm, which is the reference; all of them if it is not set.
 fn chosen() -> Vec<Name> {
-    match std::env::var("SURUS_ORACLE") {
+    match std::env::var("ORACLES") {
         Err(_) => vec![Name::Cgi, Name::Surus],
         Ok(words) => words
             .split(',')
@@ -51,7 +51,7 @@ fn chosen() -> Vec<Name> {
                 "fpm" => None,
                 "cgi" => Some(Name::Cgi),
                 "surus" => Some(Name::Surus),
-                other => panic!("SURUS_ORACLE: {other:?} is none of fpm, cgi, surus"),
+                other => panic!("ORACLES: {other:?} is none of fpm, cgi, surus"),
             })
             .collect(),
     }
