@@ -99,7 +99,11 @@ impl Oracles {
 
         let chosen = chosen();
         let surus = chosen.contains(&Name::Surus).then(|| {
-            let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
+            // Compression is the front's and not PHP's.
+            let env = [
+                ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
+                ("SURUS_COMPRESS_COMPRESS", "false"),
+            ];
             Surus::spawn(&root, &[], &env)
                 .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
         });

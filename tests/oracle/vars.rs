@@ -43,8 +43,9 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
         &[root.as_bytes(), &target.script_name].concat(),
     );
     set("SCRIPT_NAME", &target.script_name);
+    // nginx's recipe sends this one even when it is empty.
+    set("PATH_INFO", &target.path_info);
     if !target.path_info.is_empty() {
-        set("PATH_INFO", &target.path_info);
         set(
             "PATH_TRANSLATED",
             &[root.as_bytes(), &target.path_info].concat(),
