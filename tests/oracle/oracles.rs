@@ -102,7 +102,7 @@ impl Oracles {
             // Compression is the front's and not PHP's.
             let env = [
                 ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
-                ("SURUS_COMPRESS_COMPRESS", "false"),
+                ("SURUS_COMPRESS_ENABLED", "false"),
             ];
             Surus::spawn(&root, &[], &env)
                 .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
