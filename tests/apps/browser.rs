@@ -1,0 +1,165 @@
+//! A headless Chromium, driven through chromedriver's W3C WebDriver interface.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::site::installed;
+
+/// How long a page may take, on any machine, to show what it should.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The key under which WebDriver names an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// One window with a fresh profile. Dropping it ends the browser.
+pub struct Browser {
+    agent: ureq::Agent,
+    driver: Child,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub fn open() -> Browser {
+        let binary = installed("/usr/bin/chromium", "chromium");
+        let profile = TempDir::with_prefix("surus-chromium-").unwrap();
+        let mut driver = Command::new(installed("/usr/bin/chromedriver", "chromium-driver"))
+            .arg("--port=0")
+            .env("HOME", profile.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Chromium is the driver's child and outlives it: the group is what ends both.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE * 5)).build().into();
+        let mut browser = Browser { agent, driver, session: String::new(), _profile: profile };
+        let port = said.find_map(|line| {
+            let port = line.unwrap().split_once("started successfully on port ")?.1.trim_end_matches('.').to_string();
+            Some(port)
+        });
+        std::thread::spawn(move || said.for_each(drop));
+        let port = port.expect("chromedriver did not say its port");
+        browser.session = format!("http://127.0.0.1:{port}/session");
+        let profile = format!("--user-data-dir={}", browser._profile.path().display());
+        let opened = browser.ask("POST", "", json!({ "capabilities": { "alwaysMatch": {
+            "goog:loggingPrefs": { "browser": "ALL" },
+            "goog:chromeOptions": { "binary": binary, "args": [
+                "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                "--disable-dev-shm-usage", "--disable-crash-reporter", "--hide-scrollbars",
+                "--window-size=1280,900", profile,
+            ] },
+        } } }));
+        browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    pub fn go(&self, url: &str) {
+        self.ask("POST", "/url", json!({ "url": url }));
+    }
+
+    /// Types into a form field, in place of what it holds.
+    #[track_caller]
+    pub fn fill(&self, css: &str, text: &str) {
+        self.until(css, |element| {
+            self.try_ask("POST", &format!("/element/{element}/clear"), json!({}))?;
+            self.try_ask("POST", &format!("/element/{element}/value"), json!({ "text": text }))
+        });
+    }
+
+    /// Clicks as soon as nothing covers it.
+    #[track_caller]
+    pub fn click(&self, css: &str) {
+        self.until(css, |element| self.try_ask("POST", &format!("/element/{element}/click"), json!({})));
+    }
+
+    /// Waits until `css` is there and shows `text`.
+    #[track_caller]
+    pub fn sees(&self, css: &str, text: &str) {
+        self.until(css, |element| {
+            let shown = self.try_ask("GET", &format!("/element/{element}/text"), Value::Null)?;
+            if shown.as_str().unwrap().contains(text) { Ok(shown) } else { Err(json!(format!("{shown}, not {text:?}"))) }
+        });
+    }
+
+    pub fn script(&self, body: &str) -> Value {
+        self.ask("POST", "/execute/sync", json!({ "script": body, "args": [] }))
+    }
+
+    /// Takes a picture for people to look at, of a page of which nothing is missing.
+    #[track_caller]
+    pub fn screenshot(&self, name: &str) {
+        const MISSING: &str = "return document.readyState !== 'complete' ? ['the page is loading'] : [
+            ...[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src),
+            ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => !link.sheet).map(link => link.href)]";
+        let started = Instant::now();
+        while self.script(MISSING) != json!([]) {
+            assert!(started.elapsed() < PATIENCE, "not loaded: {}", self.script(MISSING));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
+        let errors: Vec<_> = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE").collect();
+        assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
+
+        let picture = self.ask("GET", "/screenshot", Value::Null);
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("screenshots");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(format!("{name}.png")), base64(picture.as_str().unwrap())).unwrap();
+    }
+
+    #[track_caller]
+    fn until(&self, css: &str, attempt: impl Fn(&str) -> Result<Value, Value>) {
+        let started = Instant::now();
+        loop {
+            let element = self.try_ask("POST", "/element", json!({ "using": "css selector", "value": css }));
+            let Err(error) = element.and_then(|element| attempt(element[ELEMENT].as_str().unwrap())) else { return };
+            if started.elapsed() > PATIENCE {
+                panic!("{css}: {error}\n{}", self.script("return location.href + '\\n' + document.body.innerText"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: Value) -> Value {
+        self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// The answer's value, or what WebDriver says is wrong.
+    fn try_ask(&self, method: &str, path: &str, body: Value) -> Result<Value, Value> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.session)).body(body).unwrap();
+        let mut answer = self.agent.run(request).unwrap_or_else(|error| panic!("chromedriver: {error}"));
+        let limit = 64 << 20;
+        let value = answer.body_mut().with_config().limit(limit).read_json::<Value>().unwrap()["value"].take();
+        if answer.status().is_success() { Ok(value) } else { Err(value["message"].clone()) }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.driver.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.driver.wait();
+    }
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let sixes: Vec<u32> = text.bytes().filter_map(|byte| ALPHABET.iter().position(|letter| *letter == byte)).map(|six| six as u32).collect();
+    sixes
+        .chunks(4)
+        .flat_map(|four| {
+            let bits = four.iter().fold(0, |bits, six| bits << 6 | six) << (6 * (4 - four.len()));
+            bits.to_be_bytes()[1..four.len()].to_vec()
+        })
+        .collect()
+}
