@@ -75,6 +75,12 @@ impl Browser {
         });
     }
 
+    /// Chooses a file in a form.
+    #[track_caller]
+    pub fn choose(&self, css: &str, file: &Path) {
+        self.until(css, |element| self.try_ask("POST", &format!("/element/{element}/value"), json!({ "text": file })));
+    }
+
     /// Clicks as soon as nothing covers it.
     #[track_caller]
     pub fn click(&self, css: &str) {
@@ -94,6 +100,13 @@ impl Browser {
         self.ask("POST", "/execute/sync", json!({ "script": body, "args": [] }))
     }
 
+    /// What failed to load or to run since the last time this was asked.
+    pub fn errors(&self) -> Vec<String> {
+        let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
+        let errors = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
+        errors.map(|entry| entry["message"].as_str().unwrap().to_string()).collect()
+    }
+
     /// Takes a picture for people to look at, of a page of which nothing is missing.
     #[track_caller]
     pub fn screenshot(&self, name: &str) {
@@ -105,8 +118,7 @@ impl Browser {
             assert!(started.elapsed() < PATIENCE, "not loaded: {}", self.script(MISSING));
             std::thread::sleep(Duration::from_millis(50));
         }
-        let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
-        let errors: Vec<_> = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE").collect();
+        let errors = self.errors();
         assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 
         let picture = self.ask("GET", "/screenshot", Value::Null);

@@ -16,6 +16,11 @@ pub fn installed(path: &str, package: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
+/// One of this repository's examples.
+pub fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
 pub fn is_root() -> bool {
     number(&["-u"]) == 0
 }
