@@ -83,7 +83,7 @@ function h(string $text): string
         <p>There is no <code><?= h($path) ?></code> here. <a href="/">Back to the road</a></p>
 <?php } ?>
     </div>
-    <img src="/elephant.svg" alt="An elephant before snowy mountains" width="640" height="400">
+    <div class="scene"><img src="/elephant.svg" alt="An elephant before snowy mountains" width="640" height="340"></div>
 </header>
 <main>
     <section class="lead">

@@ -56,6 +56,8 @@ impl Browser {
                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
                 "--disable-dev-shm-usage", "--disable-crash-reporter", "--hide-scrollbars",
                 "--window-size=1280,900", profile,
+                // What is not on this machine is not there.
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             ] },
         } } }));
         browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
@@ -104,12 +106,16 @@ impl Browser {
     pub fn errors(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
         let errors = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
-        errors.map(|entry| entry["message"].as_str().unwrap().to_string()).collect()
+        let errors = errors.map(|entry| entry["message"].as_str().unwrap().to_string());
+        // Asked for by the browser, not by the page.
+        errors.filter(|error| !error.contains("/favicon.ico ")).collect()
     }
 
     /// Takes a picture for people to look at, of a page of which nothing is missing.
     #[track_caller]
     pub fn screenshot(&self, name: &str) {
+        let height = self.script("return document.documentElement.scrollHeight").as_u64().unwrap();
+        self.ask("POST", "/window/rect", json!({ "width": 1280, "height": height.clamp(800, 2400) + 150 }));
         const MISSING: &str = "return document.readyState !== 'complete' ? ['the page is loading'] : [
             ...[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src),
             ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => !link.sheet).map(link => link.href)]";

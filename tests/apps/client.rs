@@ -96,7 +96,7 @@ impl Answer {
     /// Panics with the page unless the status is `status`.
     #[track_caller]
     pub fn status(self, status: u16) -> Answer {
-        assert_eq!(self.status, status, "{}:\n{}", self.url, self.text());
+        assert_eq!(self.status, status, "{}:\n{}", self.url, self.excerpt());
         self
     }
 
@@ -108,7 +108,7 @@ impl Answer {
     /// Panics with the page unless it contains `text`.
     #[track_caller]
     pub fn says(self, text: &str) -> Answer {
-        assert!(self.text().contains(text), "{text:?} is not in {}:\n{}", self.url, self.text());
+        assert!(self.text().contains(text), "{text:?} is not in {}:\n{}", self.url, self.excerpt());
         self
     }
 
@@ -120,7 +120,7 @@ impl Answer {
 
     #[track_caller]
     pub fn lacks(self, text: &str) -> Answer {
-        assert!(!self.text().contains(text), "{text:?} is in {}:\n{}", self.url, self.text());
+        assert!(!self.text().contains(text), "{text:?} is in {}:\n{}", self.url, self.excerpt());
         self
     }
 
@@ -128,9 +128,15 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The page as far as it helps to understand a failure.
+    fn excerpt(&self) -> String {
+        let noise = Regex::new(r"(?s)<(style|script|svg)\b.*?</(style|script|svg)>|\s*\n\s*\n").unwrap();
+        noise.replace_all(&self.text(), "\n").chars().take(6000).collect()
+    }
+
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{}: {error}:\n{}", self.url, self.text()))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{}: {error}:\n{}", self.url, self.excerpt()))
     }
 
     #[track_caller]
@@ -143,7 +149,7 @@ impl Answer {
     pub fn find(&self, pattern: &str) -> String {
         let text = self.text();
         let found = Regex::new(pattern).unwrap().captures(&text);
-        unescape(&found.unwrap_or_else(|| panic!("nothing like {pattern} in {}:\n{text}", self.url))[1])
+        unescape(&found.unwrap_or_else(|| panic!("nothing like {pattern} in {}:\n{}", self.url, self.excerpt()))[1])
     }
 
     /// The value of the first `<input>` of this name: how forms carry their tokens.
@@ -154,7 +160,7 @@ impl Answer {
         let value = Regex::new(r#"\svalue=(?:"([^"]*)"|'([^']*)')"#).unwrap();
         let inputs = Regex::new(r"<input\b[^>]*>").unwrap();
         let input = inputs.find_iter(&text).map(|input| input.as_str()).find(|input| named.is_match(input));
-        let input = input.unwrap_or_else(|| panic!("no input {name:?} in {}:\n{text}", self.url));
+        let input = input.unwrap_or_else(|| panic!("no input {name:?} in {}:\n{}", self.url, self.excerpt()));
         let value = value.captures(input).unwrap_or_else(|| panic!("no value in {input}"));
         unescape(value.get(1).or(value.get(2)).unwrap().as_str())
     }

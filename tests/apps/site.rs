@@ -21,6 +21,11 @@ pub fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
 }
 
+/// What tests bring along themselves.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps").join(name)
+}
+
 pub fn is_root() -> bool {
     number(&["-u"]) == 0
 }
