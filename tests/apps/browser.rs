@@ -114,8 +114,9 @@ impl Browser {
     /// Takes a picture for people to look at, of a page of which nothing is missing.
     #[track_caller]
     pub fn screenshot(&self, name: &str) {
-        let height = self.script("return document.documentElement.scrollHeight").as_u64().unwrap();
-        self.ask("POST", "/window/rect", json!({ "width": 1280, "height": height.clamp(800, 2400) + 150 }));
+        let resize = |height: u64| self.ask("POST", "/window/rect", json!({ "width": 1280, "height": height }));
+        resize(800);
+        resize(self.script("return document.documentElement.scrollHeight").as_u64().unwrap().clamp(800, 2400) + 150);
         const MISSING: &str = "return document.readyState !== 'complete' ? ['the page is loading'] : [
             ...[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src),
             ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => !link.sheet).map(link => link.href)]";
@@ -140,7 +141,7 @@ impl Browser {
             let element = self.try_ask("POST", "/element", json!({ "using": "css selector", "value": css }));
             let Err(error) = element.and_then(|element| attempt(element[ELEMENT].as_str().unwrap())) else { return };
             if started.elapsed() > PATIENCE {
-                panic!("{css}: {error}\n{}", self.script("return location.href + '\\n' + document.body.innerText"));
+                panic!("{css}: {error}\n{}", self.script("return location.href + '\\n' + document.body.innerText.slice(0, 3000)"));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
