@@ -31,25 +31,43 @@ impl Browser {
         let mut driver = Command::new(installed("/usr/bin/chromedriver", "chromium-driver"))
             .arg("--port=0")
             .env("HOME", profile.path())
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Chromium is the driver's child and outlives it: the group is what ends both.
+            // Chromium outlives a driver that dies: the group is what ends both.
             .process_group(0)
             .spawn()
             .unwrap();
         let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE * 5)).build().into();
-        let mut browser = Browser { agent, driver, session: String::new(), _profile: profile };
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE * 5))
+            .build()
+            .into();
+        let mut browser = Browser {
+            agent,
+            driver,
+            session: String::new(),
+            _profile: profile,
+        };
         let port = said.find_map(|line| {
-            let port = line.unwrap().split_once("started successfully on port ")?.1.trim_end_matches('.').to_string();
+            let port = line
+                .unwrap()
+                .split_once("started successfully on port ")?
+                .1
+                .trim_end_matches('.')
+                .to_string();
             Some(port)
         });
         std::thread::spawn(move || said.for_each(drop));
         let port = port.expect("chromedriver did not say its port");
         browser.session = format!("http://127.0.0.1:{port}/session");
         let profile = format!("--user-data-dir={}", browser._profile.path().display());
-        let opened = browser.ask("POST", "", json!({ "capabilities": { "alwaysMatch": {
+        let opened = browser.ask(
+            "POST",
+            "",
+            json!({ "capabilities": { "alwaysMatch": {
             "goog:loggingPrefs": { "browser": "ALL" },
             "goog:chromeOptions": { "binary": binary, "args": [
                 "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -59,8 +77,13 @@ impl Browser {
                 // What is not on this machine is not there.
                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             ] },
-        } } }));
-        browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
+        } } }),
+        );
+        browser.session = format!(
+            "{}/{}",
+            browser.session,
+            opened["sessionId"].as_str().unwrap()
+        );
         browser
     }
 
@@ -73,20 +96,32 @@ impl Browser {
     pub fn fill(&self, css: &str, text: &str) {
         self.until(css, |element| {
             self.try_ask("POST", &format!("/element/{element}/clear"), json!({}))?;
-            self.try_ask("POST", &format!("/element/{element}/value"), json!({ "text": text }))
+            self.try_ask(
+                "POST",
+                &format!("/element/{element}/value"),
+                json!({ "text": text }),
+            )
         });
     }
 
     /// Chooses a file in a form.
     #[track_caller]
     pub fn choose(&self, css: &str, file: &Path) {
-        self.until(css, |element| self.try_ask("POST", &format!("/element/{element}/value"), json!({ "text": file })));
+        self.until(css, |element| {
+            self.try_ask(
+                "POST",
+                &format!("/element/{element}/value"),
+                json!({ "text": file }),
+            )
+        });
     }
 
     /// Clicks as soon as nothing covers it.
     #[track_caller]
     pub fn click(&self, css: &str) {
-        self.until(css, |element| self.try_ask("POST", &format!("/element/{element}/click"), json!({})));
+        self.until(css, |element| {
+            self.try_ask("POST", &format!("/element/{element}/click"), json!({}))
+        });
     }
 
     /// Waits until `css` is there and shows `text`.
@@ -94,54 +129,104 @@ impl Browser {
     pub fn sees(&self, css: &str, text: &str) {
         self.until(css, |element| {
             let shown = self.try_ask("GET", &format!("/element/{element}/text"), Value::Null)?;
-            if shown.as_str().unwrap().contains(text) { Ok(shown) } else { Err(json!(format!("{shown}, not {text:?}"))) }
+            if shown.as_str().unwrap().contains(text) {
+                Ok(shown)
+            } else {
+                Err(json!(format!("{shown}, not {text:?}")))
+            }
         });
     }
 
     pub fn script(&self, body: &str) -> Value {
-        self.ask("POST", "/execute/sync", json!({ "script": body, "args": [] }))
+        self.ask(
+            "POST",
+            "/execute/sync",
+            json!({ "script": body, "args": [] }),
+        )
     }
 
     /// What failed to load or to run since the last time this was asked.
     pub fn errors(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
-        let errors = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
+        let errors = log
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|entry| entry["level"] == "SEVERE");
         let errors = errors.map(|entry| entry["message"].as_str().unwrap().to_string());
         // Asked for by the browser, not by the page.
-        errors.filter(|error| !error.contains("/favicon.ico ")).collect()
+        errors
+            .filter(|error| !error.contains("/favicon.ico "))
+            .collect()
     }
 
     /// Takes a picture for people to look at, of a page of which nothing is missing.
     #[track_caller]
     pub fn screenshot(&self, name: &str) {
-        let resize = |height: u64| self.ask("POST", "/window/rect", json!({ "width": 1280, "height": height }));
+        let resize = |height: u64| {
+            self.ask(
+                "POST",
+                "/window/rect",
+                json!({ "width": 1280, "height": height }),
+            )
+        };
         resize(800);
-        resize(self.script("return document.documentElement.scrollHeight").as_u64().unwrap().clamp(800, 2400) + 150);
+        resize(
+            self.script("return document.documentElement.scrollHeight")
+                .as_u64()
+                .unwrap()
+                .clamp(800, 2400)
+                + 150,
+        );
         const MISSING: &str = "return document.readyState !== 'complete' ? ['the page is loading'] : [
             ...[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src),
             ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => !link.sheet).map(link => link.href)]";
         let started = Instant::now();
         while self.script(MISSING) != json!([]) {
-            assert!(started.elapsed() < PATIENCE, "not loaded: {}", self.script(MISSING));
+            assert!(
+                started.elapsed() < PATIENCE,
+                "not loaded: {}",
+                self.script(MISSING)
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         let errors = self.errors();
         assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 
         let picture = self.ask("GET", "/screenshot", Value::Null);
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("screenshots");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .parent()
+            .unwrap()
+            .join("screenshots");
         std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join(format!("{name}.png")), base64(picture.as_str().unwrap())).unwrap();
+        std::fs::write(
+            directory.join(format!("{name}.png")),
+            base64(picture.as_str().unwrap()),
+        )
+        .unwrap();
     }
 
     #[track_caller]
     fn until(&self, css: &str, attempt: impl Fn(&str) -> Result<Value, Value>) {
         let started = Instant::now();
         loop {
-            let element = self.try_ask("POST", "/element", json!({ "using": "css selector", "value": css }));
-            let Err(error) = element.and_then(|element| attempt(element[ELEMENT].as_str().unwrap())) else { return };
+            let element = self.try_ask(
+                "POST",
+                "/element",
+                json!({ "using": "css selector", "value": css }),
+            );
+            let Err(error) =
+                element.and_then(|element| attempt(element[ELEMENT].as_str().unwrap()))
+            else {
+                return;
+            };
             if started.elapsed() > PATIENCE {
-                panic!("{css}: {error}\n{}", self.script("return location.href + '\\n' + document.body.innerText.slice(0, 3000)"));
+                panic!(
+                    "{css}: {error}\n{}",
+                    self.script(
+                        "return location.href + '\\n' + document.body.innerText.slice(0, 3000)"
+                    )
+                );
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -149,22 +234,46 @@ impl Browser {
 
     #[track_caller]
     fn ask(&self, method: &str, path: &str, body: Value) -> Value {
-        self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        self.try_ask(method, path, body)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// The answer's value, or what WebDriver says is wrong.
     fn try_ask(&self, method: &str, path: &str, body: Value) -> Result<Value, Value> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.session)).body(body).unwrap();
-        let mut answer = self.agent.run(request).unwrap_or_else(|error| panic!("chromedriver: {error}"));
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.session))
+            .body(body)
+            .unwrap();
+        let mut answer = self
+            .agent
+            .run(request)
+            .unwrap_or_else(|error| panic!("chromedriver: {error}"));
         let limit = 64 << 20;
-        let value = answer.body_mut().with_config().limit(limit).read_json::<Value>().unwrap()["value"].take();
-        if answer.status().is_success() { Ok(value) } else { Err(value["message"].clone()) }
+        let value = answer
+            .body_mut()
+            .with_config()
+            .limit(limit)
+            .read_json::<Value>()
+            .unwrap()["value"]
+            .take();
+        if answer.status().is_success() {
+            Ok(value)
+        } else {
+            Err(value["message"].clone())
+        }
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        let asked = ureq::http::Request::delete(&self.session).body(()).unwrap();
+        let _ = self.agent.run(asked);
         let group = format!("-{}", self.driver.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.driver.wait();
@@ -173,7 +282,11 @@ impl Drop for Browser {
 
 fn base64(text: &str) -> Vec<u8> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let sixes: Vec<u32> = text.bytes().filter_map(|byte| ALPHABET.iter().position(|letter| *letter == byte)).map(|six| six as u32).collect();
+    let sixes: Vec<u32> = text
+        .bytes()
+        .filter_map(|byte| ALPHABET.iter().position(|letter| *letter == byte))
+        .map(|six| six as u32)
+        .collect();
     sixes
         .chunks(4)
         .flat_map(|four| {

@@ -37,7 +37,10 @@ impl Client {
             .timeout_global(Some(Duration::from_secs(180)))
             .build()
             .into();
-        Client { agent, base: base.to_string() }
+        Client {
+            agent,
+            base: base.to_string(),
+        }
     }
 
     /// `path` begins with `/`, or is a whole URL.
@@ -50,7 +53,11 @@ impl Client {
     }
 
     pub fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        self.post_as(path, &[("content-type", "application/x-www-form-urlencoded")], urlencoded(fields).into_bytes())
+        self.post_as(
+            path,
+            &[("content-type", "application/x-www-form-urlencoded")],
+            urlencoded(fields).into_bytes(),
+        )
     }
 
     pub fn post_as(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
@@ -62,7 +69,11 @@ impl Client {
         const BOUNDARY: &str = "----surus-4f1c2a9e7b";
         let mut head = String::new();
         for (name, value) in fields {
-            write!(head, "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").unwrap();
+            write!(
+                head,
+                "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            )
+            .unwrap();
         }
         write!(
             head,
@@ -70,24 +81,56 @@ impl Client {
             file.field, file.name, file.mime
         )
         .unwrap();
-        let body = [head.as_bytes(), file.bytes, format!("\r\n--{BOUNDARY}--\r\n").as_bytes()].concat();
-        self.post_as(path, &[("content-type", &format!("multipart/form-data; boundary={BOUNDARY}"))], body)
+        let body = [
+            head.as_bytes(),
+            file.bytes,
+            format!("\r\n--{BOUNDARY}--\r\n").as_bytes(),
+        ]
+        .concat();
+        self.post_as(
+            path,
+            &[(
+                "content-type",
+                &format!("multipart/form-data; boundary={BOUNDARY}"),
+            )],
+            body,
+        )
     }
 
-    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> ureq::http::request::Builder {
-        let url = if path.starts_with("http") { path.to_string() } else { format!("{}{path}", self.base) };
-        headers.iter().fold(Request::builder().method(method).uri(url), |request, (name, value)| request.header(*name, *value))
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> ureq::http::request::Builder {
+        let url = if path.starts_with("http") {
+            path.to_string()
+        } else {
+            format!("{}{path}", self.base)
+        };
+        headers.iter().fold(
+            Request::builder().method(method).uri(url),
+            |request, (name, value)| request.header(*name, *value),
+        )
     }
 
     fn send(&self, request: ureq::http::request::Builder, body: Vec<u8>) -> Answer {
         let request = request.body(body).unwrap();
         let what = format!("{} {}", request.method(), request.uri());
-        let mut response = self.agent.run(request).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut response = self
+            .agent
+            .run(request)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         Answer {
             status: response.status().as_u16(),
             url: response.get_uri().to_string(),
             headers: response.headers().clone(),
-            body: response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap_or_else(|error| panic!("{what}: {error}")),
+            body: response
+                .body_mut()
+                .with_config()
+                .limit(64 << 20)
+                .read_to_vec()
+                .unwrap_or_else(|error| panic!("{what}: {error}")),
         }
     }
 }
@@ -108,7 +151,12 @@ impl Answer {
     /// Panics with the page unless it contains `text`.
     #[track_caller]
     pub fn says(self, text: &str) -> Answer {
-        assert!(self.text().contains(text), "{text:?} is not in {}:\n{}", self.url, self.excerpt());
+        assert!(
+            self.text().contains(text),
+            "{text:?} is not in {}:\n{}",
+            self.url,
+            self.excerpt()
+        );
         self
     }
 
@@ -120,7 +168,12 @@ impl Answer {
 
     #[track_caller]
     pub fn lacks(self, text: &str) -> Answer {
-        assert!(!self.text().contains(text), "{text:?} is in {}:\n{}", self.url, self.excerpt());
+        assert!(
+            !self.text().contains(text),
+            "{text:?} is in {}:\n{}",
+            self.url,
+            self.excerpt()
+        );
         self
     }
 
@@ -130,18 +183,28 @@ impl Answer {
 
     /// The page as far as it helps to understand a failure.
     fn excerpt(&self) -> String {
-        let noise = Regex::new(r"(?s)<(style|script|svg)\b.*?</(style|script|svg)>|\s*\n\s*\n").unwrap();
-        noise.replace_all(&self.text(), "\n").chars().take(6000).collect()
+        let noise =
+            Regex::new(r"(?s)<(style|script|svg)\b.*?</(style|script|svg)>|\s*\n\s*\n").unwrap();
+        noise
+            .replace_all(&self.text(), "\n")
+            .chars()
+            .take(6000)
+            .collect()
     }
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{}: {error}:\n{}", self.url, self.excerpt()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{}: {error}:\n{}", self.url, self.excerpt()))
     }
 
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).unwrap_or_else(|| panic!("{} has no {name}", self.url)).to_str().unwrap()
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("{} has no {name}", self.url))
+            .to_str()
+            .unwrap()
     }
 
     /// The first group of the first match.
@@ -149,7 +212,15 @@ impl Answer {
     pub fn find(&self, pattern: &str) -> String {
         let text = self.text();
         let found = Regex::new(pattern).unwrap().captures(&text);
-        unescape(&found.unwrap_or_else(|| panic!("nothing like {pattern} in {}:\n{}", self.url, self.excerpt()))[1])
+        unescape(
+            &found.unwrap_or_else(|| {
+                panic!(
+                    "nothing like {pattern} in {}:\n{}",
+                    self.url,
+                    self.excerpt()
+                )
+            })[1],
+        )
     }
 
     /// The value of the first `<input>` of this name: how forms carry their tokens.
@@ -159,15 +230,23 @@ impl Answer {
         let named = Regex::new(&format!(r#"\sname=["']{}["']"#, regex::escape(name))).unwrap();
         let value = Regex::new(r#"\svalue=(?:"([^"]*)"|'([^']*)')"#).unwrap();
         let inputs = Regex::new(r"<input\b[^>]*>").unwrap();
-        let input = inputs.find_iter(&text).map(|input| input.as_str()).find(|input| named.is_match(input));
-        let input = input.unwrap_or_else(|| panic!("no input {name:?} in {}:\n{}", self.url, self.excerpt()));
-        let value = value.captures(input).unwrap_or_else(|| panic!("no value in {input}"));
+        let input = inputs
+            .find_iter(&text)
+            .map(|input| input.as_str())
+            .find(|input| named.is_match(input));
+        let input = input
+            .unwrap_or_else(|| panic!("no input {name:?} in {}:\n{}", self.url, self.excerpt()));
+        let value = value
+            .captures(input)
+            .unwrap_or_else(|| panic!("no value in {input}"));
         unescape(value.get(1).or(value.get(2)).unwrap().as_str())
     }
 }
 
 pub fn urlencoded(fields: &[(&str, &str)]) -> String {
-    let pairs = fields.iter().map(|(name, value)| format!("{}={}", percent(name), percent(value)));
+    let pairs = fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", percent(name), percent(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
@@ -182,6 +261,17 @@ fn percent(text: &str) -> String {
 }
 
 fn unescape(html: &str) -> String {
-    let named = [("&quot;", "\""), ("&#039;", "'"), ("&#038;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
-    named.iter().fold(html.to_string(), |text, (entity, meant)| text.replace(entity, meant))
+    let named = [
+        ("&quot;", "\""),
+        ("&#039;", "'"),
+        ("&#038;", "&"),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ];
+    named
+        .iter()
+        .fold(html.to_string(), |text, (entity, meant)| {
+            text.replace(entity, meant)
+        })
 }

@@ -32,17 +32,37 @@ impl Database {
         }
         let datadir = format!("--datadir={}", data.display());
         let installation = Command::new("mariadb-install-db")
-            .args(["--no-defaults", &datadir, "--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args([
+                "--no-defaults",
+                &datadir,
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ])
             .args(user)
             .output()
             .unwrap();
-        assert!(installation.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&installation.stderr));
+        assert!(
+            installation.status.success(),
+            "mariadb-install-db: {}",
+            String::from_utf8_lossy(&installation.stderr)
+        );
 
         let log = directory.path().join("log");
         let server = Command::new(server)
-            .args(["--no-defaults", &datadir, "--skip-networking", "--innodb-buffer-pool-size=32M"])
-            .arg(format!("--socket={}", socket_in(directory.path()).display()))
-            .arg(format!("--pid-file={}", directory.path().join("pid").display()))
+            .args([
+                "--no-defaults",
+                &datadir,
+                "--skip-networking",
+                "--innodb-buffer-pool-size=32M",
+            ])
+            .arg(format!(
+                "--socket={}",
+                socket_in(directory.path()).display()
+            ))
+            .arg(format!(
+                "--pid-file={}",
+                directory.path().join("pid").display()
+            ))
             .args(user)
             .stdin(Stdio::null())
             .stdout(File::create(&log).unwrap())
@@ -54,7 +74,10 @@ impl Database {
         while database.query("SELECT 1").is_err() {
             let ended = database.server.try_wait().unwrap();
             if ended.is_some() || started.elapsed() > Duration::from_secs(120) {
-                panic!("mariadbd did not start:\n{}", fs::read_to_string(&log).unwrap());
+                panic!(
+                    "mariadbd did not start:\n{}",
+                    fs::read_to_string(&log).unwrap()
+                );
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -67,13 +90,21 @@ impl Database {
 
     /// Runs statements as root.
     pub fn run(&self, sql: &str) {
-        self.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        self.query(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
     fn query(&self, sql: &str) -> Result<(), String> {
         let socket = format!("--socket={}", self.socket().display());
-        let output = Command::new("mariadb").args(["--no-defaults", &socket, "--user=root", "-e", sql]).output().unwrap();
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        let output = Command::new("mariadb")
+            .args(["--no-defaults", &socket, "--user=root", "-e", sql])
+            .output()
+            .unwrap();
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
 }
 

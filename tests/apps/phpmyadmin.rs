@@ -3,7 +3,7 @@
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
 use super::database::Database;
-use super::site::{Site, installed};
+use super::site::{Site, extension, installed};
 
 fn site(database: &Database) -> Site {
     let site = Site::new();
@@ -20,8 +20,16 @@ $cfg['Servers'][1] = ['auth_type' => 'cookie', 'host' => 'localhost', 'socket' =
     );
     site.copy(&installed("/usr/share/phpmyadmin", "phpmyadmin"), "")
         .write("config.inc.php", &config)
-        .replace("libraries/vendor_config.php", "'/etc/phpmyadmin/config.inc.php'", "ROOT_PATH . 'config.inc.php'")
-        .replace("libraries/vendor_config.php", "'/var/lib/phpmyadmin/tmp/'", &format!("'{}/'", temporary.display()))
+        .replace(
+            "libraries/vendor_config.php",
+            "'/etc/phpmyadmin/config.inc.php'",
+            "ROOT_PATH . 'config.inc.php'",
+        )
+        .replace(
+            "libraries/vendor_config.php",
+            "'/var/lib/phpmyadmin/tmp/'",
+            &format!("'{}/'", temporary.display()),
+        )
 }
 
 fn log_in(visitor: &Client, password: &str) -> Answer {
@@ -42,6 +50,8 @@ fn log_in(visitor: &Client, password: &str) -> Answer {
 
 #[test]
 fn databases_are_administered() {
+    extension("mysqli", "php-mysql");
+    extension("mbstring", "php-mbstring");
     let database = Database::start();
     database.run(
         "CREATE DATABASE alps; CREATE TABLE alps.passes (name VARCHAR(40) PRIMARY KEY, metres INT);
@@ -53,11 +63,24 @@ fn databases_are_administered() {
     let surus = site.serve("", &[]);
     let visitor = Client::new(&surus.url);
 
-    log_in(&visitor, "rome").says("Access denied for user").lacks("Server version");
-    log_in(&visitor, "alps-218").shows("Server version").shows("hannibal@localhost").shows("MariaDB");
-    let databases = visitor.get("/index.php?route=/server/databases&server=1").shows(">alps").shows("information_schema");
-    visitor.get("/index.php?route=/database/structure&db=alps").shows("passes");
-    visitor.get("/index.php?route=/sql&db=alps&table=passes").shows("Col de Clapier").shows("2947");
+    log_in(&visitor, "rome")
+        .says("Access denied for user")
+        .lacks("Server version");
+    log_in(&visitor, "alps-218")
+        .shows("Server version")
+        .shows("hannibal@localhost")
+        .shows("MariaDB");
+    let databases = visitor
+        .get("/index.php?route=/server/databases&server=1")
+        .shows(">alps")
+        .shows("information_schema");
+    visitor
+        .get("/index.php?route=/database/structure&db=alps")
+        .shows("passes");
+    visitor
+        .get("/index.php?route=/sql&db=alps&table=passes")
+        .shows("Col de Clapier")
+        .shows("2947");
 
     let token = databases.input("token");
     let export = [
@@ -81,8 +104,15 @@ fn databases_are_administered() {
         ("compression", "none"),
         ("filename_template", "@DATABASE@"),
     ];
-    let dump = visitor.post("/index.php?route=/export", &export).shows("INSERT INTO `passes`").shows("('Col de Clapier', 2491)");
-    assert!(dump.header("content-disposition").contains("alps.sql"), "{:?}", dump.headers);
+    let dump = visitor
+        .post("/index.php?route=/export", &export)
+        .shows("INSERT INTO `passes`")
+        .shows("('Col de Clapier', 2491)");
+    assert!(
+        dump.header("content-disposition").contains("alps.sql"),
+        "{:?}",
+        dump.headers
+    );
 
     let sql = Upload {
         field: "import_file",
@@ -100,8 +130,12 @@ fn databases_are_administered() {
         ("fk_checks", "0"),
         ("sql_compatibility", "NONE"),
     ];
-    visitor.upload("/index.php?route=/import", &import, &sql).shows("Import has been successfully finished");
-    visitor.get("/index.php?route=/sql&db=alps&table=passes").shows("Großer St. Bernhard");
+    visitor
+        .upload("/index.php?route=/import", &import, &sql)
+        .shows("Import has been successfully finished");
+    visitor
+        .get("/index.php?route=/sql&db=alps&table=passes")
+        .shows("Großer St. Bernhard");
 
     let browser = Browser::open();
     browser.go(&surus.url);

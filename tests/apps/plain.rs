@@ -12,29 +12,67 @@ fn the_plain_example_takes_uploads_and_remembers() {
     let surus = site.serve("", &[]);
     let visitor = Client::new(&surus.url);
 
-    let page = visitor.get("/").shows("This one carries PHP").shows(">once</strong>");
+    let page = visitor
+        .get("/")
+        .shows("This one carries PHP")
+        .shows(">once</strong>");
     assert_eq!(page.header("content-type"), "text/html; charset=UTF-8");
     visitor.get("/").shows(">2 times</strong>");
     Client::new(&surus.url).get("/").shows(">once</strong>");
-    visitor.post("/", &[("forget", "1")]).shows(">once</strong>");
+    visitor
+        .post("/", &[("forget", "1")])
+        .shows(">once</strong>");
 
     let json = visitor.get("/api/hello?from=a%20test").ok();
     assert_eq!(json.header("content-type"), "application/json");
-    assert_eq!((&json.json()["hello"], &json.json()["method"]), (&"world".into(), &"GET".into()));
-    visitor.get("/no/such/%3Cpage%3E").status(404).says("There is no <code>/no/such/&lt;page&gt;</code>");
+    assert_eq!(
+        (&json.json()["hello"], &json.json()["method"]),
+        (&"world".into(), &"GET".into())
+    );
+    visitor
+        .get("/no/such/%3Cpage%3E")
+        .status(404)
+        .says("There is no <code>/no/such/&lt;page&gt;</code>");
     visitor.get("/style.css").shows("font-family");
 
-    visitor.post("/", &[("name", "Gisgo & Söhne")]).shows("Hello, Gisgo &amp; Söhne!").shows("No file came with it.");
-    let picture = Upload { field: "file", name: "surus.png", mime: "image/png", bytes: PNG };
-    visitor.upload("/", &[("name", "Gisgo")], &picture).shows("Hello, Gisgo!").shows("5,176 bytes of image/png").shows(PNG_SHA256);
+    visitor
+        .post("/", &[("name", "Gisgo & Söhne")])
+        .shows("Hello, Gisgo &amp; Söhne!")
+        .shows("No file came with it.");
+    let picture = Upload {
+        field: "file",
+        name: "surus.png",
+        mime: "image/png",
+        bytes: PNG,
+    };
+    visitor
+        .upload("/", &[("name", "Gisgo")], &picture)
+        .shows("Hello, Gisgo!")
+        .shows("5,176 bytes of image/png")
+        .shows(PNG_SHA256);
     // Larger than what is kept in memory, with every byte there is.
-    let bytes: Vec<u8> = (0..1_500_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let large = Upload { field: "file", name: "large.bin", mime: "application/octet-stream", bytes: &bytes };
-    visitor.upload("/", &[], &large).shows("1,500,000 bytes").shows(LARGE_SHA256);
+    let bytes: Vec<u8> = (0..1_500_000u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let large = Upload {
+        field: "file",
+        name: "large.bin",
+        mime: "application/octet-stream",
+        bytes: &bytes,
+    };
+    visitor
+        .upload("/", &[], &large)
+        .shows("1,500,000 bytes")
+        .shows(LARGE_SHA256);
     // PHP's own limit is 2 MiB for a file.
     let bytes = vec![b'x'; 3 << 20];
-    let larger = Upload { bytes: &bytes, ..large };
-    visitor.upload("/", &[], &larger).shows("That file is larger than PHP accepts here: 2M.");
+    let larger = Upload {
+        bytes: &bytes,
+        ..large
+    };
+    visitor
+        .upload("/", &[], &larger)
+        .shows("That file is larger than PHP accepts here: 2M.");
 
     let picture = site.tmp().join("surus.png");
     std::fs::write(&picture, PNG).unwrap();

@@ -12,18 +12,44 @@ use crate::common::Surus;
 /// Where a Debian package put something; a missing package is an error that says how to get it.
 #[track_caller]
 pub fn installed(path: &str, package: &str) -> PathBuf {
-    assert!(Path::new(path).exists(), "{path} is missing, which this test needs. What may help: apt-get install {package}");
+    assert!(
+        Path::new(path).exists(),
+        "{path} is missing, which this test needs. What may help: apt-get install {package}"
+    );
     PathBuf::from(path)
+}
+
+/// Asserts that some PHP of this machine has an extension.
+#[track_caller]
+pub fn extension(name: &str, package: &str) {
+    let versions = fs::read_dir("/etc/php")
+        .into_iter()
+        .flatten()
+        .map(|version| version.unwrap().path());
+    let found = versions.into_iter().any(|version| {
+        version
+            .join("mods-available")
+            .join(format!("{name}.ini"))
+            .exists()
+    });
+    assert!(
+        found,
+        "PHP's extension {name} is missing, which this test needs. What may help: apt-get install {package}"
+    );
 }
 
 /// One of this repository's examples.
 pub fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples")
+        .join(name)
 }
 
 /// What tests bring along themselves.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(name)
 }
 
 pub fn is_root() -> bool {
@@ -37,8 +63,16 @@ pub fn ids_of(user: &str) -> (u32, u32) {
 
 fn number(of: &[&str]) -> u32 {
     let output = Command::new("id").args(of).output().unwrap();
-    assert!(output.status.success(), "id {of:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    assert!(
+        output.status.success(),
+        "id {of:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 pub struct Site {
@@ -101,21 +135,36 @@ impl Site {
     pub fn serve(&self, root: &str, env: &[(&str, &str)]) -> Surus {
         let ini = self.directory.path().join("ini");
         let at = self.directory.path().display();
-        fs::write(ini.join("site.ini"), format!("session.save_path={at}/sessions\nsys_temp_dir={at}/tmp\nupload_tmp_dir={at}/tmp\n")).unwrap();
+        fs::write(
+            ini.join("site.ini"),
+            format!(
+                "session.save_path={at}/sessions\nsys_temp_dir={at}/tmp\nupload_tmp_dir={at}/tmp\n"
+            ),
+        )
+        .unwrap();
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
         }
         // An empty element is the directory that PHP was built with.
         let scan = format!(":{}", ini.display());
         let env = [&[("PHP_INI_SCAN_DIR", scan.as_str())], env].concat();
-        Surus::spawn(&self.www().join(root), &[], &env).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+        Surus::spawn(&self.www().join(root), &[], &env)
+            .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }
 
 fn copy(from: &Path, to: &Path) {
-    let about = |error| panic!("could not copy {} to {}: {error}", from.display(), to.display());
+    let about = |error| {
+        panic!(
+            "could not copy {} to {}: {error}",
+            from.display(),
+            to.display()
+        )
+    };
     if !from.is_dir() {
-        fs::create_dir_all(to.parent().unwrap()).and_then(|()| fs::copy(from, to)).map_or_else(about, drop);
+        fs::create_dir_all(to.parent().unwrap())
+            .and_then(|()| fs::copy(from, to))
+            .map_or_else(about, drop);
         return;
     }
     fs::create_dir_all(to).unwrap_or_else(about);
@@ -131,6 +180,8 @@ fn copy(from: &Path, to: &Path) {
 fn give(path: &Path, (user, group): (u32, u32)) {
     chown(path, Some(user), Some(group)).unwrap();
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), (user, group)));
+        fs::read_dir(path)
+            .unwrap()
+            .for_each(|entry| give(&entry.unwrap().path(), (user, group)));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::client::{Client, Upload};
 use super::database::Database;
-use super::site::{Site, fixture, installed};
+use super::site::{Site, extension, fixture, installed};
 
 const PNG: &[u8] = include_bytes!("elephant.png");
 
@@ -43,7 +43,8 @@ require ABSPATH.'wp-settings.php';
 
 #[test]
 fn a_blog_is_installed_published_to_and_read() {
-    installed("/usr/share/php/8.2", "php-mysql php-gd");
+    extension("mysqli", "php-mysql");
+    extension("gd", "php-gd");
     let database = Database::start();
     database.run(
         "CREATE DATABASE wordpress CHARACTER SET utf8mb4;
@@ -56,7 +57,11 @@ fn a_blog_is_installed_published_to_and_read() {
 
     // An empty database sends every visitor to the installer.
     let installer = author.get("/").ok();
-    assert!(installer.url.ends_with("/wp-admin/install.php"), "{}", installer.url);
+    assert!(
+        installer.url.ends_with("/wp-admin/install.php"),
+        "{}",
+        installer.url
+    );
     author
         .post(
             "/wp-admin/install.php?step=2",
@@ -76,20 +81,42 @@ fn a_blog_is_installed_published_to_and_read() {
 
     let login = |password| {
         let to = format!("{}/wp-admin/", surus.url);
-        let fields = [("log", "hannibal"), ("pwd", password), ("wp-submit", "Log In"), ("redirect_to", &*to), ("testcookie", "1")];
+        let fields = [
+            ("log", "hannibal"),
+            ("pwd", password),
+            ("wp-submit", "Log In"),
+            ("redirect_to", &*to),
+            ("testcookie", "1"),
+        ];
         author.get("/wp-login.php").shows("user_login");
         author.post("/wp-login.php", &fields)
     };
-    login("rome").shows("The password you entered for the username").lacks("wpadminbar");
-    let dashboard = login("elephants-218").shows("wpadminbar").shows("Dashboard");
+    login("rome")
+        .shows("The password you entered for the username")
+        .lacks("wpadminbar");
+    let dashboard = login("elephants-218")
+        .shows("wpadminbar")
+        .shows("Dashboard");
     assert!(dashboard.url.ends_with("/wp-admin/"), "{}", dashboard.url);
     // The directory without its slash is the directory.
     author.get("/wp-admin").shows("wpadminbar");
     // Styles and scripts that PHP puts together.
     let styles = dashboard.find(r#"href='[^']*(/wp-admin/load-styles\.php\?[^']*)'"#);
-    assert!(author.get(&styles).shows("#wpadminbar").header("content-type").starts_with("text/css"));
+    assert!(
+        author
+            .get(&styles)
+            .shows("#wpadminbar")
+            .header("content-type")
+            .starts_with("text/css")
+    );
     let scripts = dashboard.find(r#"src='[^']*(/wp-admin/load-scripts\.php\?[^']*)'"#);
-    assert!(author.get(&scripts).shows("jQuery").header("content-type").starts_with("application/javascript"));
+    assert!(
+        author
+            .get(&scripts)
+            .shows("jQuery")
+            .header("content-type")
+            .starts_with("application/javascript")
+    );
 
     // Addresses like /2026/11/name/ are no files: the front controller answers them.
     let options = author.get("/wp-admin/options-permalink.php").ok();
@@ -103,30 +130,65 @@ fn a_blog_is_installed_published_to_and_read() {
         ("tag_base", ""),
         ("submit", "Save Changes"),
     ];
-    author.post("/wp-admin/options-permalink.php", &fields).shows("Permalink structure updated");
+    author
+        .post("/wp-admin/options-permalink.php", &fields)
+        .shows("Permalink structure updated");
 
-    let nonce = author.get("/wp-admin/admin-ajax.php?action=rest-nonce").ok().text();
+    let nonce = author
+        .get("/wp-admin/admin-ajax.php?action=rest-nonce")
+        .ok()
+        .text();
     let image = author.post_as(
         "/wp-json/wp/v2/media",
-        &[("x-wp-nonce", &nonce), ("content-type", "image/png"), ("content-disposition", "attachment; filename=\"surus.png\"")],
+        &[
+            ("x-wp-nonce", &nonce),
+            ("content-type", "image/png"),
+            ("content-disposition", "attachment; filename=\"surus.png\""),
+        ],
         PNG.to_vec(),
     );
     let image = image.status(201).json();
-    assert_eq!((&image["media_details"]["width"], &image["mime_type"]), (&json!(640), &json!("image/png")));
+    assert_eq!(
+        (&image["media_details"]["width"], &image["mime_type"]),
+        (&json!(640), &json!("image/png"))
+    );
     // GD has made smaller ones.
-    let thumbnail = image["media_details"]["sizes"]["thumbnail"]["source_url"].as_str().unwrap();
+    let thumbnail = image["media_details"]["sizes"]["thumbnail"]["source_url"]
+        .as_str()
+        .unwrap();
     assert!(author.get(thumbnail).ok().body.starts_with(b"\x89PNG"));
     let source = image["source_url"].as_str().unwrap();
     let sent_back = author.get(source).ok();
     assert_eq!(sent_back.header("content-type"), "image/png");
-    assert!(sent_back.body == PNG, "the image came back with {} bytes instead of {}", sent_back.body.len(), PNG.len());
+    assert!(
+        sent_back.body == PNG,
+        "the image came back with {} bytes instead of {}",
+        sent_back.body.len(),
+        PNG.len()
+    );
 
     // The same by the classic form, as a browser without REST uploads.
-    let form = author.get("/wp-admin/media-new.php?browser-uploader=1").ok();
-    let fields = [("_wpnonce", &*form.input("_wpnonce")), ("post_id", "0"), ("html-upload", "Upload")];
-    let upload = Upload { field: "async-upload", name: "second.png", mime: "image/png", bytes: PNG };
-    author.upload("/wp-admin/media-new.php", &fields, &upload).ok();
-    let second = author.get("/wp-json/wp/v2/media?search=second").ok().json()[0]["source_url"].as_str().unwrap().to_string();
+    let form = author
+        .get("/wp-admin/media-new.php?browser-uploader=1")
+        .ok();
+    let fields = [
+        ("_wpnonce", &*form.input("_wpnonce")),
+        ("post_id", "0"),
+        ("html-upload", "Upload"),
+    ];
+    let upload = Upload {
+        field: "async-upload",
+        name: "second.png",
+        mime: "image/png",
+        bytes: PNG,
+    };
+    author
+        .upload("/wp-admin/media-new.php", &fields, &upload)
+        .ok();
+    let second = author.get("/wp-json/wp/v2/media?search=second").ok().json()[0]["source_url"]
+        .as_str()
+        .unwrap()
+        .to_string();
     assert!(author.get(&second).ok().body == PNG);
 
     let post = json!({
@@ -135,23 +197,46 @@ fn a_blog_is_installed_published_to_and_read() {
         "status": "publish",
         "content": format!("<p>Thirty-seven elephants &amp; one <em>Surus</em>. 🐘</p><img src=\"{source}\" alt=\"Surus\">"),
     });
-    let json = [("x-wp-nonce", &*nonce), ("content-type", "application/json")];
-    let post = author.post_as("/wp-json/wp/v2/posts", &json, post.to_string().into_bytes()).status(201).json();
+    let json = [
+        ("x-wp-nonce", &*nonce),
+        ("content-type", "application/json"),
+    ];
+    let post = author
+        .post_as("/wp-json/wp/v2/posts", &json, post.to_string().into_bytes())
+        .status(201)
+        .json();
     let link = post["link"].as_str().unwrap();
     assert!(link.ends_with("/ueber-die-alpen/"), "{link}");
-    author.post_as("/wp-json/wp/v2/posts", &json[1..], b"{}".to_vec()).status(401).says("rest_cannot_create");
+    author
+        .post_as("/wp-json/wp/v2/posts", &json[1..], b"{}".to_vec())
+        .status(401)
+        .says("rest_cannot_create");
 
     let reader = Client::new(&surus.url);
-    reader.get("/").shows("The Alps &amp; Beyond").shows("Über die Alpen").shows("Hello world!").lacks("wpadminbar");
-    let page = reader.get(link).shows("one <em>Surus</em>. 🐘").lacks("Hello world!");
+    reader
+        .get("/")
+        .shows("The Alps &amp; Beyond")
+        .shows("Über die Alpen")
+        .shows("Hello world!")
+        .lacks("wpadminbar");
+    let page = reader
+        .get(link)
+        .shows("one <em>Surus</em>. 🐘")
+        .lacks("Hello world!");
     assert_eq!(page.url, link);
     // An old address leads to the new one.
     assert_eq!(reader.get(&format!("/?p={}", post["id"])).ok().url, link);
     assert_eq!(reader.get(link.trim_end_matches('/')).ok().url, link);
     let feed = reader.get("/feed/").shows("<title>Über die Alpen</title>");
-    assert!(feed.header("content-type").starts_with("application/rss+xml"));
+    assert!(
+        feed.header("content-type")
+            .starts_with("application/rss+xml")
+    );
     reader.get("/?s=elephants").shows("Über die Alpen");
-    reader.get("/no/such/page/").status(404).says("Nothing found here.");
+    reader
+        .get("/no/such/page/")
+        .status(404)
+        .says("Nothing found here.");
     reader.get("/wp-json/").shows("The Alps &amp; Beyond");
 
     // A reader comments; the author finds it waiting.
@@ -162,8 +247,12 @@ fn a_blog_is_installed_published_to_and_read() {
         ("comment_post_ID", &*post["id"].to_string()),
         ("comment_parent", "0"),
     ];
-    reader.post("/wp-comments-post.php", &fields).shows("Wait for me!");
-    author.get("/wp-admin/edit-comments.php?comment_status=moderated").shows("Wait for me!");
+    reader
+        .post("/wp-comments-post.php", &fields)
+        .shows("Wait for me!");
+    author
+        .get("/wp-admin/edit-comments.php?comment_status=moderated")
+        .shows("Wait for me!");
 
     let browser = Browser::open();
     browser.go(&format!("{}/wp-login.php", surus.url));
