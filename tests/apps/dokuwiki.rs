@@ -58,7 +58,7 @@ fn a_wiki_is_installed_written_in_and_shown() {
     extension("xml", "php-xml");
     extension("gd", "php-gd");
     let site = site();
-    let surus = site.serve("", &[]);
+    let surus = site.serve(&[]);
     let visitor = Client::new(&surus.url);
 
     visitor

@@ -60,7 +60,7 @@ fn databases_are_administered() {
          GRANT ALL ON *.* TO hannibal@localhost",
     );
     let site = site(&database);
-    let surus = site.serve("", &[]);
+    let surus = site.serve(&[]);
     let visitor = Client::new(&surus.url);
 
     log_in(&visitor, "rome")

@@ -9,7 +9,7 @@ const PNG: &[u8] = include_bytes!("elephant.png");
 #[test]
 fn the_plain_example_takes_uploads_and_remembers() {
     let site = Site::new().copy(&example("plain"), "");
-    let surus = site.serve("", &[]);
+    let surus = site.serve(&[]);
     let visitor = Client::new(&surus.url);
 
     let page = visitor

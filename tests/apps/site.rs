@@ -85,7 +85,7 @@ impl Site {
         // Root's temporary directories are closed to everybody else; PHP runs as somebody else.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let site = Site { directory };
-        for name in ["www", "sessions", "ini", "tmp"] {
+        for name in ["www", "sessions", "tmp"] {
             fs::create_dir(site.directory.path().join(name)).unwrap();
         }
         site
@@ -131,24 +131,17 @@ impl Site {
         self
     }
 
-    /// Serves `root` inside the application's root, with sessions kept in the site's own directory.
-    pub fn serve(&self, root: &str, env: &[(&str, &str)]) -> Surus {
-        let ini = self.directory.path().join("ini");
-        let at = self.directory.path().display();
-        fs::write(
-            ini.join("site.ini"),
-            format!(
-                "session.save_path={at}/sessions\nsys_temp_dir={at}/tmp\nupload_tmp_dir={at}/tmp\n"
-            ),
-        )
-        .unwrap();
+    /// Serves it, with sessions kept beside it.
+    pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
+        let sessions = self.directory.path().join("sessions");
+        let public = self.www().join("public");
+        let root = if public.is_dir() { public } else { self.www() };
+        let ini = format!("session.save_path={}\n", sessions.display());
+        fs::write(root.join(".user.ini"), ini).unwrap();
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
         }
-        // An empty element is the directory that PHP was built with.
-        let scan = format!(":{}", ini.display());
-        let env = [&[("PHP_INI_SCAN_DIR", scan.as_str())], env].concat();
-        Surus::spawn(&self.www().join(root), &[], &env)
+        Surus::spawn(&self.www(), &[], env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }

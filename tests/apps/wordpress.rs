@@ -52,7 +52,7 @@ fn a_blog_is_installed_published_to_and_read() {
          GRANT ALL ON wordpress.* TO wordpress@localhost",
     );
     let site = site(&database);
-    let surus = site.serve("", &[]);
+    let surus = site.serve(&[]);
     let author = Client::new(&surus.url);
 
     // An empty database sends every visitor to the installer.
