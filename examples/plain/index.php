@@ -29,7 +29,7 @@ if ($_SERVER['REQUEST_METHOD'] === 'POST' && isset($_POST['forget'])) {
 }
 
 $sent = $_SERVER['REQUEST_METHOD'] === 'POST' ? receive($_POST, $_FILES['file'] ?? null) : null;
-$visits = $_SESSION['visits'] = ($_SESSION['visits'] ?? 0) + ($sent ? 0 : 1);
+$visits = $_SESSION['visits'] = max(1, ($_SESSION['visits'] ?? 0) + ($sent ? 0 : 1));
 $found = $path === '/' || $path === '/index.php';
 http_response_code($found ? 200 : 404);
 

@@ -29,7 +29,7 @@ define('AUTOMATIC_UPDATER_DISABLED', true);
 define('DISABLE_WP_CRON', true);
 define('WP_DEFAULT_THEME', 'alps');
 $table_prefix = 'wp_';
-define('ABSPATH', __DIR__.'/');
+defined('ABSPATH') || define('ABSPATH', __DIR__.'/');
 require ABSPATH.'wp-settings.php';
 "#,
         socket = database.socket().display()
