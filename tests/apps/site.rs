@@ -147,21 +147,18 @@ impl Site {
 }
 
 fn copy(from: &Path, to: &Path) {
-    let about = |error| {
-        panic!(
-            "could not copy {} to {}: {error}",
-            from.display(),
-            to.display()
-        )
+    let failed = |error| -> ! {
+        let (from, to) = (from.display(), to.display());
+        panic!("could not copy {from} to {to}: {error}. Some packages let only root read them.")
     };
     if !from.is_dir() {
         fs::create_dir_all(to.parent().unwrap())
             .and_then(|()| fs::copy(from, to))
-            .map_or_else(about, drop);
+            .unwrap_or_else(|error| failed(error));
         return;
     }
-    fs::create_dir_all(to).unwrap_or_else(about);
-    for entry in fs::read_dir(from).unwrap() {
+    fs::create_dir_all(to).unwrap_or_else(|error| failed(error));
+    for entry in fs::read_dir(from).unwrap_or_else(|error| failed(error)) {
         let entry = entry.unwrap();
         // A link to a package that is only recommended leads nowhere.
         if entry.path().exists() {
