@@ -100,7 +100,9 @@ impl ResponseBody {
         ResponseBody::Full(Bytes::new())
     }
 
-    pub fn stream(body: impl http_body::Body<Data = Bytes, Error = Failure> + Send + 'static) -> Self {
+    pub fn stream(
+        body: impl http_body::Body<Data = Bytes, Error = Failure> + Send + 'static,
+    ) -> Self {
         ResponseBody::Stream(Box::pin(body))
     }
 }

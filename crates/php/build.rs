@@ -1,0 +1,145 @@
+//! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` beside the other binaries.
+#![allow(clippy::unwrap_used)] // a build script's panic is its error message
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let sapi = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../sapi")
+        .canonicalize()
+        .unwrap();
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
+    println!("cargo:rerun-if-changed={}", sapi.display());
+    println!("cargo:rerun-if-env-changed=PHP_CONFIG");
+    println!("cargo:rerun-if-env-changed=SURUS_SANITIZE");
+
+    let php = PhpConfig::find();
+    println!("cargo:rerun-if-changed={}", php.program);
+    let version = php.ask("--version");
+    let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+
+    let sources: Vec<PathBuf> = sapi
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "c"))
+        .collect();
+    let sanitizers = env::var("SURUS_SANITIZE")
+        .ok()
+        .map(|s| format!("-fsanitize={s}"));
+    let mut build = cc::Build::new();
+    build
+        .cargo_metadata(false)
+        .std("gnu11")
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .flag("-Wno-unused-parameter") // PHP's own headers and macros have them
+        .flag("-Wno-sign-compare")
+        .flag("-fno-common")
+        .define("_GNU_SOURCE", None)
+        .define(
+            "SURUS_VERSION",
+            format!("\"{}\"", env!("CARGO_PKG_VERSION")).as_str(),
+        )
+        .define("SURUS_PHP_MINOR", format!("\"{minor}\"").as_str())
+        .pic(true);
+    for include in php.ask("--includes").split_whitespace() {
+        // As system headers, so that only our own code is held to our warnings.
+        build
+            .flag("-isystem")
+            .flag(include.trim_start_matches("-I"));
+    }
+    if let Some(flag) = &sanitizers {
+        build.flag(flag).flag("-fno-omit-frame-pointer");
+    }
+    let objects: Vec<PathBuf> = build.files(&sources).compile_intermediates();
+
+    let executable = out.join(format!("surus-php{minor}"));
+    let mut link = build.get_compiler().to_command();
+    link.args(&objects).arg("-o").arg(&executable);
+    link.args(php.ask("--ldflags").split_whitespace());
+    let library = php.library(&minor);
+    link.arg(format!("-L{}", library.directory.display()))
+        .arg(format!("-l{}", library.name))
+        .arg(format!("-Wl,-rpath,{}", library.directory.display()));
+    link.args(["-Wl,-z,relro,-z,now", "-pie"]);
+    let status = link.status().expect("the C compiler could not be started");
+    assert!(status.success(), "linking surus-php failed: {link:?}");
+
+    // target/<profile>/build/<package>/out -> target/<profile>
+    let beside = out
+        .ancestors()
+        .nth(3)
+        .unwrap()
+        .join(executable.file_name().unwrap());
+    let fresh = beside.with_extension("new");
+    std::fs::copy(&executable, &fresh).unwrap();
+    std::fs::rename(&fresh, &beside).unwrap(); // a running one keeps its file
+    println!("cargo:rustc-env=SURUS_PHP_EXECUTABLE={}", beside.display());
+}
+
+struct PhpConfig {
+    program: String,
+}
+
+struct Library {
+    directory: PathBuf,
+    name: String,
+}
+
+impl PhpConfig {
+    fn find() -> PhpConfig {
+        let program = env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
+        let path = if program.contains('/') {
+            Some(PathBuf::from(&program))
+        } else {
+            env::split_paths(&env::var_os("PATH").unwrap_or_default())
+                .map(|dir| dir.join(&program))
+                .find(|path| path.is_file())
+        };
+        match path {
+            Some(path) if path.is_file() => PhpConfig {
+                program: path.display().to_string(),
+            },
+            _ => panic!(
+                "{program} not found. Install PHP's headers and library (Debian: apt-get install php-dev libphp-embed), \
+                 name php-config in PHP_CONFIG, or build surus alone: cargo build -p surus"
+            ),
+        }
+    }
+
+    fn ask(&self, flag: &str) -> String {
+        let output = Command::new(&self.program).arg(flag).output().unwrap();
+        assert!(output.status.success(), "{} {flag} failed", self.program);
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    }
+
+    /// Debian names the library after the minor version, PHP's own build does not.
+    fn library(&self, minor: &str) -> Library {
+        let prefix = self.ask("--prefix");
+        let mut directories = vec![
+            PathBuf::from(&prefix).join("lib"),
+            PathBuf::from("/usr/lib"),
+        ];
+        if let Ok(triplet) = Command::new("gcc").arg("-print-multiarch").output() {
+            let triplet = String::from_utf8_lossy(&triplet.stdout).trim().to_string();
+            directories.push(Path::new("/usr/lib").join(triplet));
+        }
+        for directory in &directories {
+            for name in [format!("php{minor}"), "php".to_string()] {
+                if directory.join(format!("lib{name}.so")).exists() {
+                    return Library {
+                        directory: directory.clone(),
+                        name,
+                    };
+                }
+            }
+        }
+        panic!(
+            "libphp{minor}.so not found in {directories:?}. Install PHP's embed library (Debian: apt-get install \
+             libphp{minor}-embed; from source: configure --enable-embed)"
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! All of Surus's unsafe Rust, and the system calls that the standard library lacks, as safe functions.
+#![warn(missing_docs)]
+
+pub mod open;
+pub mod process;
+pub mod scoreboard;
+pub mod seqpacket;

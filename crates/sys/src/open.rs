@@ -1,0 +1,153 @@
+//! Opens a file such that no symbolic link and no `..` can lead to another one than its path names.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
+
+/// What the file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To read it. Never waits: the other end of a FIFO need not be there.
+    Read,
+    /// To ask what it is. The file itself is not opened, so a device does not notice and no permission to read is needed.
+    Look,
+}
+
+impl Access {
+    fn flags(self) -> OFlag {
+        match self {
+            Access::Read => {
+                OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
+            }
+            Access::Look => OFlag::O_PATH | OFlag::O_CLOEXEC,
+        }
+    }
+}
+
+/// Why nothing was opened.
+#[derive(Debug)]
+pub enum Refused {
+    /// No file can be there: it or a directory above it does not exist, or the name is too long.
+    Missing,
+    /// A symbolic link is on the path.
+    Link,
+    /// A socket, or a device without a driver.
+    Special,
+    /// Permission denied.
+    Forbidden,
+    /// Anything else: too many open files, a failing disk.
+    Other(io::Error),
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            // EINVAL: a NUL in the path.
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL => {
+                Refused::Missing
+            }
+            Errno::ELOOP | Errno::EXDEV => Refused::Link,
+            Errno::ENXIO | Errno::ENODEV => Refused::Special,
+            Errno::EACCES | Errno::EPERM => Refused::Forbidden,
+            other => Refused::Other(other.into()),
+        }
+    }
+}
+
+/// Whether the kernel can do what [`beneath`] and [`exactly`] ask. Linux before 5.6 and some sandboxes cannot, and the
+/// sandboxes say so with a "permission denied" that is not to be confused with one about a file.
+pub fn supported() -> bool {
+    let how = how(Access::Look, ResolveFlag::RESOLVE_NO_SYMLINKS);
+    openat2(AT_FDCWD, "/", how).is_ok()
+}
+
+/// A directory, to open files beneath.
+pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+}
+
+/// Opens the relative `path` below `dir`. [`Refused::Link`] when a symbolic link is on it, be it the last component, or
+/// when it leads out of `dir`.
+pub fn beneath(dir: BorrowedFd<'_>, path: &Path, access: Access) -> Result<File, Refused> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    again(|| openat2(dir, path, how(access, resolve)))
+}
+
+/// Opens the absolute `path`; [`Refused::Link`] when a symbolic link is on it.
+pub fn exactly(path: &Path, access: Access) -> Result<File, Refused> {
+    again(|| {
+        openat2(
+            AT_FDCWD,
+            path,
+            how(access, ResolveFlag::RESOLVE_NO_SYMLINKS),
+        )
+    })
+}
+
+/// Opens the absolute `path` on a kernel without `openat2`; only the last component is sure to be no symbolic link.
+pub fn loosely(path: &Path, access: Access) -> Result<File, Refused> {
+    // With O_PATH, O_NOFOLLOW opens the link itself, which the caller sees from its metadata.
+    let flags = access.flags() | OFlag::O_NOFOLLOW;
+    again(|| nix::fcntl::open(path, flags, Mode::empty()))
+}
+
+fn how(access: Access, resolve: ResolveFlag) -> OpenHow {
+    OpenHow::new().flags(access.flags()).resolve(resolve)
+}
+
+fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
+    let mut tries = 0;
+    loop {
+        match open() {
+            // A file system that is asked over a network may be interrupted, and a rename meanwhile makes `openat2` ask to
+            // try anew. Not for ever: a lease on the file is refused in the same words.
+            Err(Errno::EINTR | Errno::EAGAIN) if tries < 16 => tries += 1,
+            Err(errno) => return Err(errno.into()),
+            Ok(fd) => return Ok(File::from(fd)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_or_dots_on_the_path_are_refused_and_nothing_waits() {
+        let dir = std::env::temp_dir().join(format!("surus-sys-open-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("in")).unwrap();
+        std::fs::write(dir.join("in/file"), "x").unwrap();
+        let _ = symlink("in", dir.join("link"));
+        let _ = nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU);
+        let fd = directory(&dir).unwrap();
+        let open = |path: &str| beneath(fd.as_fd(), Path::new(path), Access::Read);
+
+        if supported() {
+            assert!(open("in/file").is_ok());
+            assert!(open("fifo").is_ok());
+            assert!(matches!(open("in/none"), Err(Refused::Missing)));
+            assert!(matches!(open("in/file/below"), Err(Refused::Missing)));
+            assert!(matches!(open("link/file"), Err(Refused::Link)));
+            assert!(matches!(open("../x"), Err(Refused::Link)));
+            assert!(matches!(open("/etc/passwd"), Err(Refused::Link)));
+            assert!(matches!(
+                exactly(&dir.join("link"), Access::Look),
+                Err(Refused::Link)
+            ));
+        }
+        assert!(matches!(
+            loosely(&dir.join("link"), Access::Read),
+            Err(Refused::Link)
+        ));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

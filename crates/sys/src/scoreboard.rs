@@ -1,0 +1,217 @@
+//! The memory that a pool's workers share with surus: who does what, read without a system call.
+//!
+//! The layout is `sapi/scoreboard.h`; both sides assert the sizes.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+/// One worker's line. All fields are written by the worker, except for `stop`.
+#[repr(C)]
+struct RawLine {
+    state: AtomicU32,
+    request: AtomicU32,
+    since: AtomicU64,
+    taken: AtomicU64,
+    memory: AtomicU64,
+    stop: AtomicU64,
+    reserved: [AtomicU64; 3],
+}
+
+const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Forked, not yet waiting.
+    Starting,
+    /// Waits at the inbox.
+    Idle,
+    /// Holds an event of which no PHP has run.
+    Received,
+    /// Runs the script.
+    Running,
+    /// Has answered and goes on.
+    Finishing,
+    /// Takes no more events.
+    Retired,
+}
+
+impl State {
+    /// From the number that `sapi/scoreboard.h` gives it.
+    pub fn from_number(number: u32) -> State {
+        match number {
+            1 => State::Idle,
+            2 => State::Received,
+            3 => State::Running,
+            4 => State::Finishing,
+            5 => State::Retired,
+            _ => State::Starting,
+        }
+    }
+
+    /// Does a worker in this state hold an event?
+    pub fn holds_event(self) -> bool {
+        matches!(self, State::Received | State::Running | State::Finishing)
+    }
+}
+
+/// A worker's line, read at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// What it does.
+    pub state: State,
+    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`.
+    pub request: u16,
+    /// When the state was entered, in microseconds of `CLOCK_MONOTONIC`.
+    pub since: u64,
+    /// Events taken so far; this number names the event in its hands.
+    pub taken: u64,
+    /// Resident memory in bytes, as last seen between two events.
+    pub memory: u64,
+}
+
+/// The shared memory of one pool generation.
+#[derive(Debug)]
+pub struct Scoreboard {
+    base: NonNull<u8>,
+    size: NonZeroUsize,
+    workers: usize,
+    requests: usize,
+    memory: OwnedFd,
+}
+
+// SAFETY: the mapping is used through atomics only, and lives until drop.
+unsafe impl Send for Scoreboard {}
+// SAFETY: as above; atomics may be used from several threads at once.
+unsafe impl Sync for Scoreboard {}
+
+impl Scoreboard {
+    /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
+    pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
+        let size =
+            NonZeroUsize::new(workers * size_of::<RawLine>() + requests).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "a scoreboard without workers")
+            })?;
+        let memory = memfd_create(c"surus-scoreboard", MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&memory, size.get() as i64)?;
+        // SAFETY: a fresh shared mapping of a file of exactly this size, which nobody can shrink: only we and the workers
+        // hold it, and neither does.
+        let base = unsafe {
+            mmap(
+                None,
+                size,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_SHARED,
+                &memory,
+                0,
+            )?
+        };
+        Ok(Scoreboard {
+            base: base.cast(),
+            size,
+            workers,
+            requests,
+            memory,
+        })
+    }
+
+    /// The memory, to be passed to the template.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    fn raw(&self, worker: usize) -> &RawLine {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        // SAFETY: inside the mapping by the assertion; page-aligned base plus a multiple of 64 is aligned for RawLine, whose
+        // fields are atomics, for which every bit pattern is a value.
+        unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .add(worker * size_of::<RawLine>())
+                .cast::<RawLine>()
+        }
+    }
+
+    fn gone(&self, request: u16) -> &AtomicU8 {
+        let request = usize::from(request);
+        assert!(
+            request < self.requests,
+            "request {request} of {}",
+            self.requests
+        );
+        // SAFETY: inside the mapping by the assertion and the size chosen in `new`; AtomicU8 needs no alignment.
+        unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .add(self.workers * size_of::<RawLine>() + request)
+                .cast::<AtomicU8>()
+        }
+    }
+
+    /// Reads a worker's line.
+    pub fn line(&self, worker: usize) -> Line {
+        let raw = self.raw(worker);
+        Line {
+            state: State::from_number(raw.state.load(Ordering::Acquire)),
+            request: raw.request.load(Ordering::Relaxed) as u16,
+            since: raw.since.load(Ordering::Relaxed),
+            taken: raw.taken.load(Ordering::Relaxed),
+            memory: raw.memory.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Tells `worker` that its event number `taken` has to end; takes effect with [`crate::process::Pid::stop`].
+    pub fn stop(&self, worker: usize, taken: u64) {
+        self.raw(worker).stop.store(taken, Ordering::SeqCst);
+    }
+
+    /// Says whether nobody waits for `request` any more. A worker drops such an event, or sees an aborted connection.
+    pub fn set_gone(&self, request: u16, gone: bool) {
+        self.gone(request).store(u8::from(gone), Ordering::SeqCst);
+    }
+}
+
+impl Drop for Scoreboard {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.base.cast(), self.size.get()) };
+    }
+}
+
+/// Microseconds of `CLOCK_MONOTONIC`, the clock of deadlines and of the scoreboard.
+pub fn now_micros() -> u64 {
+    match nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC) {
+        Ok(now) => now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1000,
+        Err(_) => 0, // clock_gettime(2) cannot fail for this clock
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_requests_do_not_overlap() {
+        let board = Scoreboard::new(3, 10).unwrap();
+        for request in 1..10 {
+            board.set_gone(request, true);
+        }
+        for worker in 0..3 {
+            assert_eq!(board.line(worker).state, State::Starting);
+            assert_eq!(board.line(worker).taken, 0);
+            board.stop(worker, u64::MAX);
+        }
+        board.set_gone(5, false);
+        assert_eq!(board.gone(5).load(Ordering::SeqCst), 0);
+        assert_eq!(board.gone(6).load(Ordering::SeqCst), 1);
+    }
+}

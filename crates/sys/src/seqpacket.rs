@@ -1,0 +1,203 @@
+//! Pairs of `SOCK_SEQPACKET` sockets: one message is one whole message, and descriptors travel beside it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use tokio::io::unix::AsyncFd;
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, setsockopt, socketpair, sockopt,
+};
+
+/// One end of a pair. Closing it lets the other end read what was sent, then the end.
+#[derive(Debug)]
+pub struct Seqpacket(OwnedFd);
+
+/// What [`Seqpacket::receive`] got.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes of the message; 0 when the other end is closed.
+    pub len: usize,
+    /// Descriptors that came with it, closed when they are dropped and on `exec`.
+    pub fds: Vec<OwnedFd>,
+}
+
+impl Seqpacket {
+    /// A connected pair. The first end does not block; the second blocks and is meant for a child process. Both are closed
+    /// on `exec` unless [`crate::process::spawn`] passes them on.
+    pub fn pair() -> io::Result<(Seqpacket, OwnedFd)> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
+        nix::fcntl::fcntl(
+            &ours,
+            nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK),
+        )?;
+        // A message may have 256 KiB, and several of them should fit; beyond what the kernel allows it is cut silently.
+        let _ = setsockopt(&ours, sockopt::SndBuf, &(1 << 20));
+        Ok((Seqpacket(ours), theirs))
+    }
+
+    /// Sends one message, gathered from `parts`, with at most one descriptor beside it. Fails with
+    /// [`io::ErrorKind::WouldBlock`] when the buffer is full.
+    pub fn send(&self, parts: &[IoSlice<'_>], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let raw: [RawFd; 1];
+        let rights: [ControlMessage<'_>; 1];
+        let control: &[ControlMessage<'_>] = match fd {
+            Some(fd) => {
+                raw = [fd.as_raw_fd()];
+                rights = [ControlMessage::ScmRights(&raw)];
+                &rights
+            }
+            None => &[],
+        };
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            parts,
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
+        Ok(())
+    }
+
+    /// Receives one message into `buffer`. Fails with [`io::ErrorKind::WouldBlock`] when there is none.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut space = nix::cmsg_space!([RawFd; 4]);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let message = recvmsg::<()>(
+            self.0.as_raw_fd(),
+            &mut parts,
+            Some(&mut space),
+            MsgFlags::MSG_CMSG_CLOEXEC,
+        )?;
+        let mut fds = Vec::new();
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(received) = control {
+                for fd in received {
+                    // SAFETY: the kernel has just made this descriptor for us (unix(7), SCM_RIGHTS), and each is wrapped once.
+                    fds.push(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+        }
+        Ok(Received {
+            len: message.bytes,
+            fds,
+        })
+    }
+}
+
+impl AsFd for Seqpacket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Seqpacket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A [`Seqpacket`] whose waiting is left to tokio.
+#[derive(Debug)]
+pub struct AsyncSeqpacket(AsyncFd<Seqpacket>);
+
+impl AsyncSeqpacket {
+    /// To be called within a tokio runtime.
+    pub fn new(socket: Seqpacket) -> io::Result<AsyncSeqpacket> {
+        // SAFETY: the descriptor stays open and the same as long as the AsyncFd: it is owned by the Seqpacket within, whose
+        // only field is private and never replaced, and AsyncFd gives it up only after deregistering it.
+        Ok(AsyncSeqpacket(unsafe { AsyncFd::register(socket) }?))
+    }
+
+    /// As [`Seqpacket::send`], waiting while the buffer is full. Cancelling before it returns sends nothing.
+    pub async fn send(&self, parts: &[IoSlice<'_>], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        loop {
+            match self.0.get_ref().send(parts, fd) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut ready = self.0.writable().await?;
+                    // Between the attempt and here there may have become room, and the kernel does not tell twice.
+                    match ready.try_io(|socket| socket.get_ref().send(parts, fd)) {
+                        Ok(result) => return result,
+                        Err(_would_block) => {}
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Seqpacket::receive`], waiting for a message. Cancelling before it returns loses none.
+    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match ready.try_io(|socket| socket.get_ref().receive(buffer)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+/// Closes the sending direction of any stream socket: the other end reads what was sent, then the end.
+pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
+    nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, Write};
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptor() {
+        let (ours, theirs) = Seqpacket::pair().unwrap();
+        let theirs = Seqpacket(theirs);
+        let mut file = tempfile();
+        file.write_all(b"body").unwrap();
+        ours.send(
+            &[IoSlice::new(b"ab"), IoSlice::new(b"cd")],
+            Some(file.as_fd()),
+        )
+        .unwrap();
+        ours.send(&[IoSlice::new(b"second")], None).unwrap();
+
+        let mut buffer = [0; 64];
+        let mut first = theirs.receive(&mut buffer).unwrap();
+        assert_eq!(&buffer[..first.len], b"abcd");
+        let mut passed = std::fs::File::from(first.fds.pop().unwrap());
+        passed.rewind().unwrap();
+        let mut text = String::new();
+        passed.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "body");
+        let second = theirs.receive(&mut buffer).unwrap();
+        assert_eq!(&buffer[..second.len], b"second");
+        assert!(second.fds.is_empty());
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_is_still_read() {
+        let (ours, theirs) = Seqpacket::pair().unwrap();
+        let theirs = Seqpacket(theirs);
+        ours.send(&[IoSlice::new(b"last")], None).unwrap();
+        drop(ours);
+        let mut buffer = [0; 64];
+        assert_eq!(theirs.receive(&mut buffer).unwrap().len, 4);
+        assert_eq!(theirs.receive(&mut buffer).unwrap().len, 0);
+    }
+
+    fn tempfile() -> std::fs::File {
+        nix::sys::memfd::memfd_create(c"test", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)
+            .unwrap()
+            .into()
+    }
+}

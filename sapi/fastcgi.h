@@ -1,0 +1,33 @@
+/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3, and two of our own. */
+#ifndef SURUS_FASTCGI_H
+#define SURUS_FASTCGI_H
+
+#include <stdint.h>
+
+enum surus_record_type {
+	FCGI_BEGIN_REQUEST = 1,
+	FCGI_END_REQUEST = 3,
+	FCGI_PARAMS = 4,
+	FCGI_STDIN = 5,
+	FCGI_STDOUT = 6,
+	FCGI_STDERR = 7,
+	SURUS_EVENT = 128,       /* first in every message of the inbox: deadline and body length, both u64, big-endian */
+	SURUS_EARLY_HINTS = 129, /* header lines of a 103 response */
+};
+
+enum { FCGI_VERSION_1 = 1, FCGI_HEADER_LEN = 8, FCGI_MAX_CONTENT = 65535 };
+
+/* Writes the eight bytes that precede a record's content. */
+static inline void fcgi_put_header(unsigned char *to, enum surus_record_type type, uint16_t id, uint32_t len)
+{
+	to[0] = FCGI_VERSION_1;
+	to[1] = (unsigned char)type;
+	to[2] = (unsigned char)(id >> 8);
+	to[3] = (unsigned char)id;
+	to[4] = (unsigned char)(len >> 8);
+	to[5] = (unsigned char)len;
+	to[6] = 0; /* padding */
+	to[7] = 0;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* surus-php: PHP as surus runs it. */
+#include "surus.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <php_version.h>
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("surus-php %s (built for PHP %s)\n", SURUS_VERSION, PHP_VERSION);
+		return 0;
+	}
+	if (argc != 2 || strcmp(argv[1], "template") != 0 || fcntl(SURUS_FD_SETTINGS, F_GETFD) < 0) {
+		fprintf(stderr, "surus-php runs PHP for surus, which starts it. Start `surus serve` instead.\n");
+		return 64;
+	}
+	return surus_template_run(argv[0]);
+}

@@ -1,0 +1,191 @@
+/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its head, its body and its
+ * end, is collected and leaves in one system call. */
+#include "surus.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fastcgi.h"
+
+/* Room for the header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
+enum { CAPACITY = 32 * 1024, END_LEN = FCGI_HEADER_LEN + 8 };
+static unsigned char buffer[FCGI_HEADER_LEN + CAPACITY + FCGI_HEADER_LEN + END_LEN];
+static size_t collected; /* bytes of content behind the first FCGI_HEADER_LEN */
+static int outbox = -1;
+static uint16_t request;
+static bool response_ended;
+
+void surus_outbox_open(int fd)
+{
+	outbox = fd;
+}
+
+void surus_outbox_begin(uint16_t id)
+{
+	request = id;
+	collected = 0;
+	response_ended = false;
+}
+
+/* Writes all of `parts`. A surus that is gone ends the worker: nobody is left to work for. */
+static bool write_parts(struct iovec *parts, int count)
+{
+	while (count > 0) {
+		ssize_t written = writev(outbox, parts, count);
+		if (written < 0) {
+			if (errno == EINTR) {
+				if (surus_stop_requested()) {
+					/* Half a record may be out, so the stream cannot be continued. The event has to end anyway; so
+					 * does this worker. */
+					_exit(SURUS_EXIT_STOPPED);
+				}
+				continue;
+			}
+			_exit(SURUS_EXIT_INBOX_CLOSED);
+		}
+		while (count > 0 && (size_t)written >= parts->iov_len) {
+			written -= (ssize_t)parts->iov_len;
+			parts++;
+			count--;
+		}
+		if (count > 0) {
+			parts->iov_base = (char *)parts->iov_base + written;
+			parts->iov_len -= (size_t)written;
+		}
+	}
+	return true;
+}
+
+static bool write_all(const void *data, size_t len)
+{
+	struct iovec part = {.iov_base = (void *)data, .iov_len = len};
+	return write_parts(&part, 1);
+}
+
+bool surus_outbox_flush(void)
+{
+	size_t len = collected;
+
+	if (len == 0) {
+		return true;
+	}
+	collected = 0;
+	fcgi_put_header(buffer, FCGI_STDOUT, request, (uint32_t)len);
+	return write_all(buffer, FCGI_HEADER_LEN + len);
+}
+
+bool surus_outbox_write(const char *data, size_t len)
+{
+	if (response_ended) {
+		return false;
+	}
+	if (len <= CAPACITY - collected) {
+		memcpy(buffer + FCGI_HEADER_LEN + collected, data, len);
+		collected += len;
+		return true;
+	}
+	if (!surus_outbox_flush()) {
+		return false;
+	}
+	/* Large pieces leave from where they are, without a copy. */
+	while (len > CAPACITY) {
+		unsigned char header[FCGI_HEADER_LEN];
+		size_t piece = len > FCGI_MAX_CONTENT ? FCGI_MAX_CONTENT : len;
+		struct iovec parts[] = {
+			{.iov_base = header, .iov_len = sizeof(header)},
+			{.iov_base = (void *)data, .iov_len = piece},
+		};
+
+		fcgi_put_header(header, FCGI_STDOUT, request, (uint32_t)piece);
+		if (surus_client_gone() || !write_parts(parts, 2)) {
+			return false;
+		}
+		data += piece;
+		len -= piece;
+	}
+	memcpy(buffer + FCGI_HEADER_LEN, data, len);
+	collected = len;
+	return true;
+}
+
+/* Sends `tail` behind what has been collected. */
+static bool send_tail(size_t tail_len)
+{
+	size_t len = collected;
+	collected = 0;
+	if (len == 0) {
+		return write_all(buffer + FCGI_HEADER_LEN, tail_len);
+	}
+	fcgi_put_header(buffer, FCGI_STDOUT, request, (uint32_t)len);
+	return write_all(buffer, FCGI_HEADER_LEN + len + tail_len);
+}
+
+bool surus_outbox_finish(void)
+{
+	if (response_ended) {
+		return true;
+	}
+	response_ended = true;
+	/* An empty record ends the stream (FastCGI specification, 3.3). */
+	fcgi_put_header(buffer + FCGI_HEADER_LEN + collected, FCGI_STDOUT, request, 0);
+	return send_tail(FCGI_HEADER_LEN);
+}
+
+void surus_outbox_end(enum surus_outcome outcome, int exit_status)
+{
+	unsigned char *end = buffer + FCGI_HEADER_LEN + collected;
+	uint32_t status = (uint32_t)exit_status;
+
+	fcgi_put_header(end, FCGI_END_REQUEST, request, 8);
+	end += FCGI_HEADER_LEN;
+	end[0] = (unsigned char)(status >> 24);
+	end[1] = (unsigned char)(status >> 16);
+	end[2] = (unsigned char)(status >> 8);
+	end[3] = (unsigned char)status;
+	end[4] = (unsigned char)outcome;
+	memset(end + 5, 0, 3);
+	response_ended = true;
+	send_tail(END_LEN);
+}
+
+static bool send_record(enum surus_record_type type, const char *data, size_t len)
+{
+	unsigned char header[FCGI_HEADER_LEN];
+	struct iovec parts[] = {
+		{.iov_base = header, .iov_len = sizeof(header)},
+		{.iov_base = (void *)data, .iov_len = len},
+	};
+
+	fcgi_put_header(header, type, request, (uint32_t)len);
+	return write_parts(parts, 2);
+}
+
+void surus_outbox_log(const char *message, size_t len)
+{
+	while (len > FCGI_MAX_CONTENT) {
+		if (!send_record(FCGI_STDERR, message, FCGI_MAX_CONTENT)) {
+			return;
+		}
+		message += FCGI_MAX_CONTENT;
+		len -= FCGI_MAX_CONTENT;
+	}
+	if (len > 0) {
+		send_record(FCGI_STDERR, message, len);
+	}
+	/* An empty record ends the message. */
+	send_record(FCGI_STDERR, "", 0);
+}
+
+bool surus_outbox_hints(const char *headers, size_t len)
+{
+	return len <= FCGI_MAX_CONTENT && send_record(SURUS_EARLY_HINTS, headers, len);
+}
+
+bool surus_outbox_hung_up(void)
+{
+	struct pollfd poll_outbox = {.fd = outbox, .events = 0};
+	return poll(&poll_outbox, 1, 0) > 0 && (poll_outbox.revents & (POLLHUP | POLLERR | POLLNVAL));
+}

@@ -1,0 +1,96 @@
+/* What PHP has become after its start: version, files read, whether OPcache really works, limits. */
+#include "report.h"
+
+#include "surus.h"
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <zend_extensions.h>
+
+extern PHPAPI char *php_ini_opened_path; /* main/php_ini.c; no header declares it */
+
+static char *at, *end;
+
+static void add(const char *name, const char *value)
+{
+	int len = snprintf(at, (size_t)(end - at), "%s=%s\n", name, value ? value : "");
+	at += len < end - at ? len : end - at - 1;
+}
+
+/* "absent": not loaded. "disabled": the ini file says so. "failed": it should work and does not. "on". */
+static const char *opcache_state(void)
+{
+	const char *state = "failed";
+	zval name, arg, result;
+
+	if (!zend_get_extension("Zend OPcache")) {
+		return "absent";
+	}
+	if (!zend_ini_long("opcache.enable", sizeof("opcache.enable") - 1, 0)) {
+		return "disabled";
+	}
+	/* Only PHP code can ask; so this is a request of its own, the only one that the template ever runs. */
+	if (php_request_startup() != SUCCESS) {
+		return state;
+	}
+	ZVAL_STRING(&name, "opcache_get_status");
+	ZVAL_FALSE(&arg);
+	zend_try {
+		if (call_user_function(NULL, NULL, &name, &result, 1, &arg) == SUCCESS) {
+			if (Z_TYPE(result) == IS_ARRAY) {
+				zval *enabled = zend_hash_str_find(Z_ARRVAL(result), "opcache_enabled", sizeof("opcache_enabled") - 1);
+				if (enabled && Z_TYPE_P(enabled) == IS_TRUE) {
+					state = "on";
+				}
+			} else if (zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0]) {
+				state = "on"; /* we are not allowed to ask */
+			}
+			zval_ptr_dtor(&result);
+		}
+	} zend_end_try();
+	zval_ptr_dtor(&name);
+	php_request_shutdown(NULL);
+	return state;
+}
+
+static void add_extensions(void)
+{
+	zend_module_entry *extension;
+
+	at += snprintf(at, (size_t)(end - at), "extensions=");
+	ZEND_HASH_FOREACH_PTR(&module_registry, extension) {
+		int len = snprintf(at, (size_t)(end - at), "%s ", extension->name);
+		if (len >= end - at) {
+			break;
+		}
+		at += len;
+	} ZEND_HASH_FOREACH_END();
+	if (end - at > 1) {
+		*at++ = '\n';
+	}
+}
+
+size_t surus_report(char *text, size_t size)
+{
+	static const char *settings[] = {
+		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
+		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
+	};
+
+	at = text;
+	end = text + size;
+	at += snprintf(at, size, "ready\n");
+	add("php", PHP_VERSION);
+	add("php_running", zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1)
+	                       ? Z_STRVAL_P(zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1))
+	                       : PHP_VERSION);
+	add("ini_file", php_ini_opened_path);
+	add("opcache", opcache_state());
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
+	}
+	add_extensions();
+	return (size_t)(at - text);
+}

@@ -1,0 +1,431 @@
+/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle
+ * tests compare with it). */
+#include "surus.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <http_status_codes.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <php_variables.h>
+#include <zend_exceptions.h>
+#include <zend_signal.h>
+
+struct surus_event surus_event = {.body_fd = -1};
+bool surus_in_worker;
+
+static void (*import_process_environment)(zval *array);
+
+bool surus_client_gone(void)
+{
+	return atomic_load_explicit(&surus_gone[surus_event.id], memory_order_relaxed) || surus_stop_requested();
+}
+
+/* --- output --- */
+
+static size_t ub_write(const char *data, size_t len)
+{
+	if (!surus_event.id) {
+		/* No event: something speaks at startup or shutdown. It belongs into the log. */
+		return fwrite(data, 1, len, stderr);
+	}
+	if (atomic_load_explicit(&surus_line->state, memory_order_relaxed) == SURUS_FINISHING) {
+		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the next; we drop all. */
+		return len;
+	}
+	if (surus_client_gone() || !surus_outbox_write(data, len)) {
+		php_handle_aborted_connection();
+	}
+	return len;
+}
+
+/* Sends the headers collected so far as a 103 response, after which the script goes on with status 200. */
+static void send_early_hints(void)
+{
+	char block[16 * 1024];
+	size_t used = 0;
+	zend_llist_position position;
+
+	for (sapi_header_struct *h = zend_llist_get_first_ex(&SG(sapi_headers).headers, &position); h;
+	     h = zend_llist_get_next_ex(&SG(sapi_headers).headers, &position)) {
+		if (used + h->header_len + 2 > sizeof(block)) {
+			break;
+		}
+		memcpy(block + used, h->header, h->header_len);
+		memcpy(block + used + h->header_len, "\r\n", 2);
+		used += h->header_len + 2;
+	}
+	surus_outbox_hints(block, used);
+}
+
+bool surus_headers_send(int status)
+{
+	if (SG(headers_sent) || !surus_event.id) {
+		return false;
+	}
+	if (status == 103) {
+		send_early_hints();
+		return true;
+	}
+	SG(sapi_headers).http_response_code = status;
+	return sapi_send_headers() == SUCCESS && surus_outbox_flush();
+}
+
+/* Has the script set status 103 by header() or http_response_code()? Then these headers are hints, not the answer. */
+static bool take_early_hints(void)
+{
+	if (SG(sapi_headers).http_response_code != 103) {
+		return false;
+	}
+	send_early_hints();
+	SG(sapi_headers).http_response_code = 200;
+	if (SG(sapi_headers).http_status_line) {
+		efree(SG(sapi_headers).http_status_line);
+		SG(sapi_headers).http_status_line = NULL;
+	}
+	return true;
+}
+
+static void flush(void *context)
+{
+	(void)context;
+	if (!surus_event.id || atomic_load_explicit(&surus_line->state, memory_order_relaxed) == SURUS_FINISHING) {
+		return;
+	}
+	if (!SG(headers_sent) && take_early_hints()) {
+		return;
+	}
+	if (surus_client_gone() || !surus_outbox_flush()) {
+		php_handle_aborted_connection();
+	}
+}
+
+static void write_line(const char *line, size_t len)
+{
+	surus_outbox_write(line, len);
+	surus_outbox_write("\r\n", 2);
+}
+
+#define STARTS_WITH(h, literal) \
+	((h)->header_len > sizeof(literal) - 1 && strncasecmp((h)->header, literal, sizeof(literal) - 1) == 0)
+
+/* The CGI header block (RFC 3875, 6.3); which lines it has, follows php-fpm's sapi_cgi_send_headers. */
+static int send_headers(sapi_headers_struct *headers)
+{
+	zend_llist_position position;
+	sapi_header_struct *h;
+	bool status_sent = false;
+	int status;
+
+	if (!surus_event.id || SG(request_info).no_headers) {
+		return SAPI_HEADER_SENT_SUCCESSFULLY;
+	}
+	take_early_hints();
+	status = headers->http_response_code;
+	if (status != 200) {
+		const char *line = headers->http_status_line;
+		const char *after_version = line ? strchr(line, ' ') : NULL;
+		char text[1024];
+		int len = 0;
+
+		if (after_version && after_version - line >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
+			len = snprintf(text, sizeof(text), "Status:%s", after_version);
+			status = atoi(after_version + 1);
+		} else {
+			bool named = false;
+			for (h = zend_llist_get_first_ex(&headers->headers, &position); h && !named;
+			     h = zend_llist_get_next_ex(&headers->headers, &position)) {
+				named = STARTS_WITH(h, "Status:");
+			}
+			if (!named) {
+				const char *reason = NULL;
+				for (size_t i = 0; i < http_status_map_len; i++) {
+					if (http_status_map[i].code == status) {
+						reason = http_status_map[i].str;
+					}
+				}
+				len = snprintf(text, sizeof(text), reason ? "Status: %d %s" : "Status: %d", status, reason);
+			}
+		}
+		if (len > 0) {
+			write_line(text, (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1);
+			status_sent = true;
+		}
+	}
+	for (h = zend_llist_get_first_ex(&headers->headers, &position); h;
+	     h = zend_llist_get_next_ex(&headers->headers, &position)) {
+		if (h->header_len == 0 || (status == 304 && STARTS_WITH(h, "Content-Type:"))) {
+			continue;
+		}
+		if (STARTS_WITH(h, "Status:")) {
+			if (status_sent) {
+				continue;
+			}
+			status_sent = true;
+		}
+		write_line(h->header, h->header_len);
+	}
+	surus_outbox_write("\r\n", 2);
+	return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+static void log_message(const char *message, int syslog_type)
+{
+	(void)syslog_type;
+	size_t len = strlen(message);
+
+	if (surus_event.id) {
+		surus_outbox_log(message, len);
+	} else {
+		fprintf(stderr, "%s%s", message, len > 0 && message[len - 1] == '\n' ? "" : "\n");
+	}
+}
+
+/* --- input --- */
+
+static size_t read_post(char *buffer, size_t count)
+{
+	return surus_event_read_body(&surus_event, buffer, count);
+}
+
+static char *read_cookies(void)
+{
+	return SURUS_VAR(&surus_event, "HTTP_COOKIE");
+}
+
+static char *get_env(const char *name, size_t len)
+{
+	return surus_event.id ? surus_event_var(&surus_event, name, len) : NULL;
+}
+
+/* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary headers are. */
+static bool is_plain(const char *name, size_t len)
+{
+	if (len == 0 || (*name >= '0' && *name <= '9')) {
+		return false;
+	}
+	for (size_t i = 0; i < len; i++) {
+		char c = name[i];
+		if (!((c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9'))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Puts one CGI variable into $_SERVER or $_ENV, through the input filter unless `filter` is -1. */
+static void register_variable(const char *name, size_t name_len, char *value, size_t value_len, zval *array, int filter)
+{
+	char key[256];
+	size_t new_len = value_len;
+
+	if (name_len >= sizeof(key)) {
+		return;
+	}
+	memcpy(key, name, name_len);
+	key[name_len] = '\0';
+	if (filter >= 0 && !sapi_module.input_filter(filter, key, &value, value_len, &new_len)) {
+		return;
+	}
+	if (is_plain(name, name_len)) {
+		zval string;
+		ZVAL_STRINGL_FAST(&string, value, new_len);
+		php_register_known_variable(key, name_len, &string, array);
+	} else {
+		php_register_variable_safe(key, value, new_len, array);
+	}
+}
+
+static void register_event(zval *array, int filter)
+{
+	for (uint32_t i = 0; i < surus_event.var_count; i++) {
+		struct surus_var *var = &surus_event.vars[i];
+		register_variable(var->name, var->name_len, var->value, var->value_len, array, filter);
+	}
+}
+
+/* In CGI, and so in php-fpm, the event's variables are part of the environment: of $_ENV too. */
+static void import_environment(zval *array)
+{
+	bool is_env = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY &&
+	              Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]);
+
+	import_process_environment(array);
+	register_event(array, is_env ? PARSE_ENV : PARSE_SERVER);
+}
+
+/* What getenv() without arguments returns. */
+static void load_environment(zval *array)
+{
+	import_process_environment(array);
+	register_event(array, -1);
+}
+
+static void register_server_variables(zval *array)
+{
+	const char *script = SG(request_info).request_uri ? SG(request_info).request_uri : "";
+	const char *path_info = SURUS_VAR(&surus_event, "PATH_INFO");
+	size_t script_len = strlen(script), path_len = path_info ? strlen(path_info) : 0;
+
+	php_import_environment_variables(array);
+	/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the SAPI). */
+	char *self = emalloc(script_len + path_len + 1);
+	memcpy(self, script, script_len);
+	memcpy(self + script_len, path_info, path_len);
+	self[script_len + path_len] = '\0';
+	register_variable("PHP_SELF", sizeof("PHP_SELF") - 1, self, script_len + path_len, array, PARSE_SERVER);
+	efree(self);
+}
+
+static int activate(void)
+{
+	if (surus_event.id) {
+		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_event, "DOCUMENT_ROOT"));
+	}
+	return SUCCESS;
+}
+
+/* --- the module --- */
+
+static int startup(sapi_module_struct *module)
+{
+	return php_module_startup(module, &surus_module_entry);
+}
+
+static sapi_module_struct module = {
+	/* OPcache works only under SAPI names that it knows (accel_find_sapi in ext/opcache/ZendAccelerator.c), and
+	 * applications choose code paths by it; this is the one whose semantics ours are. */
+	.name = "fpm-fcgi",
+	.pretty_name = "Surus",
+	.startup = startup,
+	.shutdown = php_module_shutdown_wrapper,
+	.activate = activate,
+	.ub_write = ub_write,
+	.flush = flush,
+	.getenv = get_env,
+	.sapi_error = php_error,
+	.send_headers = send_headers,
+	.read_post = read_post,
+	.read_cookies = read_cookies,
+	.register_server_variables = register_server_variables,
+	.log_message = log_message,
+	.php_ini_ignore_cwd = 1,
+};
+
+/* Debian keeps a php.ini for each SAPI. Ours behaves as php-fpm, so the user's settings for php-fpm are meant; without
+ * them, libphp reads those of the embed SAPI by itself. */
+static void choose_ini(void)
+{
+	static char fpm_ini[] = "/etc/php/" SURUS_PHP_MINOR "/fpm/php.ini";
+
+	if (surus_settings.ini_file) {
+		module.php_ini_path_override = surus_settings.ini_file;
+	} else if (!getenv("PHPRC") && access(fpm_ini, R_OK) == 0) {
+		module.php_ini_path_override = fpm_ini;
+		setenv("PHP_INI_SCAN_DIR", "/etc/php/" SURUS_PHP_MINOR "/fpm/conf.d", 0);
+	}
+}
+
+bool surus_php_startup(const char *program)
+{
+	zend_signal_startup();
+	sapi_startup(&module);
+	choose_ini();
+	module.ini_entries = surus_settings.ini_entries;
+	module.executable_location = (char *)program;
+	if (module.startup(&module) == FAILURE) {
+		return false;
+	}
+	/* The worker changes into the script's directory itself, once, and not there and back. */
+	SG(options) |= SAPI_OPTION_NO_CHDIR;
+	import_process_environment = php_import_environment_variables;
+	php_import_environment_variables = import_environment;
+	php_load_environment_variables = load_environment;
+	surus_stop_hook();
+	return true;
+}
+
+void surus_php_shutdown(void)
+{
+	php_module_shutdown();
+	sapi_shutdown();
+}
+
+void surus_php_after_fork(void)
+{
+	surus_in_worker = true;
+}
+
+/* --- one event --- */
+
+static void fill_request_info(void)
+{
+	const char *content_length = SURUS_VAR(&surus_event, "CONTENT_LENGTH");
+	const char *content_type = SURUS_VAR(&surus_event, "CONTENT_TYPE");
+
+	SG(server_context) = &surus_event;
+	SG(sapi_headers).http_response_code = 200;
+	SG(request_info).request_method = SURUS_VAR(&surus_event, "REQUEST_METHOD");
+	SG(request_info).query_string = SURUS_VAR(&surus_event, "QUERY_STRING");
+	SG(request_info).request_uri = SURUS_VAR(&surus_event, "SCRIPT_NAME");
+	SG(request_info).path_translated = SURUS_VAR(&surus_event, "SCRIPT_FILENAME");
+	SG(request_info).content_type = content_type ? content_type : "";
+	SG(request_info).content_length = content_length ? atol(content_length) : 0;
+	php_handle_auth_data(SURUS_VAR(&surus_event, "HTTP_AUTHORIZATION"));
+}
+
+static void execute(const char *script)
+{
+	zend_file_handle file;
+	char directory[MAXPATHLEN];
+	const char *slash = strrchr(script, '/');
+	size_t len = slash ? (size_t)(slash - script) : 0;
+
+	/* The front has looked; but it may be root where the worker is not. */
+	if (access(script, R_OK) != 0) {
+		SG(sapi_headers).http_response_code = errno == EACCES ? 403 : 404;
+		php_printf(errno == EACCES ? "Access denied.\n" : "File not found.\n");
+		return;
+	}
+	if (slash && len < sizeof(directory)) {
+		memcpy(directory, script, len);
+		directory[len] = '\0';
+		if (chdir(len ? directory : "/") != 0) {
+			/* As php_execute_script: the script then runs where we are. */
+		}
+	}
+	zend_stream_init_filename(&file, script);
+	file.primary_script = 1;
+	EG(exit_status) = 0;
+	php_execute_script(&file);
+	zend_destroy_file_handle(&file);
+}
+
+void surus_php_serve(void)
+{
+	int exit_status = 255;
+
+	surus_outbox_begin(surus_event.id);
+	zend_first_try {
+		fill_request_info();
+		if (php_request_startup() == SUCCESS) {
+			surus_set_state(SURUS_RUNNING);
+			zend_try {
+				execute(SG(request_info).path_translated);
+			} zend_end_try();
+			exit_status = EG(exit_status);
+		}
+	} zend_catch {
+	} zend_end_try();
+	php_request_shutdown(NULL);
+	SG(server_context) = NULL;
+	surus_outbox_end(SURUS_COMPLETE, exit_status);
+	surus_event_close(&surus_event);
+}

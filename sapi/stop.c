@@ -1,0 +1,92 @@
+/* Ends an event that takes too long. surus writes the event's number into our line of the scoreboard and sends the stop
+ * signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a backtrace in the log. Code that
+ * never comes back to the virtual machine is killed by surus a moment later. */
+#include "surus.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <zend_builtin_functions.h>
+#include <zend_exceptions.h>
+
+static volatile sig_atomic_t requested_for_us;
+static uint64_t reported; /* number of the event whose end has been reported */
+static void (*next_interrupt)(zend_execute_data *frame);
+
+bool surus_stop_requested(void)
+{
+	return surus_line && atomic_load_explicit(&surus_line->stop, memory_order_relaxed) != 0 &&
+	       atomic_load_explicit(&surus_line->stop, memory_order_relaxed) ==
+	           atomic_load_explicit(&surus_line->taken, memory_order_relaxed);
+}
+
+static void on_stop(int signal)
+{
+	(void)signal;
+	if (surus_stop_requested()) {
+		requested_for_us = 1;
+		zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
+	}
+}
+
+/* The template is gone. While surus lives it takes care of us; without it nobody is left to work for. */
+static void on_orphaned(int signal)
+{
+	int saved = errno;
+	(void)signal;
+	if (surus_outbox_hung_up()) {
+		_exit(SURUS_EXIT_INBOX_CLOSED);
+	}
+	alarm(1); /* SIGALRM leads here too: look again */
+	errno = saved;
+}
+
+static void on_interrupt(zend_execute_data *frame)
+{
+	if (requested_for_us) {
+		requested_for_us = 0;
+		uint64_t event = atomic_load_explicit(&surus_line->taken, memory_order_relaxed);
+		if (surus_stop_requested() && reported != event) {
+			zval trace;
+			zend_string *text;
+
+			reported = event;
+			zend_fetch_debug_backtrace(&trace, 0, DEBUG_BACKTRACE_IGNORE_ARGS, 0);
+			text = zend_trace_to_string(Z_ARRVAL(trace), true);
+			zend_string *message =
+			    strpprintf(0, "Stopped at its deadline. Stack trace:\n%s", ZSTR_VAL(text));
+			surus_outbox_log(ZSTR_VAL(message), ZSTR_LEN(message));
+			zend_string_release(message);
+			zend_string_release(text);
+			zval_ptr_dtor(&trace);
+			zend_error_noreturn(E_ERROR, "The time for this request is over");
+		}
+	}
+	if (next_interrupt) {
+		next_interrupt(frame);
+	}
+}
+
+void surus_stop_install(void)
+{
+	/* Without SA_RESTART: a sleep or a read that PHP waits in shall end. */
+	struct sigaction stop = {.sa_handler = on_stop};
+	struct sigaction orphaned = {.sa_handler = on_orphaned, .sa_flags = SA_RESTART};
+
+	sigemptyset(&stop.sa_mask);
+	sigemptyset(&orphaned.sa_mask);
+	sigaction(SIGRTMIN, &stop, NULL);
+	sigaction(SIGRTMIN + 1, &orphaned, NULL);
+	sigaction(SIGALRM, &orphaned, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGRTMIN + 1);
+}
+
+void surus_stop_hook(void)
+{
+	next_interrupt = zend_interrupt_function;
+	zend_interrupt_function = on_interrupt;
+}

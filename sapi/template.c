@@ -1,0 +1,262 @@
+/* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no events, so it is always
+ * quick to answer, and single-threaded, so that forking is safe. */
+#include "surus.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "report.h"
+
+struct place {
+	pid_t pid;            /* 0 when empty */
+	uint64_t filled_at;   /* when the process was forked */
+	uint64_t fill_after;  /* an empty place is filled at this time, not before */
+	uint64_t backoff;     /* microseconds; grows while workers die before they have served anything */
+};
+
+static struct surus_line *lines;
+static struct place *places;
+static bool retiring;
+
+/* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */
+static void tell(const char *text, size_t len, const int *fds, size_t count)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)text, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (count > 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	}
+	while (sendmsg(SURUS_FD_CONTROL, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+	}
+}
+
+/* Forks the worker of place `index`. On failure the place stays empty and is tried again later. */
+static void fill(uint32_t index)
+{
+	struct place *place = &places[index];
+	int outbox[2] = {-1, -1}, log[2] = {-1, -1}, pidfd = -1;
+	char text[64];
+	pid_t pid;
+
+	place->fill_after = surus_now() + place->backoff;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, outbox) != 0 || pipe2(log, O_CLOEXEC) != 0) {
+		fprintf(stderr, "surus-php: no descriptors for another worker: %m\n");
+		goto failed;
+	}
+	memset(&lines[index], 0, sizeof(lines[index]));
+	atomic_store(&lines[index].since, surus_now());
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0) {
+		fprintf(stderr, "surus-php: cannot fork another worker: %m\n");
+		goto failed;
+	}
+	if (pid == 0) {
+		sigset_t none;
+		close(outbox[0]);
+		close(log[0]);
+		close(SURUS_FD_CONTROL);
+		surus_line = &lines[index];
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		surus_worker_run(index, outbox[1], log[1]);
+	}
+	/* The child is not reaped yet, so its pid is still its own. */
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	place->pid = pid;
+	place->filled_at = surus_now();
+	int fds[] = {outbox[0], log[0], pidfd};
+	int len = snprintf(text, sizeof(text), "worker %u %d", index, (int)pid);
+	tell(text, (size_t)len, fds, pidfd >= 0 ? 3 : 2);
+	close(outbox[0]);
+	close(outbox[1]);
+	close(log[0]);
+	close(log[1]);
+	if (pidfd >= 0) {
+		close(pidfd);
+	}
+	return;
+failed:
+	for (int i = 0; i < 2; i++) {
+		if (outbox[i] >= 0) {
+			close(outbox[i]);
+		}
+		if (log[i] >= 0) {
+			close(log[i]);
+		}
+	}
+	place->fill_after = surus_now() + 100000;
+}
+
+/* Collects ended workers. */
+static void reap(void)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (uint32_t i = 0; i < surus_settings.workers; i++) {
+			struct place *place = &places[i];
+			if (place->pid != pid) {
+				continue;
+			}
+			char text[96];
+			/* With what it was doing: its line is about to belong to another. */
+			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u", i, (int)pid, status,
+			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request));
+			tell(text, (size_t)len, NULL, 0);
+			place->pid = 0;
+			/* A worker that ends without having served anything would do so again at once. */
+			if (atomic_load(&lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
+				place->backoff = place->backoff ? place->backoff * 2 : 50000;
+				if (place->backoff > 5000000) {
+					place->backoff = 5000000;
+				}
+			} else {
+				place->backoff = 0;
+			}
+			place->fill_after = surus_now() + place->backoff;
+		}
+	}
+}
+
+/* Fills what is due; returns milliseconds until the next is, -1 when none is waiting. */
+static int fill_due(void)
+{
+	int wait = -1;
+
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+		if (places[i].pid != 0) {
+			continue;
+		}
+		uint64_t now = surus_now();
+		if (now >= places[i].fill_after) {
+			fill(i);
+		}
+		if (places[i].pid == 0) {
+			uint64_t due = places[i].fill_after;
+			int ms = due > now ? (int)((due - now) / 1000) + 1 : 1;
+			wait = wait < 0 || ms < wait ? ms : wait;
+		}
+	}
+	return wait;
+}
+
+static bool any_worker(void)
+{
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+		if (places[i].pid != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* surus is gone: nobody is left who waits for an answer. */
+static void end_workers(void)
+{
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+		if (places[i].pid != 0) {
+			kill(places[i].pid, SIGKILL);
+		}
+	}
+}
+
+static void run(int signals)
+{
+	struct pollfd polled[] = {
+		{.fd = SURUS_FD_CONTROL, .events = POLLIN},
+		{.fd = signals, .events = POLLIN},
+	};
+
+	while (!retiring || any_worker()) {
+		int wait = retiring ? -1 : fill_due();
+		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
+			break;
+		}
+		if (polled[1].revents & POLLIN) {
+			struct signalfd_siginfo info;
+			while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+			}
+		}
+		reap();
+		if (polled[0].revents) {
+			char text[32];
+			ssize_t len = recv(SURUS_FD_CONTROL, text, sizeof(text) - 1, MSG_DONTWAIT);
+			if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR)) {
+				end_workers();
+				return;
+			}
+			if (len > 0) {
+				text[len] = '\0';
+				if (strcmp(text, "retire") == 0) {
+					/* surus has closed the inbox; the workers end when they have emptied it. */
+					retiring = true;
+				}
+			}
+		}
+	}
+}
+
+int surus_template_run(const char *program)
+{
+	sigset_t blocked;
+	int signals;
+	size_t size;
+	char report[8192];
+
+	prctl(PR_SET_NAME, "surus template");
+	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
+		return 64;
+	}
+	size = SURUS_SCOREBOARD_SIZE(surus_settings.workers, surus_settings.requests);
+	lines = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_SCOREBOARD, 0);
+	places = calloc(surus_settings.workers, sizeof(*places));
+	if (lines == MAP_FAILED || !places) {
+		fprintf(stderr, "surus-php: cannot map the scoreboard: %m\n");
+		return 71;
+	}
+	close(SURUS_FD_SCOREBOARD);
+	surus_gone = (_Atomic uint8_t *)(lines + surus_settings.workers);
+	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
+	signal(SIGPIPE, SIG_IGN);
+	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+
+	if (!surus_php_startup(program)) {
+		return 70;
+	}
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	tell(report, surus_report(report, sizeof(report)), NULL, 0);
+	run(signals);
+	surus_php_shutdown();
+	return 0;
+}

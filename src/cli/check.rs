@@ -1,0 +1,8 @@
+//! `surus check`.
+
+use super::options::Args;
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let _ = args.load()?;
+    Ok(())
+}

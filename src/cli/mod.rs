@@ -1,0 +1,60 @@
+//! The command line: one file per subcommand.
+
+mod check;
+mod engines;
+mod options;
+mod reload;
+mod serve;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs PHP applications.
+#[derive(Parser)]
+#[command(name = "surus", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve an application over HTTP
+    Serve(options::Args),
+    /// Say what would run, and what is wrong with it, without serving
+    Check(options::Args),
+    /// Show what the workers of a running surus do
+    Status(status::Args),
+    /// Have a running surus boot the application anew, without losing a request
+    Reload(options::Project),
+    /// List the ways of running PHP
+    Engines,
+}
+
+/// Does what the command line says; the exit status is 0, 1 for a failure, or 2 for a command line that is wrong.
+pub fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Reload(args) => reload::run(args),
+        Command::Engines => engines::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("surus: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// For commands that ask one question and end.
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}

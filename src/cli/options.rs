@@ -1,0 +1,92 @@
+//! What several subcommands are told: the project, and what overrides its configuration.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use crate::config::{self, Config, IniValue, Loaded};
+use crate::fronts::http::Address;
+
+/// Which project.
+#[derive(Debug, clap::Args)]
+pub struct Project {
+    /// Directory of the application
+    #[arg(default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// Configuration file; DIR/surus.toml when there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Project {
+    /// The directory, absolute; symbolic links stay, so that a reload can see them changed.
+    pub fn directory(&self) -> anyhow::Result<PathBuf> {
+        let directory = std::path::absolute(&self.dir)?;
+        if !directory.is_dir() {
+            bail!(
+                "{} is not a directory; name the directory of the application",
+                directory.display()
+            );
+        }
+        Ok(directory)
+    }
+
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        config::load(&self.directory()?, self.config.as_deref(), std::env::vars())
+    }
+}
+
+/// Which project, and how to run it otherwise than its configuration says.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub project: Project,
+    /// Address to listen at: 127.0.0.1:8080, [::1]:8080, 8080 or unix:/run/app.sock; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// How to run PHP; `surus engines` lists the ways
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// Number of PHP processes
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// PHP file that answers what no other file does; index.php of the document root when there is one
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Entry of php.ini, as in `php -d`; may be repeated
+    #[arg(short = 'd', value_name = "INI=VALUE")]
+    ini: Vec<String>,
+}
+
+impl Args {
+    /// The configuration with these options on top.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        let mut loaded = self.project.load()?;
+        self.apply(&mut loaded.config)?;
+        Ok(loaded)
+    }
+
+    fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+        if !self.listen.is_empty() {
+            config.http.listen.clone_from(&self.listen);
+        }
+        if let Some(engine) = &self.engine {
+            config.engine.name.clone_from(engine);
+        }
+        if self.workers.is_some() {
+            config.engine.workers = self.workers;
+        }
+        for entry in &self.ini {
+            // As php: `-d name` is `-d name=1`.
+            let (name, value) = entry.split_once('=').unwrap_or((entry, "1"));
+            if name.trim().is_empty() {
+                return Err(anyhow::anyhow!("write it as -d memory_limit=256M"))
+                    .context(format!("-d {entry}"));
+            }
+            config
+                .php
+                .insert(name.trim().to_string(), IniValue::Text(value.to_string()));
+        }
+        Ok(())
+    }
+}

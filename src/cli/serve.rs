@@ -1,0 +1,203 @@
+//! `surus serve`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+use super::options::Args;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engines;
+use crate::fronts::admin::{self, Admin};
+use crate::fronts::http::{self, AccessLog, Listener, Service};
+use crate::fronts::site::Site;
+use crate::fronts::site::route::Routes;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let project = args.project.directory()?;
+    let loaded = args.load()?;
+    log::start(&loaded.config.log)?;
+    surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    if let Some(file) = &loaded.file {
+        info!(file = %file.display(), "configuration read");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads(&loaded.config))
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(serve(project, args.script, loaded.config));
+    // What is still running after the grace period has had its time.
+    runtime.shutdown_background();
+    served
+}
+
+/// Threads of the front: one for every two CPUs, since PHP needs most of them.
+fn threads(_config: &Config) -> usize {
+    (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
+}
+
+async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let listeners: Vec<Listener> = config
+        .http
+        .listen
+        .iter()
+        .map(Listener::bind)
+        .collect::<anyhow::Result<_>>()?;
+    if listeners.is_empty() {
+        bail!("http.listen is empty; nobody could reach the application");
+    }
+    let admin_listener = admin::bind(&config.admin.address(&project))?;
+    let site = Site::open(&project, &config.site, script.as_deref())?;
+    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let metrics = Arc::new(Metrics::default());
+    let engines = tokio::select! {
+        booted = boot(&config, &routes, &metrics) => booted?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let service = Arc::new(Service {
+        site: arc_swap::ArcSwap::from_pointee(site),
+        routes,
+        engine: engines::find(&config.engine.name)?.name,
+        engines,
+        access_log: AccessLog::start(config.access_log.format)?,
+        metrics: metrics.clone(),
+        next_event: AtomicU64::new(1),
+        compress: config.compress.clone(),
+        settings: config.http.clone(),
+    });
+    let reload = {
+        let service = service.clone();
+        let (settings, script) = (config.site.clone(), script.clone());
+        Arc::new(
+            move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
+                let (service, settings, script, project) = (
+                    service.clone(),
+                    settings.clone(),
+                    script.clone(),
+                    project.clone(),
+                );
+                Box::pin(async move {
+                    // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and both or none change.
+                    let site = Site::open(&project, &settings, script.as_deref())?;
+                    for engine in service.engines.values() {
+                        engine.reload().await?;
+                    }
+                    service.site.store(Arc::new(site));
+                    info!("reloaded");
+                    Ok(())
+                })
+            },
+        )
+    };
+    let admin = Arc::new(Admin {
+        engines: service.engines.values().cloned().collect(),
+        metrics,
+        draining: AtomicBool::new(false),
+        reload: {
+            let reload = reload.clone();
+            Box::new(move || reload())
+        },
+    });
+    info!(socket = admin_listener.name(), "admin listener");
+    let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
+    for listener in &listeners {
+        println!("listening on {}", listener.name());
+    }
+    let draining = tokio_util::sync::CancellationToken::new();
+    let front = tokio::spawn(http::run(
+        listeners,
+        service.clone(),
+        draining.clone().cancelled_owned(),
+    ));
+
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                let reload = reload();
+                tokio::spawn(async move {
+                    if let Err(error) = reload.await {
+                        error!("{error:#}");
+                    }
+                });
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    info!("shutting down; a second signal ends at once");
+    admin.draining.store(true, Ordering::Release);
+    draining.cancel();
+    let drained = async {
+        if let Err(error) = front.await {
+            error!(%error, "the front failed");
+        }
+        for engine in service.engines.values() {
+            engine.drain().await;
+        }
+    };
+    tokio::select! {
+        result = tokio::time::timeout(config.http.grace.0 + std::time::Duration::from_secs(1), drained) => {
+            if result.is_err() {
+                warn!("the grace period is over (http.grace); what was in flight is given up");
+            }
+        }
+        _ = terminate.recv() => warn!("second signal; ended at once"),
+        _ = interrupt.recv() => warn!("second signal; ended at once"),
+    }
+    admin_task.abort();
+    Ok(())
+}
+
+type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
+
+/// Boots the engine that is configured, and those that routes name.
+async fn boot(config: &Config, routes: &Routes, metrics: &Arc<Metrics>) -> anyhow::Result<Engines> {
+    let mut booted: Engines = BTreeMap::new();
+    for name in std::iter::once(config.engine.name.as_str()).chain(routes.engines()) {
+        let entry = engines::find(name)?;
+        if booted.contains_key(entry.name) {
+            continue;
+        }
+        let settings = engines::Settings {
+            name: name.to_string(),
+            ..config.engine.clone()
+        };
+        let ini = config
+            .php
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect();
+        let pool = engines::boot(&settings, ini, config.env.clone(), metrics.clone())
+            .await
+            .with_context(|| format!("engine `{name}`"))?;
+        let report = pool.report();
+        if report.get("opcache") != "on" {
+            warn!(
+                opcache = report.get("opcache"),
+                "PHP runs without OPcache; every request compiles its files"
+            );
+        }
+        info!(
+            engine = name,
+            php = report.get("php_running"),
+            ini = report.get("ini_file"),
+            opcache = report.get("opcache"),
+            workers = pool.status().workers.len(),
+            "PHP is ready"
+        );
+        booted.insert(entry.name, Arc::new(pool));
+    }
+    Ok(booted)
+}

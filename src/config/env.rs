@@ -1,0 +1,156 @@
+//! `SURUS_SECTION_KEY=value`: every key of `surus.toml` as an environment variable.
+
+use anyhow::bail;
+use serde::Deserialize;
+
+use super::Config;
+
+/// Variables that begin so but are no settings.
+const OTHERS: [&str; 2] = ["SURUS_PHP_BINARY", "SURUS_SANITIZE"];
+
+/// Puts what the environment says into `table`. `__` in a key of `SURUS_PHP_` stands for the dot of php.ini's names, and
+/// lists are written as TOML or with commas.
+pub fn apply(
+    table: &mut toml::Table,
+    environment: impl Iterator<Item = (String, String)>,
+) -> anyhow::Result<()> {
+    for (variable, text) in environment {
+        let Some(name) = variable
+            .strip_prefix("SURUS_")
+            .filter(|_| !OTHERS.contains(&variable.as_str()))
+        else {
+            continue;
+        };
+        let (section, key) = split(name);
+        let mut errors = Vec::new();
+        let mut value = None;
+        for candidate in candidates(&text) {
+            match check(&section, key.as_deref(), &candidate) {
+                Ok(()) => {
+                    value = Some(candidate);
+                    break;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        let Some(value) = value else {
+            let error = errors
+                .first()
+                .map_or_else(String::new, |error| error.message().to_string());
+            bail!("environment variable {variable}=`{text}`: {error}");
+        };
+        match key {
+            None => drop(table.insert(section, value)),
+            Some(key) => {
+                let inner = table
+                    .entry(section)
+                    .or_insert_with(|| toml::Table::new().into());
+                if let Some(inner) = inner.as_table_mut() {
+                    inner.insert(key, value);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `HTTP_MAX_BODY` → http, max_body. Two sections have names of two words.
+fn split(name: &str) -> (String, Option<String>) {
+    let name = name.to_ascii_lowercase();
+    let (section, key) = match name.strip_prefix("access_log_") {
+        Some(key) => ("access_log", Some(key)),
+        None => match name.split_once('_') {
+            Some((section, key)) => (section, Some(key)),
+            None => (name.as_str(), None),
+        },
+    };
+    let key = key.map(|key| match section {
+        "php" => key.replace("__", "."),
+        // The names of environment variables of PHP are case-sensitive, and nearly always written in capitals.
+        "env" => key.to_ascii_uppercase(),
+        _ => key.to_string(),
+    });
+    (section.to_string(), key)
+}
+
+/// The ways in which a text can be meant: a TOML value, a text, a list of texts.
+fn candidates(text: &str) -> Vec<toml::Value> {
+    let mut values = Vec::new();
+    if let Ok(mut table) = toml::from_str::<toml::Table>(&format!("v = {text}"))
+        && let Some(value) = table.remove("v")
+        && !value.is_datetime()
+    {
+        values.push(value);
+    }
+    values.push(text.into());
+    let list = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    values.push(list.map(toml::Value::from).collect::<Vec<_>>().into());
+    values
+}
+
+/// Would this value do, alone?
+fn check(section: &str, key: Option<&str>, value: &toml::Value) -> Result<(), toml::de::Error> {
+    let mut table = toml::Table::new();
+    match key {
+        None => table.insert(section.into(), value.clone()),
+        Some(key) => {
+            let mut inner = toml::Table::new();
+            inner.insert(key.into(), value.clone());
+            table.insert(section.into(), inner.into())
+        }
+    };
+    Config::deserialize(table).map(drop)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn config(variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let mut table = toml::Table::new();
+        apply(
+            &mut table,
+            variables
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string())),
+        )?;
+        Ok(Config::deserialize(table)?)
+    }
+
+    #[test]
+    fn every_kind_of_value_can_be_set() {
+        let config = config(&[
+            ("SURUS_HTTP_LISTEN", "127.0.0.1:81,unix:/run/x"),
+            ("SURUS_HTTP_MAX_BODY", "1M"),
+            ("SURUS_HTTP_MAX_HEADERS", "7"),
+            ("SURUS_ENGINE_WORKERS", "3"),
+            ("SURUS_ENGINE_USER", "1000"),
+            ("SURUS_PHP_OPCACHE__ENABLE", "0"),
+            ("SURUS_PHP_MEMORY_LIMIT", "64M"),
+            ("SURUS_ENV_APP_ENV", "prod"),
+            ("SURUS_ACCESS_LOG_FORMAT", "json"),
+            ("OTHER", "x"),
+        ])
+        .unwrap();
+        assert_eq!(config.http.listen.len(), 2);
+        assert_eq!(config.http.max_body.0, 1 << 20);
+        assert_eq!(config.http.max_headers, 7);
+        assert_eq!(config.engine.workers, Some(3));
+        assert_eq!(config.engine.user.as_deref(), Some("1000"));
+        assert_eq!(config.php["opcache.enable"].to_string(), "0");
+        assert_eq!(config.php["memory_limit"].to_string(), "64M");
+        assert_eq!(config.env["APP_ENV"], "prod");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |name, value| config(&[(name, value)]).unwrap_err().to_string();
+        assert!(error("SURUS_HTTP_MAX_BODY", "lots").contains("SURUS_HTTP_MAX_BODY=`lots`"));
+        assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
+        assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
+    }
+}

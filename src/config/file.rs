@@ -1,0 +1,21 @@
+//! `surus.toml`.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use super::Config;
+
+/// Reads and checks the file. An error names file, line and what is allowed there.
+pub fn read(path: &Path) -> anyhow::Result<toml::Table> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // For its error, which knows the place; what is merged with the environment is the table.
+    if let Err(error) = toml::from_str::<Config>(&text) {
+        let line = error.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].lines().count().max(1)
+        });
+        bail!("{}:{line}: {}", path.display(), error.message());
+    }
+    Ok(toml::from_str(&text)?)
+}

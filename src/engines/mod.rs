@@ -1,0 +1,224 @@
+//! The ways of running PHP.
+
+pub mod cgi_reply;
+pub mod fastcgi;
+pub mod server_vars;
+pub mod workers;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use surus_sys::process::{self, User};
+use tracing::info;
+
+use crate::observe::metrics::Metrics;
+use crate::units::{Size, Time};
+use workers::{Limits, Pool, Spec};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// An engine of the catalogue.
+    pub name: String,
+    /// PHP processes; from the CPUs and the memory that there are, when not set.
+    pub workers: Option<usize>,
+    /// Events that may wait for a worker; more are refused at once.
+    pub queue: usize,
+    /// How long an event may wait for a worker.
+    pub queue_timeout: Time,
+    /// From asking PHP to end an event that is over its deadline to killing its process.
+    pub kill_after: Time,
+    /// How long PHP may take to start.
+    pub boot_timeout: Time,
+    /// A worker is replaced after so many events; 0 for never.
+    pub max_events: u64,
+    /// A worker is replaced when it keeps more memory than this between events; 0 for no limit.
+    pub max_memory: Size,
+    /// Whom PHP runs as when Surus is started as root; `www-data` when not set.
+    pub user: Option<String>,
+    /// Its group; the user's own when not set.
+    pub group: Option<String>,
+    /// The PHP processes see no environment variables but those of `[env]`, `USER` and `HOME`.
+    pub clear_env: bool,
+    /// The `surus-php` to run, when not the one beside `surus`.
+    pub php: Option<PathBuf>,
+    /// The php.ini to read, when not php-fpm's.
+    pub ini_file: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: "classic".into(),
+            workers: None,
+            queue: 1024,
+            queue_timeout: Time::seconds(10),
+            kill_after: Time::seconds(1),
+            boot_timeout: Time::seconds(60),
+            max_events: 0,
+            max_memory: Size(0),
+            user: None,
+            group: None,
+            clear_env: true,
+            php: None,
+            ini_file: None,
+        }
+    }
+}
+
+/// Boots an engine that runs workers of our own. `ini` and `env` are what PHP gets beside the settings.
+pub async fn boot(
+    settings: &Settings,
+    ini: Vec<(String, String)>,
+    env: BTreeMap<String, String>,
+    metrics: Arc<Metrics>,
+) -> anyhow::Result<Pool> {
+    let entry = find(&settings.name)?;
+    let spec = Spec {
+        engine: entry.name,
+        program: find_program(settings.php.as_deref())?,
+        workers: worker_count(settings)?,
+        max_events: settings.max_events,
+        max_memory: settings.max_memory.0,
+        user: user(settings)?,
+        ini_file: settings.ini_file.clone(),
+        ini,
+        clear_env: settings.clear_env,
+        env,
+    };
+    let limits = Limits {
+        queue_wait: settings.queue_timeout.0,
+        kill_after: settings.kill_after.0,
+        boot: settings.boot_timeout.0,
+    };
+    Pool::boot(spec, limits, settings.queue, metrics).await
+}
+
+/// The number of workers that is set, or two for each CPU: PHP waits for databases now and then.
+pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
+    match settings.workers {
+        Some(0) => bail!("engine.workers is 0; PHP needs at least 1"),
+        Some(count) if count > 4096 => {
+            bail!("engine.workers is {count}; more than 4096 are not supported")
+        }
+        Some(count) => Ok(count),
+        None => {
+            let machine = crate::observe::machine::Machine::read();
+            let count = machine.worker_count();
+            info!(
+                workers = count,
+                cpus = machine.cpus,
+                memory_mib = machine.memory >> 20,
+                "number of workers chosen (engine.workers)"
+            );
+            Ok(count)
+        }
+    }
+}
+
+/// Whom the workers become; none when we are not root and so cannot choose.
+fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
+    if !process::is_root() {
+        if settings.user.is_some() || settings.group.is_some() {
+            bail!("engine.user and engine.group need Surus to be started as root");
+        }
+        return Ok(None);
+    }
+    let name = settings.user.as_deref().unwrap_or("www-data");
+    let found = process::find_user(name, settings.group.as_deref())?.with_context(|| {
+        format!(
+            "there is no user `{name}`{}; set engine.user",
+            settings
+                .group
+                .as_ref()
+                .map_or(String::new(), |group| format!(" or no group `{group}`"))
+        )
+    })?;
+    if settings.user.is_none() {
+        info!(
+            user = found.name,
+            "started as root; PHP runs as this user (engine.user)"
+        );
+    }
+    Ok(Some(found))
+}
+
+/// `surus-php8.x`: the one that is configured, or the newest beside `surus`, in `../libexec`, or in `../lib/surus`.
+pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(program) = configured {
+        if !program.is_file() {
+            bail!(
+                "engine.php names {}, which does not exist",
+                program.display()
+            );
+        }
+        return Ok(program.to_path_buf());
+    }
+    let us = std::env::current_exe().context("where is surus itself?")?;
+    let beside = us.parent().unwrap_or(Path::new("/"));
+    let places = [
+        beside.to_path_buf(),
+        beside.join("../libexec"),
+        beside.join("../libexec/surus"),
+        beside.join(".."),
+    ];
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    for place in &places {
+        for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let minor = name
+                .to_str()
+                .and_then(|name| name.strip_prefix("surus-php8."))
+                .and_then(|minor| minor.parse().ok());
+            if let Some(minor) = minor {
+                found.push((minor, entry.path()));
+            }
+        }
+    }
+    found.sort();
+    found.pop().map(|(_, path)| path).with_context(|| {
+        format!(
+            "surus-php8.x not found in {}; build it (cargo build --release) or name it in engine.php",
+            places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// One way of running PHP, as users choose and compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub name: &'static str,
+    /// The name under which others have published it.
+    pub published_as: &'static str,
+    pub what_happens: &'static str,
+    /// When the application boots.
+    pub boots: &'static str,
+    /// What one event can leave behind for the next.
+    pub survives: &'static str,
+}
+
+/// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
+pub const CATALOGUE: &[Entry] = &[Entry {
+    name: "classic",
+    published_as: "G; php-fpm semantics",
+    what_happens: "surus-php: request startup, script, request shutdown",
+    boots: "per event",
+    survives: "OPcache",
+}];
+
+/// The entry of that name; the error names those that there are.
+pub fn find(name: &str) -> anyhow::Result<&'static Entry> {
+    CATALOGUE
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = CATALOGUE.iter().map(|entry| entry.name).collect();
+            anyhow::anyhow!(
+                "there is no engine `{name}`; the engines are: {}",
+                names.join(", ")
+            )
+        })
+}

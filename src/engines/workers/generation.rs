@@ -1,0 +1,550 @@
+//! One boot of the application: a template, its workers, and the events that they hold.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use surus_sys::process::{self, Pid};
+use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
+use surus_sys::seqpacket::AsyncSeqpacket;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::inbox::{Inbox, SendError};
+use super::outbox::{self, Outbox};
+use super::queue::Place;
+use super::slots::{Answer, Refusal, Slot, Slots};
+use super::template::{self, Report, Said, Spec, Template};
+use super::watch;
+use crate::event::{EarlyHints, Event, Failure, Response};
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+use crate::observe::status::{WorkerState, WorkerStatus};
+
+/// Limits that the watch enforces.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub queue_wait: Duration,
+    /// From asking PHP to end an event to killing its process.
+    pub kill_after: Duration,
+    pub boot: Duration,
+}
+
+/// A running generation. Dropping it lets the workers finish what they hold and what is in the inbox; unless it was
+/// [retired](Generation::retire) before, they are killed instead.
+pub struct Generation {
+    inbox: Inbox,
+    pub shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+/// What a generation shares with the tasks that serve it and with the responses that come from it.
+pub struct Shared {
+    pub number: u64,
+    pub board: Scoreboard,
+    pub slots: Slots,
+    pub metrics: Arc<Metrics>,
+    engine: &'static str,
+    workers: Mutex<Vec<Option<Worker>>>,
+    /// Workers whose outbox is still open.
+    alive: AtomicUsize,
+    report: OnceLock<Report>,
+    retire: Notify,
+    retiring: AtomicBool,
+    /// Cancelled when the template is gone.
+    pub ended: CancellationToken,
+}
+
+struct Worker {
+    pid: Arc<Pid>,
+    /// Tells the outbox's reader how the worker ended.
+    exit: Option<oneshot::Sender<Exit>>,
+    /// We have killed it.
+    killed: bool,
+}
+
+/// How a worker ended, and what it held.
+#[derive(Debug, Clone, Copy)]
+pub struct Exit {
+    /// None when the template, which would know, is gone.
+    pub wait_status: Option<i32>,
+    pub state: State,
+    pub request: u16,
+    /// We have killed it, for being over the deadline.
+    pub killed: bool,
+}
+
+impl Generation {
+    /// Starts PHP and waits until every worker waits for events. An error carries what PHP said.
+    pub async fn boot(
+        spec: &Spec,
+        number: u64,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Generation> {
+        let requests = requests(spec.workers);
+        let board = Scoreboard::new(spec.workers, requests.into())
+            .context("no memory for the scoreboard")?;
+        let Template {
+            mut child,
+            control,
+            inbox,
+        } = template::start(spec, &board, requests)?;
+        let shared = Arc::new(Shared {
+            number,
+            board,
+            slots: Slots::new(requests),
+            metrics,
+            engine: spec.engine,
+            workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
+            alive: AtomicUsize::new(0),
+            report: OnceLock::new(),
+            retire: Notify::new(),
+            retiring: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+        });
+        let words = log::FirstLines::default();
+        let mut streams = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            streams.push(tokio::spawn(log::follow_template(
+                stdout.into(),
+                words.clone(),
+            )));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            streams.push(tokio::spawn(log::follow_template(
+                stderr.into(),
+                words.clone(),
+            )));
+        }
+        let listener = tokio::spawn(shared.clone().listen(control, child)).abort_handle();
+        let watcher = tokio::spawn(watch::run(shared.clone(), limits)).abort_handle();
+        let generation = Generation {
+            inbox: Inbox::new(inbox)?,
+            shared,
+            tasks: [listener, watcher],
+        };
+
+        if let Err(failure) = generation.booted(spec.workers, limits.boot).await {
+            // Its last words may still be in the pipe.
+            for stream in streams {
+                let _ = tokio::time::timeout(Duration::from_millis(200), stream).await;
+            }
+            let said = words.text();
+            return Err(if said.is_empty() {
+                failure
+            } else {
+                failure.context(said)
+            });
+        }
+        Ok(generation)
+    }
+
+    /// Returns when all workers wait for events.
+    async fn booted(&self, workers: usize, limit: Duration) -> anyhow::Result<()> {
+        let until = Instant::now() + limit;
+        loop {
+            if self.shared.is_template_gone() {
+                bail!("PHP did not start");
+            }
+            if let Some(report) = self.shared.report.get() {
+                if report.get("opcache") == "failed" {
+                    bail!(
+                        "OPcache is enabled in {} and does not work; see PHP's error log, or set opcache.enable=0",
+                        report.get("ini_file")
+                    );
+                }
+                let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
+                if (0..workers).all(waiting) {
+                    return Ok(());
+                }
+            }
+            if Instant::now() > until {
+                bail!(
+                    "PHP was not ready within {} seconds (engine.boot_timeout)",
+                    limit.as_secs()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Gives the event to the workers and waits for the head of the answer.
+    pub async fn dispatch(&self, event: &Event, place: Place) -> Answer {
+        let (answer, wait) = oneshot::channel();
+        let now = Instant::now();
+        let slot = Slot {
+            event: event.id,
+            answer: Some(answer),
+            hints: event.request.extensions().get::<EarlyHints>().cloned(),
+            sent: now,
+            deadline: Some(event.deadline),
+            patience: event.deadline.saturating_duration_since(now),
+            stopping: None,
+            method: event.request.method().clone(),
+            uri: event.request.uri().clone(),
+            _place: place,
+        };
+        let Some(request) = self.shared.slots.open(slot) else {
+            return Err(Refusal {
+                failure: Failure::Busy("no request id is free"),
+                begun: false,
+            });
+        };
+        self.shared.board.set_gone(request, false);
+        let mut waiting = Waiting {
+            shared: &self.shared,
+            request,
+            event: event.id,
+            sent: false,
+        };
+        match self.inbox.send(event, request).await {
+            Ok(()) => waiting.sent = true,
+            Err(SendError::Closed) => {
+                return Err(Refusal {
+                    failure: Failure::Died("no PHP process is left".into()),
+                    begun: false,
+                });
+            }
+            Err(SendError::Unsendable(failure)) => {
+                return Err(Refusal {
+                    failure,
+                    begun: true,
+                });
+            }
+        }
+        let answer = wait.await;
+        std::mem::forget(waiting);
+        answer.unwrap_or_else(|_| {
+            Err(Refusal {
+                failure: Failure::Died("the engine has ended".into()),
+                begun: true,
+            })
+        })
+    }
+
+    /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
+    pub fn retire(&self) -> Arc<Shared> {
+        self.shared.retiring.store(true, Ordering::Release);
+        self.shared.retire.notify_one();
+        self.shared.clone()
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if !self.shared.retiring.load(Ordering::Acquire) {
+            // Ends the template's control socket, and so the template and its workers.
+            for task in &self.tasks {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// Gives up on an event when the future that waits for it is dropped.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    request: u16,
+    event: u64,
+    sent: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.sent {
+            self.shared.abandon(self.request, self.event);
+        } else {
+            self.shared.slots.close(self.request);
+        }
+    }
+}
+
+/// One message per worker may wait in the inbox beside what runs; the request id 0 is never used.
+pub fn requests(workers: usize) -> u16 {
+    u16::try_from(capacity(workers) + 1).unwrap_or(u16::MAX)
+}
+
+/// Events that the workers and the inbox hold together.
+pub fn capacity(workers: usize) -> usize {
+    (workers * 2).min(usize::from(u16::MAX) - 1)
+}
+
+impl Shared {
+    /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an aborted connection.
+    pub fn abandon(&self, request: u16, event: u64) {
+        self.slots.with(request, |slot| {
+            if slot.event == event {
+                slot.answer = None;
+                self.board.set_gone(request, true);
+            }
+        });
+    }
+
+    /// Hands the response's head to who waits for it. False when nobody does.
+    pub fn answer(&self, request: u16, response: Response) -> bool {
+        let waiting = self
+            .slots
+            .with(request, |slot| slot.answer.take())
+            .flatten();
+        waiting.is_some_and(|answer| answer.send(Ok(response)).is_ok())
+    }
+
+    /// Says that there will be no answer. False when nobody waits for it.
+    pub fn refuse(&self, request: u16, failure: Failure, begun: bool) -> bool {
+        let waiting = self
+            .slots
+            .with(request, |slot| slot.answer.take())
+            .flatten();
+        waiting.is_some_and(|answer| answer.send(Err(Refusal { failure, begun })).is_ok())
+    }
+
+    pub fn line(&self, worker: usize) -> Line {
+        self.board.line(worker)
+    }
+
+    pub fn worker_count(&self) -> usize {
+        self.lock_workers().len()
+    }
+
+    pub fn report(&self) -> Report {
+        self.report.get().cloned().unwrap_or_default()
+    }
+
+    /// Is the template alive, and a worker?
+    pub fn usable(&self) -> bool {
+        !self.is_template_gone() && self.alive.load(Ordering::Acquire) > 0
+    }
+
+    /// Is no process left?
+    pub fn is_over(&self) -> bool {
+        self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0
+    }
+
+    pub fn is_template_gone(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Asks a worker to end its event number `taken`.
+    pub fn stop(&self, worker: usize, taken: u64) {
+        self.board.stop(worker, taken);
+        if let Some(pid) = self.pid(worker)
+            && let Err(error) = pid.stop()
+        {
+            debug!(pid = pid.get(), %error, "cannot signal the worker");
+        }
+    }
+
+    /// Ends a worker at once.
+    pub fn kill(&self, worker: usize) {
+        if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut) {
+            worker.killed = true;
+            if let Err(error) = worker.pid.kill() {
+                debug!(pid = worker.pid.get(), %error, "cannot kill the worker");
+            }
+        }
+    }
+
+    fn pid(&self, worker: usize) -> Option<Arc<Pid>> {
+        self.lock_workers()
+            .get(worker)
+            .and_then(Option::as_ref)
+            .map(|worker| worker.pid.clone())
+    }
+
+    fn lock_workers(&self) -> std::sync::MutexGuard<'_, Vec<Option<Worker>>> {
+        self.workers
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Hears the template until it ends.
+    async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: std::process::Child) {
+        loop {
+            let said = tokio::select! {
+                said = template::listen(&control) => said,
+                () = self.retire.notified() => {
+                    // A template that is gone shows in the next word.
+                    let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
+                    continue;
+                }
+            };
+            match said {
+                Ok(Said::Ready(report)) => drop(self.report.set(report)),
+                Ok(Said::Worker {
+                    index,
+                    pid,
+                    outbox,
+                    log,
+                    pidfd,
+                }) => {
+                    if let Err(error) = self.clone().employ(index, pid, outbox, log, pidfd) {
+                        error!(pid, %error, "cannot talk to a new worker");
+                    }
+                }
+                Ok(Said::Exited {
+                    index,
+                    pid,
+                    wait_status,
+                    state,
+                    request,
+                }) => {
+                    self.dismissed(index, pid, wait_status, State::from_number(state), request);
+                }
+                Ok(Said::End) => break,
+                Err(error) => {
+                    error!(%error, "the template cannot be understood");
+                    break;
+                }
+            }
+        }
+        drop(control);
+        self.ended.cancel();
+        // Nobody will say how the workers end; their readers look for themselves.
+        for worker in self.lock_workers().iter_mut().flatten() {
+            worker.exit = None;
+        }
+        if let Ok(Ok(status)) = tokio::task::spawn_blocking(move || child.wait()).await
+            && !self.retiring.load(Ordering::Acquire)
+            && self.report.get().is_some()
+        {
+            use std::os::unix::process::ExitStatusExt;
+            error!(how = %process::describe_exit(status.into_raw()), "the template has ended");
+        }
+        self.lose_orphans();
+    }
+
+    /// A new worker.
+    fn employ(
+        self: Arc<Self>,
+        index: usize,
+        pid: u32,
+        outbox: std::os::fd::OwnedFd,
+        log: std::os::fd::OwnedFd,
+        pidfd: Option<std::os::fd::OwnedFd>,
+    ) -> std::io::Result<()> {
+        let stream = std::os::unix::net::UnixStream::from(outbox);
+        stream.set_nonblocking(true)?;
+        let stream = tokio::net::UnixStream::from_std(stream)?;
+        let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
+        let (exit, exited) = oneshot::channel();
+        let pid = Arc::new(Pid::new(pid, pidfd));
+        debug!(pid = pid.get(), "worker started");
+        if let Some(place) = self.lock_workers().get_mut(index) {
+            *place = Some(Worker {
+                pid: pid.clone(),
+                exit: Some(exit),
+                killed: false,
+            });
+        }
+        self.alive.fetch_add(1, Ordering::AcqRel);
+        tokio::spawn(log::follow_worker(log, pid.get()));
+        tokio::spawn(async move {
+            let mut outbox = Outbox::new(self.clone(), stream, pid.get());
+            let broken = outbox.read().await;
+            let killed = |this: &Shared| {
+                this.lock_workers()
+                    .get(index)
+                    .and_then(Option::as_ref)
+                    .is_some_and(|w| w.pid.get() == pid.get() && w.killed)
+            };
+            let exit = exited.await.unwrap_or_else(|_| {
+                let line = self.board.line(index);
+                Exit {
+                    wait_status: None,
+                    state: line.state,
+                    request: line.request,
+                    killed: killed(&self),
+                }
+            });
+            outbox.worker_ended(exit, broken);
+            if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.lose_orphans();
+            }
+        });
+        Ok(())
+    }
+
+    /// A worker has ended.
+    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, state: State, request: u16) {
+        let worker = self.lock_workers().get_mut(index).and_then(|place| {
+            place
+                .as_ref()
+                .is_some_and(|worker| worker.pid.get() == pid)
+                .then(|| place.take())
+                .flatten()
+        });
+        let killed = worker.as_ref().is_some_and(|worker| worker.killed);
+        let why = outbox::why(wait_status, killed);
+        self.metrics.worker_ended(self.engine, why.label);
+        match why.expected {
+            true => info!(pid, reason = why.label, "worker replaced"),
+            false => {
+                warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
+            }
+        }
+        if let Some(exit) = worker.and_then(|worker| worker.exit) {
+            let _ = exit.send(Exit {
+                wait_status: Some(wait_status),
+                state,
+                request,
+                killed,
+            });
+        }
+    }
+
+    /// With the template and all workers gone, nobody will take what is left in the inbox.
+    fn lose_orphans(&self) {
+        if self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0 {
+            for mut slot in self.slots.close_all() {
+                if let Some(answer) = slot.answer.take() {
+                    let failure = Failure::Died("all PHP processes have ended".into());
+                    let _ = answer.send(Err(Refusal {
+                        failure,
+                        begun: false,
+                    }));
+                }
+            }
+        }
+    }
+
+    /// What every worker does now.
+    pub fn status(&self) -> Vec<WorkerStatus> {
+        let pids: Vec<_> = self
+            .lock_workers()
+            .iter()
+            .map(|w| w.as_ref().map(|w| w.pid.get()))
+            .collect();
+        let now = now_micros();
+        pids.into_iter()
+            .enumerate()
+            .filter_map(|(index, pid)| {
+                let line = self.board.line(index);
+                let state = match line.state {
+                    State::Starting => WorkerState::Starting,
+                    State::Idle => WorkerState::Idle,
+                    State::Received | State::Running => WorkerState::Busy,
+                    State::Finishing => WorkerState::Finishing,
+                    State::Retired => return None,
+                };
+                let event = line.state.holds_event().then(|| {
+                    self.slots
+                        .with(line.request, |slot| format!("{} {}", slot.method, slot.uri))
+                });
+                Some(WorkerStatus {
+                    pid: pid?,
+                    state,
+                    for_ms: now.saturating_sub(line.since) / 1000,
+                    served: line
+                        .taken
+                        .saturating_sub(u64::from(line.state.holds_event())),
+                    memory: line.memory,
+                    event: event.flatten(),
+                })
+            })
+            .collect()
+    }
+}

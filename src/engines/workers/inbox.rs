@@ -1,0 +1,140 @@
+//! Hands events to the workers: one message is one whole request (`sapi/event.c` reads it).
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use surus_sys::scoreboard::now_micros;
+use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+
+use crate::engines::{fastcgi, server_vars};
+use crate::event::{Body, Event, Failure};
+
+/// A body up to this many bytes travels in the message, a larger one as a descriptor beside it.
+pub const INLINE_BODY: usize = 64 * 1024;
+/// What a worker can receive at once (`SURUS_MESSAGE_MAX`).
+const MAX_MESSAGE: usize = 256 * 1024;
+/// What a worker can keep of one event (`SURUS_MAX_VARS`).
+const MAX_VARS: usize = 1024;
+
+/// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
+pub struct Inbox(AsyncSeqpacket);
+
+/// Why an event did not get into the inbox.
+pub enum SendError {
+    /// No process holds the other end any more.
+    Closed,
+    /// It never will.
+    Unsendable(Failure),
+}
+
+impl Inbox {
+    pub fn new(socket: Seqpacket) -> io::Result<Inbox> {
+        Ok(Inbox(AsyncSeqpacket::new(socket)?))
+    }
+
+    /// Sends the event under the request id `request`. Cancelling before it returns sends nothing.
+    pub async fn send(&self, event: &Event, request: u16) -> Result<(), SendError> {
+        let head = encode_head(event, request).map_err(SendError::Unsendable)?;
+        let inline = match event.request.body() {
+            Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
+            _ => &[],
+        };
+        let beside = match event.request.body() {
+            Body::Memory(bytes) if bytes.len() > INLINE_BODY => {
+                Some(surus_sys::process::memory_file(bytes).map_err(|error| {
+                    SendError::Unsendable(Failure::Busy(if error.raw_os_error() == Some(24) {
+                        "no descriptors left"
+                    } else {
+                        "no memory for the request's body"
+                    }))
+                })?)
+            }
+            _ => None,
+        };
+        let fd = match event.request.body() {
+            Body::Spooled { file, .. } => Some(file.as_fd()),
+            _ => beside.as_ref().map(OwnedFd::as_fd),
+        };
+        // At most two records: the inline limit is one byte more than a record can carry.
+        let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
+        let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
+        let second_header = fastcgi::header(fastcgi::STDIN, request, second.len());
+        let parts = [
+            IoSlice::new(&head),
+            IoSlice::new(&first_header),
+            IoSlice::new(first),
+            IoSlice::new(&second_header),
+            IoSlice::new(second),
+        ];
+        let parts = match (first.is_empty(), second.is_empty()) {
+            (true, _) => &parts[..1],
+            (false, true) => &parts[..3],
+            (false, false) => &parts[..],
+        };
+        match self.0.send(parts, fd).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
+                Err(SendError::Unsendable(Failure::Malformed(
+                    "the request is larger than a socket message may be (sysctl net.core.wmem_max)"
+                        .into(),
+                )))
+            }
+            Err(_) => Err(SendError::Closed),
+        }
+    }
+}
+
+const EMSGSIZE: i32 = 90;
+
+/// The EVENT record and the PARAMS records. A pair never crosses records.
+fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
+    let mut head = Vec::with_capacity(2048);
+    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
+    head.extend_from_slice(&deadline_micros(event.deadline).to_be_bytes());
+    head.extend_from_slice(&event.request.body().len().to_be_bytes());
+
+    let mut count = 0;
+    let mut too_long = false;
+    let mut record = head.len();
+    head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+    server_vars::each(event, |name, value| {
+        let len = name.len() + value.len() + 8;
+        count += 1;
+        if len > fastcgi::MAX_CONTENT {
+            too_long = true;
+            return;
+        }
+        if head.len() - record - fastcgi::HEADER_LEN + len > fastcgi::MAX_CONTENT {
+            close_params(&mut head, record, request);
+            record = head.len();
+            head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+        }
+        fastcgi::put_pair(&mut head, name, value);
+    });
+    close_params(&mut head, record, request);
+    if too_long
+        || count > MAX_VARS
+        || head.len() + INLINE_BODY + 2 * fastcgi::HEADER_LEN > MAX_MESSAGE
+    {
+        return Err(Failure::Malformed(
+            "the request's headers are larger than PHP can be given".into(),
+        ));
+    }
+    Ok(head)
+}
+
+fn close_params(head: &mut [u8], at: usize, request: u16) {
+    let header = fastcgi::header(
+        fastcgi::PARAMS,
+        request,
+        head.len() - at - fastcgi::HEADER_LEN,
+    );
+    head[at..at + fastcgi::HEADER_LEN].copy_from_slice(&header);
+}
+
+/// `Instant` is the same clock as the workers', but its numbers are hidden; so the way there is through the distance to now.
+fn deadline_micros(deadline: Instant) -> u64 {
+    let left = deadline.saturating_duration_since(Instant::now());
+    now_micros().saturating_add(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+}

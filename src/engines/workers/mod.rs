@@ -1,0 +1,231 @@
+//! The engines that run PHP in processes of our own: a pool of workers forked from a template.
+
+mod generation;
+mod inbox;
+mod outbox;
+mod queue;
+mod slots;
+mod stream;
+mod template;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch as watch_channel;
+use tracing::{error, info};
+
+pub use generation::Limits;
+pub use template::{Report, Spec};
+
+use crate::engine::{Engine, Pending};
+use crate::event::{Event, Failure, Response};
+use crate::observe::metrics::Metrics;
+use crate::observe::status::EngineStatus;
+use generation::Generation;
+use queue::Queue;
+
+/// A pool of workers.
+pub struct Pool(Arc<Inner>);
+
+struct Inner {
+    spec: Spec,
+    limits: Limits,
+    queue: Queue,
+    /// None once drained.
+    current: ArcSwapOption<Generation>,
+    /// Changes with every new generation.
+    generations: watch_channel::Sender<u64>,
+    next_number: AtomicU64,
+    /// Held while a generation boots, so that reload and recovery do not boot at once.
+    booting: tokio::sync::Mutex<()>,
+    metrics: Arc<Metrics>,
+}
+
+impl Pool {
+    /// Boots the first generation.
+    pub async fn boot(
+        spec: Spec,
+        limits: Limits,
+        max_waiting: usize,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Pool> {
+        let first = Generation::boot(&spec, 1, limits, metrics.clone()).await?;
+        let queue = Queue::new(
+            generation::capacity(spec.workers),
+            max_waiting,
+            limits.queue_wait,
+        );
+        let inner = Arc::new(Inner {
+            spec,
+            limits,
+            queue,
+            current: ArcSwapOption::empty(),
+            generations: watch_channel::Sender::new(1),
+            next_number: AtomicU64::new(2),
+            booting: tokio::sync::Mutex::new(()),
+            metrics,
+        });
+        inner.clone().install(first);
+        Ok(Pool(inner))
+    }
+
+    /// What PHP said of itself when it started.
+    pub fn report(&self) -> Report {
+        self.0
+            .current
+            .load()
+            .as_ref()
+            .map(|generation| generation.shared.report())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.current.store(None);
+    }
+}
+
+impl Inner {
+    /// Makes `generation` the one that gets events; the one before finishes what it holds.
+    fn install(self: Arc<Self>, generation: Generation) {
+        let shared = generation.shared.clone();
+        let number = shared.number;
+        if let Some(old) = self.current.swap(Some(Arc::new(generation))) {
+            old.retire();
+        }
+        self.generations.send_replace(number);
+        // Recovers when this generation's template dies. Weak, so that dropping the pool ends everything.
+        let pool = Arc::downgrade(&self);
+        tokio::spawn(async move {
+            shared.ended.cancelled().await;
+            let mut pause = Duration::from_millis(100);
+            loop {
+                let Some(pool) = pool.upgrade() else { return };
+                let is_current = pool
+                    .current
+                    .load()
+                    .as_ref()
+                    .is_some_and(|current| current.shared.number == number);
+                if !is_current {
+                    return;
+                }
+                match pool.boot_next().await {
+                    Ok(()) => {
+                        info!("PHP has been started anew");
+                        return;
+                    }
+                    Err(error) => error!("PHP cannot be started anew: {error:#}"),
+                }
+                drop(pool);
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+        });
+    }
+
+    async fn boot_next(self: &Arc<Self>) -> anyhow::Result<()> {
+        let _booting = self.booting.lock().await;
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let next = Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await?;
+        self.clone().install(next);
+        Ok(())
+    }
+
+    async fn handle(&self, event: Event) -> Result<Response, Failure> {
+        let mut retried = false;
+        loop {
+            let entered = std::time::Instant::now();
+            let place = self.queue.enter().await?;
+            self.metrics.queue_wait(self.spec.engine, entered.elapsed());
+            let mut generations = self.generations.subscribe();
+            let current = self.current.load_full();
+            let Some(generation) = current else {
+                return Err(Failure::Busy("shutting down"));
+            };
+            let refusal = match generation.dispatch(&event, place).await {
+                Ok(response) => return Ok(response),
+                Err(refusal) => refusal,
+            };
+            let lost = !refusal.begun && matches!(refusal.failure, Failure::Died(_));
+            if !lost
+                || retried
+                || !(generation.shared.is_template_gone() || event.request.method().is_idempotent())
+            {
+                return Err(refusal.failure);
+            }
+            // No PHP has run for it: another worker may have it, once.
+            retried = true;
+            let is_current = *generations.borrow_and_update() == generation.shared.number;
+            if is_current && generation.shared.is_template_gone() {
+                drop(generation);
+                let limit = self.queue.max_wait().min(
+                    event
+                        .deadline
+                        .saturating_duration_since(std::time::Instant::now()),
+                );
+                if tokio::time::timeout(limit, generations.changed())
+                    .await
+                    .is_err()
+                {
+                    return Err(Failure::Busy("PHP is being started anew"));
+                }
+            }
+        }
+    }
+
+    async fn drain(&self) {
+        self.queue.emptied().await;
+        let Some(last) = self.current.swap(None) else {
+            return;
+        };
+        let shared = last.retire();
+        drop(last);
+        shared.ended.cancelled().await;
+    }
+}
+
+impl Engine for Pool {
+    fn handle(&self, event: Event) -> Pending<'_, Result<Response, Failure>> {
+        Box::pin(self.0.handle(event))
+    }
+
+    fn reload(&self) -> Pending<'_, anyhow::Result<()>> {
+        Box::pin(async {
+            self.0
+                .boot_next()
+                .await
+                .context("reload: the running application stays")
+        })
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(self.0.drain())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.0.current.load().as_ref() {
+            None => Err("shutting down".into()),
+            Some(generation) if generation.shared.usable() => Ok(()),
+            Some(_) => Err("no PHP process is running".into()),
+        }
+    }
+
+    fn status(&self) -> EngineStatus {
+        let current = self.0.current.load();
+        let shared = current.as_ref().map(|generation| &generation.shared);
+        EngineStatus {
+            engine: self.0.spec.engine.into(),
+            php: shared
+                .map(|shared| shared.report().get("php").to_string())
+                .unwrap_or_default(),
+            generation: shared.map_or(0, |shared| shared.number),
+            queued: self.0.queue.waiting(),
+            workers: shared.map(|shared| shared.status()).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What one worker says: responses, log lines, the end of events.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use surus_sys::process;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use super::generation::{Exit, Shared};
+use super::stream::{PIECES, Piece, Stream};
+use crate::engines::cgi_reply::{self, Head};
+use crate::engines::fastcgi::{self, Record};
+use crate::event::{Failure, Response, ResponseBody};
+use crate::observe::log;
+
+/// Reads one worker's outbox.
+pub struct Outbox {
+    shared: Arc<Shared>,
+    stream: UnixStream,
+    pid: u32,
+    reply: Reply,
+    /// A log message that has not ended yet.
+    message: Vec<u8>,
+}
+
+/// How far the answer to the current event is.
+enum Reply {
+    /// No event is being answered.
+    None,
+    /// The header block is not complete.
+    Head { request: u16, block: BytesMut },
+    /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
+    Ready {
+        request: u16,
+        head: Box<Head>,
+        body: Vec<Bytes>,
+    },
+    /// The body streams to the client.
+    Streaming {
+        request: u16,
+        pieces: mpsc::Sender<Piece>,
+    },
+    /// The client has its answer or has gone; what still comes is thrown away.
+    Done,
+}
+
+impl Outbox {
+    pub fn new(shared: Arc<Shared>, stream: UnixStream, pid: u32) -> Outbox {
+        Outbox {
+            shared,
+            stream,
+            pid,
+            reply: Reply::None,
+            message: Vec::new(),
+        }
+    }
+
+    /// Reads until the worker ends. An error is something that no worker of ours says.
+    pub async fn read(&mut self) -> Option<String> {
+        let mut buffer = BytesMut::new();
+        let mut room = SMALL;
+        loop {
+            buffer.reserve(room);
+            match self.stream.read_buf(&mut buffer).await {
+                Ok(0) => return None,
+                Ok(n) => room = if n >= room { LARGE } else { SMALL },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Some(error.to_string()),
+            }
+            loop {
+                match fastcgi::decode(&mut buffer) {
+                    Ok(Some(record)) => {
+                        if let Err(wrong) = self.take(record).await {
+                            return Some(wrong);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => return Some(error.to_string()),
+                }
+            }
+            // All that has arrived has been seen; what is not complete by now streams.
+            self.begin_stream().await;
+        }
+    }
+
+    async fn take(&mut self, record: Record) -> Result<(), String> {
+        match record.kind {
+            fastcgi::STDOUT if record.content.is_empty() => self.end_response().await,
+            fastcgi::STDOUT => self.output(record.request, record.content).await,
+            fastcgi::STDERR if record.content.is_empty() => {
+                let event = self.shared.slots.with(record.request, |slot| slot.event);
+                log::php_message(&self.message, self.pid, event);
+                self.message.clear();
+            }
+            fastcgi::STDERR => self.message.extend_from_slice(&record.content),
+            fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
+            fastcgi::END_REQUEST => {
+                self.end_response().await;
+                let begun = record.content.get(4) != Some(&fastcgi::OVERLOADED);
+                self.shared.refuse(
+                    record.request,
+                    Failure::Malformed("the script ended without an answer".into()),
+                    begun,
+                );
+                self.reply = Reply::None;
+                self.shared.slots.close(record.request);
+            }
+            kind => return Err(format!("a record of type {kind}")),
+        }
+        Ok(())
+    }
+
+    async fn output(&mut self, request: u16, content: Bytes) {
+        match &mut self.reply {
+            Reply::None => {
+                self.reply = Reply::Head {
+                    request,
+                    block: BytesMut::new(),
+                };
+                Box::pin(self.output(request, content)).await;
+            }
+            Reply::Head { block, .. } => {
+                // Mostly the whole block is in the first record, and need not be copied.
+                let all = if block.is_empty() {
+                    content
+                } else {
+                    block.extend_from_slice(&content);
+                    block.clone().freeze()
+                };
+                match cgi_reply::find_end(&all) {
+                    Some((end, empty)) => {
+                        self.head_complete(request, &all[..end], all.slice(end + empty..))
+                    }
+                    None if all.len() > cgi_reply::MAX_HEAD => {
+                        self.refuse(
+                            request,
+                            Failure::Malformed("the response's headers are too large".into()),
+                        );
+                    }
+                    None if block.is_empty() => block.extend_from_slice(&all),
+                    None => {}
+                }
+            }
+            Reply::Ready { body, .. } => body.push(content),
+            Reply::Streaming { request, pieces } => {
+                let (request, pieces) = (*request, pieces.clone());
+                self.pass_on(request, &pieces, Piece::Data(content)).await;
+            }
+            Reply::Done => {}
+        }
+    }
+
+    fn head_complete(&mut self, request: u16, block: &[u8], rest: Bytes) {
+        match cgi_reply::parse(block) {
+            Ok((head, refused)) => {
+                for line in refused {
+                    warn!(
+                        pid = self.pid,
+                        line, "a response header that HTTP cannot carry was left out"
+                    );
+                }
+                let body = if rest.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![rest]
+                };
+                self.reply = Reply::Ready {
+                    request,
+                    head: Box::new(head),
+                    body,
+                };
+            }
+            Err(wrong) => self.refuse(request, Failure::Malformed(wrong)),
+        }
+    }
+
+    fn refuse(&mut self, request: u16, failure: Failure) {
+        self.shared.refuse(request, failure, true);
+        self.reply = Reply::Done;
+    }
+
+    /// The response is complete.
+    async fn end_response(&mut self) {
+        match std::mem::replace(&mut self.reply, Reply::Done) {
+            Reply::Ready {
+                request,
+                head,
+                mut body,
+            } => {
+                let body = match body.len() {
+                    0 => Bytes::new(),
+                    1 => body.swap_remove(0),
+                    _ => body.concat().into(),
+                };
+                self.shared
+                    .answer(request, response(*head, ResponseBody::Full(body)));
+            }
+            Reply::Streaming { request, pieces } => {
+                self.pass_on(request, &pieces, Piece::End).await
+            }
+            Reply::Head { request, .. } => {
+                self.refuse(
+                    request,
+                    Failure::Malformed("the response's headers have no end".into()),
+                );
+            }
+            Reply::None | Reply::Done => {}
+        }
+    }
+
+    /// Tells who waits that the body will follow.
+    async fn begin_stream(&mut self) {
+        if !matches!(self.reply, Reply::Ready { .. }) {
+            return;
+        }
+        let Reply::Ready {
+            request,
+            head,
+            body,
+        } = std::mem::replace(&mut self.reply, Reply::Done)
+        else {
+            return;
+        };
+        let Some(event) = self.shared.slots.with(request, |slot| slot.event) else {
+            return;
+        };
+        let (pieces, receiver) = mpsc::channel(PIECES);
+        let stream = Stream::new(receiver, self.shared.clone(), request, event);
+        if !self
+            .shared
+            .answer(request, response(*head, ResponseBody::stream(stream)))
+        {
+            return;
+        }
+        self.reply = Reply::Streaming {
+            request,
+            pieces: pieces.clone(),
+        };
+        for piece in body {
+            self.pass_on(request, &pieces, Piece::Data(piece)).await;
+        }
+    }
+
+    /// Waits for the client to take a piece; the worker waits with us, and its deadline does not count meanwhile.
+    async fn pass_on(&mut self, request: u16, pieces: &mpsc::Sender<Piece>, piece: Piece) {
+        let sent = match pieces.try_send(piece) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(piece)) => {
+                self.shared.slots.with(request, |slot| slot.deadline = None);
+                pieces.send(piece).await.is_ok()
+            }
+        };
+        if sent {
+            self.shared.slots.with(request, |slot| {
+                slot.deadline = Some(Instant::now() + slot.patience)
+            });
+        } else {
+            // The client has gone; Stream's drop has told the worker.
+            self.reply = Reply::Done;
+            self.shared.slots.with(request, |slot| {
+                slot.deadline = Some(Instant::now() + slot.patience)
+            });
+        }
+    }
+
+    fn hints(&self, request: u16, block: &[u8]) {
+        let hints = self
+            .shared
+            .slots
+            .with(request, |slot| slot.hints.clone())
+            .flatten();
+        if let (Some(hints), Ok((head, _))) = (hints, cgi_reply::parse(block)) {
+            (hints.0)(&head.headers);
+        }
+    }
+
+    /// The worker is gone: the event that it held will not be answered, or not completely. `broken` says what was wrong with
+    /// its last words.
+    pub fn worker_ended(&mut self, exit: Exit, broken: Option<String>) {
+        if let Some(wrong) = &broken {
+            warn!(pid = self.pid, wrong, "a worker cannot be understood");
+        }
+        if !exit.state.holds_event() {
+            return;
+        }
+        let request = exit.request;
+        let failure = if exit.killed {
+            Failure::TimedOut
+        } else {
+            Failure::Died(
+                exit.wait_status
+                    .map_or_else(|| "its template is gone".into(), process::describe_exit),
+            )
+        };
+        match std::mem::replace(&mut self.reply, Reply::Done) {
+            Reply::Streaming { pieces, .. } => {
+                // When the channel is full, dropping it says the same.
+                let _ = pieces.try_send(Piece::Failed(failure));
+            }
+            _ => {
+                let begun = exit.state != surus_sys::scoreboard::State::Received;
+                debug!(
+                    pid = self.pid,
+                    request, begun, "a worker died with an event"
+                );
+                self.shared.refuse(request, failure, begun);
+            }
+        }
+        self.shared.slots.close(request);
+    }
+}
+
+/// Bytes to make room for before each read: enough for the usual page, more once a response turns out to be long.
+const SMALL: usize = 16 * 1024;
+const LARGE: usize = 128 * 1024;
+
+fn response(head: Head, body: ResponseBody) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    if let Some(reason) = head.reason {
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
+
+/// Why a worker ended.
+pub struct Why {
+    /// As metrics name it.
+    pub label: &'static str,
+    /// It ended as it should.
+    pub expected: bool,
+}
+
+/// From its wait status; the numbers are those of sapi/surus.h.
+pub fn why(wait_status: i32, killed: bool) -> Why {
+    let (label, expected) = match process::exit_status(wait_status) {
+        Some(0) => ("drained", true),
+        Some(100) => ("max_events", true),
+        Some(101) => ("max_memory", true),
+        Some(102) => ("setup", false),
+        Some(103) => ("stopped", true),
+        Some(_) => ("exit", false),
+        None if killed => ("timeout", false),
+        None => ("signal", false),
+    };
+    Why { label, expected }
+}

@@ -1,0 +1,140 @@
+//! Who waits for a worker, how many may, and for how long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::event::Failure;
+
+/// Admits as many events as the workers can hold; the others wait, first come, first served.
+pub struct Queue {
+    places: Arc<Semaphore>,
+    capacity: usize,
+    waiting: AtomicUsize,
+    max_waiting: usize,
+    max_wait: Duration,
+}
+
+/// The right to hand an event to the workers, given back when it is dropped.
+pub type Place = OwnedSemaphorePermit;
+
+impl Queue {
+    /// `capacity` events at the workers, `max_waiting` more here, none longer than `max_wait`.
+    pub fn new(capacity: usize, max_waiting: usize, max_wait: Duration) -> Queue {
+        Queue {
+            places: Arc::new(Semaphore::new(capacity)),
+            capacity,
+            waiting: AtomicUsize::new(0),
+            max_waiting,
+            max_wait,
+        }
+    }
+
+    /// Waits for a place. Fails at once when too many wait already, or when the queue is closed.
+    pub async fn enter(&self) -> Result<Place, Failure> {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => return Ok(place),
+            Err(tokio::sync::TryAcquireError::Closed) => return Err(CLOSED),
+            Err(tokio::sync::TryAcquireError::NoPermits) => {}
+        }
+        let _waiting = Waiting::begin(&self.waiting, self.max_waiting)?;
+        let until = Instant::now() + self.max_wait;
+        match tokio::time::timeout_at(until, self.places.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(CLOSED),
+            Err(_) => Err(Failure::Busy("no worker became free in time")),
+        }
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// Returns when no place is taken any more; events that wait go first.
+    pub async fn emptied(&self) {
+        if let Ok(all) = self
+            .places
+            .clone()
+            .acquire_many_owned(self.capacity as u32)
+            .await
+        {
+            self.places.close();
+            drop(all);
+        }
+    }
+}
+
+const CLOSED: Failure = Failure::Busy("shutting down");
+
+/// Counts one waiting event for as long as it exists.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize, max: usize) -> Result<Waiting<'a>, Failure> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= max {
+            return Err(Failure::Busy("the queue is full"));
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_bounded_in_number_and_time() {
+        let queue = Arc::new(Queue::new(1, 1, Duration::from_secs(5)));
+        let place = queue.enter().await.unwrap();
+        let second = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.enter().await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(queue.waiting(), 1);
+        assert!(matches!(
+            queue.enter().await,
+            Err(Failure::Busy("the queue is full"))
+        ));
+        assert!(matches!(
+            second.await.unwrap(),
+            Err(Failure::Busy("no worker became free in time"))
+        ));
+        assert_eq!(queue.waiting(), 0);
+        drop(place);
+        assert!(queue.enter().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn emptied_waits_for_the_last_event_and_closes() {
+        let queue = Arc::new(Queue::new(2, 10, Duration::from_secs(5)));
+        let place = queue.enter().await.unwrap();
+        let emptied = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.emptied().await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!emptied.is_finished());
+        drop(place);
+        emptied.await.unwrap();
+        assert!(matches!(
+            queue.enter().await,
+            Err(Failure::Busy("shutting down"))
+        ));
+    }
+}

@@ -1,0 +1,123 @@
+//! The events in flight: who waits for which request id, since when and until when.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use http::{Method, Uri};
+use tokio::sync::oneshot;
+
+use super::queue::Place;
+use crate::event::{EarlyHints, Failure, Response};
+
+/// What becomes of an event at the workers.
+pub type Answer = Result<Response, Refusal>;
+
+/// An event that was not answered.
+#[derive(Debug)]
+pub struct Refusal {
+    pub failure: Failure,
+    /// PHP code may have run for it. If not, it can be given to another worker.
+    pub begun: bool,
+}
+
+/// An event in flight.
+pub struct Slot {
+    /// The event's own id; the request id is used again and again.
+    pub event: u64,
+    /// Who waits for the response's head; taken when it is sent.
+    pub answer: Option<oneshot::Sender<Answer>>,
+    pub hints: Option<EarlyHints>,
+    pub sent: Instant,
+    /// Then the event has to end. None while the worker waits for the client, which is not its fault.
+    pub deadline: Option<Instant>,
+    /// From the event's sending to its deadline; a response that streams has as long again for every piece.
+    pub patience: Duration,
+    /// The worker has been asked to end the event.
+    pub stopping: Option<Stopping>,
+    pub method: Method,
+    pub uri: Uri,
+    /// Kept until the worker is done with the event.
+    pub _place: Place,
+}
+
+/// A worker that has been asked to end an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopping {
+    pub worker: usize,
+    /// The event's number in the worker's line.
+    pub taken: u64,
+    pub kill_at: Instant,
+}
+
+/// All events in flight of one generation, by request id.
+pub struct Slots(Mutex<Table>);
+
+struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u16>,
+}
+
+impl Slots {
+    /// For request ids from 1 to `requests - 1`.
+    pub fn new(requests: u16) -> Slots {
+        let slots = (0..requests).map(|_| None).collect();
+        Slots(Mutex::new(Table {
+            slots,
+            free: (1..requests).rev().collect(),
+        }))
+    }
+
+    /// Gives the event a request id. None when all are taken, which the queue prevents.
+    pub fn open(&self, slot: Slot) -> Option<u16> {
+        let mut table = self.lock();
+        let request = table.free.pop()?;
+        table.slots[usize::from(request)] = Some(slot);
+        Some(request)
+    }
+
+    /// Changes a slot, if that request id is in flight.
+    pub fn with<T>(&self, request: u16, change: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        self.lock()
+            .slots
+            .get_mut(usize::from(request))?
+            .as_mut()
+            .map(change)
+    }
+
+    /// The event has ended; its request id is free again.
+    pub fn close(&self, request: u16) -> Option<Slot> {
+        let mut table = self.lock();
+        let slot = table.slots.get_mut(usize::from(request))?.take()?;
+        table.free.push(request);
+        Some(slot)
+    }
+
+    /// Closes all.
+    pub fn close_all(&self) -> Vec<Slot> {
+        let mut table = self.lock();
+        let mut closed = Vec::new();
+        for request in 1..table.slots.len() {
+            if let Some(slot) = table.slots[request].take() {
+                table.free.push(request as u16);
+                closed.push(slot);
+            }
+        }
+        closed
+    }
+
+    /// Visits every slot in flight.
+    pub fn each(&self, mut visit: impl FnMut(u16, &mut Slot)) {
+        for (request, slot) in self.lock().slots.iter_mut().enumerate() {
+            if let Some(slot) = slot {
+                visit(request as u16, slot);
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        // A panic while it is held would be a bug of ours in code that does not panic; the table stays usable.
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,243 @@
+//! The template process: started with what it needs, heard on its control socket.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, anyhow};
+use surus_sys::process::{self, User};
+use surus_sys::scoreboard::Scoreboard;
+use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+
+/// How to run PHP; the same for every generation.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The engine's name in the catalogue.
+    pub engine: &'static str,
+    /// `surus-php8.x`.
+    pub program: PathBuf,
+    pub workers: usize,
+    pub max_events: u64,
+    /// Bytes; 0 means no limit.
+    pub max_memory: u64,
+    /// Whom the workers become; none to stay who we are.
+    pub user: Option<User>,
+    /// Instead of the php.ini that PHP would find.
+    pub ini_file: Option<PathBuf>,
+    /// Entries that override php.ini.
+    pub ini: Vec<(String, String)>,
+    pub clear_env: bool,
+    pub env: BTreeMap<String, String>,
+}
+
+/// A template that has been started.
+pub struct Template {
+    pub child: Child,
+    pub control: AsyncSeqpacket,
+    /// Our end of the inbox.
+    pub inbox: Seqpacket,
+}
+
+/// Starts the template. `requests` is how many request ids the scoreboard has.
+pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<Template> {
+    let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
+    let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
+    let settings = process::memory_file(&encode(spec, requests)?)
+        .context("no memory for the template's settings")?;
+    let their_board = board.fd().try_clone_to_owned()?;
+
+    let mut command = Command::new(&spec.program);
+    command
+        .arg("template")
+        .arg0(spec.program.file_name().unwrap_or(spec.program.as_os_str()));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // The numbers are those of sapi/surus.h.
+    let fds: Vec<(OwnedFd, i32)> = vec![
+        (their_control, 3),
+        (their_inbox, 4),
+        (their_board, 5),
+        (settings, 6),
+    ];
+    let child = process::spawn(command, fds)
+        .with_context(|| format!("cannot start {}", spec.program.display()))?;
+    Ok(Template {
+        child,
+        control: AsyncSeqpacket::new(control)?,
+        inbox,
+    })
+}
+
+/// NUL-terminated `key=value`, as sapi/settings.c reads them.
+fn encode(spec: &Spec, requests: u16) -> anyhow::Result<Vec<u8>> {
+    let mut settings = Vec::new();
+    let mut put = |key: &str, value: &str| {
+        if value.contains('\0') {
+            return Err(anyhow!("a NUL byte in the setting {key}"));
+        }
+        settings.extend_from_slice(format!("{key}={value}\0").as_bytes());
+        Ok(())
+    };
+    put("workers", &spec.workers.to_string())?;
+    put("requests", &requests.to_string())?;
+    put("max_events", &spec.max_events.to_string())?;
+    put("max_memory", &spec.max_memory.to_string())?;
+    put("clear_env", if spec.clear_env { "1" } else { "0" })?;
+    if let Some(user) = &spec.user {
+        put("user", &user.name)?;
+        put("uid", &user.uid.to_string())?;
+        put("gid", &user.gid.to_string())?;
+    }
+    if let Some(file) = &spec.ini_file {
+        put(
+            "ini_file",
+            file.to_str().context("the path of php.ini is not UTF-8")?,
+        )?;
+    }
+    for (name, value) in &spec.ini {
+        if name.is_empty() || name.contains(['=', '\n', '\r']) || value.contains(['\n', '\r']) {
+            return Err(anyhow!(
+                "PHP setting `{name}={value}`: neither name nor value may have line breaks"
+            ));
+        }
+        put("ini", &format!("{name}={}", quoted(value)))?;
+    }
+    for (name, value) in &spec.env {
+        put("env", &format!("{name}={value}"))?;
+    }
+    Ok(settings)
+}
+
+/// As php's `-d`: what begins with a letter or digit and has nothing special in it is left alone, so that `On`, `8M` and
+/// `E_ALL & ~E_NOTICE` keep their meaning; the rest is quoted.
+fn quoted(value: &str) -> String {
+    let constant = value
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || " _-&|~^()".contains(c));
+    if constant || value.starts_with('"') {
+        value.to_string()
+    } else {
+        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}
+
+/// What a template says.
+#[derive(Debug)]
+pub enum Said {
+    Ready(Report),
+    Worker {
+        index: usize,
+        pid: u32,
+        outbox: OwnedFd,
+        log: OwnedFd,
+        pidfd: Option<OwnedFd>,
+    },
+    Exited {
+        index: usize,
+        pid: u32,
+        wait_status: i32,
+        state: u32,
+        request: u16,
+    },
+    /// It is gone.
+    End,
+}
+
+/// What PHP has become, as the template reports it (`sapi/report.c`).
+#[derive(Debug, Clone, Default)]
+pub struct Report(BTreeMap<String, String>);
+
+impl Report {
+    /// A value of the report, empty when it has none of that name.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+/// Waits for the template's next words.
+pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
+    let mut buffer = [0; 16 * 1024];
+    let received = control.receive(&mut buffer).await?;
+    if received.len == 0 {
+        return Ok(Said::End);
+    }
+    let text = String::from_utf8_lossy(&buffer[..received.len]);
+    parse(&text, received.fds).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the template said `{}`", text.trim()),
+        )
+    })
+}
+
+fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
+    if let Some(lines) = text.strip_prefix("ready\n") {
+        let pairs = lines.lines().filter_map(|line| line.split_once('='));
+        return Some(Said::Ready(Report(
+            pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        )));
+    }
+    let mut words = text.split_whitespace();
+    match words.next()? {
+        "worker" => {
+            let index = words.next()?.parse().ok()?;
+            let pid = words.next()?.parse().ok()?;
+            let mut fds = fds.into_iter();
+            Some(Said::Worker {
+                index,
+                pid,
+                outbox: fds.next()?,
+                log: fds.next()?,
+                pidfd: fds.next(),
+            })
+        }
+        "exited" => Some(Said::Exited {
+            index: words.next()?.parse().ok()?,
+            pid: words.next()?.parse().ok()?,
+            wait_status: words.next()?.parse().ok()?,
+            state: words.next()?.parse().ok()?,
+            request: words.next()?.parse().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ini_values_keep_their_meaning() {
+        for (value, expected) in [
+            ("On", "On"),
+            ("256M", "256M"),
+            ("E_ALL & ~E_NOTICE", "E_ALL & ~E_NOTICE"),
+            ("/var/lib/php;x", "\"/var/lib/php;x\""),
+            ("a\"b", "\"a\\\"b\""),
+            ("\"already\"", "\"already\""),
+            ("", ""),
+        ] {
+            assert_eq!(quoted(value), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_guessed() {
+        assert!(parse("worker x 1", vec![]).is_none());
+        assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
+        assert!(parse("nonsense", vec![]).is_none());
+        assert!(matches!(
+            parse("exited 1 2 3 4 5", vec![]),
+            Some(Said::Exited {
+                index: 1,
+                request: 5,
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,222 @@
+//! The access log: one line per request, written when its response has ended.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use http::{Method, StatusCode, Uri, Version};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// `off`, `text` (as Apache's combined format) or `json`; to stdout.
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    Off,
+    #[default]
+    Text,
+    Json,
+}
+
+/// What is written of a request.
+#[derive(Debug)]
+pub struct Entry {
+    pub event: u64,
+    pub client: Option<IpAddr>,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub status: StatusCode,
+    /// Bytes of the response's body.
+    pub bytes: u64,
+    pub took: Duration,
+    pub engine: &'static str,
+    pub referer: Option<String>,
+    pub user_agent: Option<String>,
+}
+
+/// Writes entries on a thread of its own, so that a slow terminal or disk does not hold up requests. When it cannot follow,
+/// entries are dropped and counted.
+pub struct AccessLog {
+    sender: SyncSender<Entry>,
+    dropped: AtomicU64,
+}
+
+impl AccessLog {
+    /// None when the format is `off`.
+    pub fn start(format: Format) -> io::Result<Option<AccessLog>> {
+        if format == Format::Off {
+            return Ok(None);
+        }
+        let (sender, receiver) = sync_channel(16 * 1024);
+        std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || write(&receiver, format))?;
+        Ok(Some(AccessLog {
+            sender,
+            dropped: AtomicU64::new(0),
+        }))
+    }
+
+    pub fn log(&self, entry: Entry) {
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(entry) {
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            if dropped.is_power_of_two() {
+                tracing::warn!(
+                    dropped,
+                    "the access log is not read fast enough; entries are dropped"
+                );
+            }
+        }
+    }
+}
+
+fn write(receiver: &Receiver<Entry>, format: Format) {
+    let mut clock = Clock::default();
+    let mut lines = String::new();
+    // One write for all that has come meanwhile.
+    while let Ok(first) = receiver.recv() {
+        lines.clear();
+        let mut next = Some(first);
+        while let Some(entry) = next {
+            match format {
+                Format::Json => json(&mut lines, &entry, clock.now()),
+                Format::Text | Format::Off => text(&mut lines, &entry, clock.now()),
+            }
+            next = if lines.len() < 64 * 1024 {
+                receiver.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        let mut stdout = io::stdout().lock();
+        // Nobody reads our stdout any more: then there is nobody to tell either.
+        let _ = stdout
+            .write_all(lines.as_bytes())
+            .and_then(|()| stdout.flush());
+    }
+}
+
+fn text(to: &mut String, entry: &Entry, time: &str) {
+    let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
+    let _ = writeln!(
+        to,
+        "{client} - - [{time}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {:.3}ms {}",
+        entry.method,
+        entry
+            .uri
+            .path_and_query()
+            .map_or("*", |target| target.as_str()),
+        entry.version,
+        entry.status.as_u16(),
+        entry.bytes,
+        Escaped(entry.referer.as_deref().unwrap_or("-")),
+        Escaped(entry.user_agent.as_deref().unwrap_or("-")),
+        entry.took.as_secs_f64() * 1000.0,
+        entry.engine,
+    );
+}
+
+/// A client's words between double quotes: nothing in them ends the quotes or the line.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c.is_control() => write!(f, "\\x{:02x}", c as u32)?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn json(to: &mut String, entry: &Entry, time: &str) {
+    let line = serde_json::json!({
+        "time": time,
+        "event": entry.event,
+        "client": entry.client,
+        "method": entry.method.as_str(),
+        "uri": entry.uri.path_and_query().map_or("*", |target| target.as_str()),
+        "protocol": format!("{:?}", entry.version),
+        "status": entry.status.as_u16(),
+        "bytes": entry.bytes,
+        "ms": (entry.took.as_secs_f64() * 1e6).round() / 1e3,
+        "engine": entry.engine,
+        "referer": entry.referer,
+        "user_agent": entry.user_agent,
+    });
+    let _ = writeln!(to, "{line}");
+}
+
+/// The time as text, made anew once a second.
+#[derive(Default)]
+struct Clock {
+    second: u64,
+    text: String,
+}
+
+impl Clock {
+    fn now(&mut self) -> &str {
+        let now = SystemTime::now();
+        let second = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = httpdate::fmt_http_date(now);
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            event: 7,
+            client: Some("192.0.2.1".parse().unwrap()),
+            method: Method::GET,
+            uri: "/a?b=c".parse().unwrap(),
+            version: Version::HTTP_11,
+            status: StatusCode::OK,
+            bytes: 12,
+            took: Duration::from_micros(1234),
+            engine: "classic",
+            referer: None,
+            user_agent: Some("a\"b\nc".into()),
+        }
+    }
+
+    #[test]
+    fn a_clients_words_cannot_break_a_line() {
+        let mut line = String::new();
+        text(&mut line, &entry(), "now");
+        assert_eq!(
+            line,
+            "192.0.2.1 - - [now] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" 1.234ms classic\n"
+        );
+    }
+
+    #[test]
+    fn json_lines_are_json() {
+        let mut line = String::new();
+        json(&mut line, &entry(), "now");
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["ms"], 1.234);
+        assert_eq!(value["user_agent"], "a\"b\nc");
+    }
+}

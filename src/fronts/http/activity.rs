@@ -1,0 +1,139 @@
+//! When a connection has been silent for too long.
+//!
+//! A timer per request would cost more than the request's parsing; instead the connection notes what happens, and looks at
+//! its notes now and then.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a connection has last done. Times are milliseconds since it was opened, 0 for "is not".
+#[derive(Debug)]
+pub struct Activity {
+    opened: Instant,
+    /// Requests whose response is not complete.
+    in_flight: AtomicU32,
+    /// Since when it has been idle: opened, or the last response completed.
+    idle_since: AtomicU64,
+    /// When the first byte of a request's head came.
+    head_since: AtomicU64,
+    /// Since when the client has not taken what we write.
+    write_since: AtomicU64,
+}
+
+/// Limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub head: Duration,
+    pub keep_alive: Duration,
+    pub write: Duration,
+}
+
+impl Activity {
+    pub fn new() -> Activity {
+        Activity {
+            opened: Instant::now(),
+            in_flight: AtomicU32::new(0),
+            idle_since: AtomicU64::new(1),
+            head_since: AtomicU64::new(0),
+            write_since: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.opened.elapsed().as_millis() as u64 + 1
+    }
+
+    /// Bytes have come.
+    pub fn read(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0
+            && self.head_since.load(Ordering::Relaxed) == 0
+        {
+            self.head_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// A head is complete.
+    pub fn request_begins(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.head_since.store(0, Ordering::Relaxed);
+    }
+
+    /// A response is complete, or given up.
+    pub fn request_ends(&self) {
+        self.idle_since.store(self.now(), Ordering::Relaxed);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The client does not take what we write.
+    pub fn write_blocked(&self) {
+        if self.write_since.load(Ordering::Relaxed) == 0 {
+            self.write_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// It has taken something.
+    pub fn written(&self) {
+        if self.write_since.load(Ordering::Relaxed) != 0 {
+            self.write_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Why the connection is to be closed, if it is.
+    pub fn overdue(&self, limits: Limits) -> Option<&'static str> {
+        let now = self.now();
+        let over = |since: u64, limit: Duration| {
+            since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
+        };
+        if over(self.write_since.load(Ordering::Relaxed), limits.write) {
+            return Some("the client did not take its response");
+        }
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        if over(self.head_since.load(Ordering::Relaxed), limits.head) {
+            return Some("a request's head did not arrive in time");
+        }
+        let idle = self.head_since.load(Ordering::Relaxed) == 0
+            && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
+        idle.then_some("idle")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        head: Duration::ZERO,
+        keep_alive: Duration::from_secs(9),
+        write: Duration::from_secs(9),
+    };
+
+    #[test]
+    fn a_head_is_timed_from_its_first_byte_until_it_is_complete() {
+        let activity = Activity::new();
+        assert_eq!(activity.overdue(LIMITS), None);
+        activity.read();
+        assert!(activity.overdue(LIMITS).is_some());
+        activity.request_begins();
+        assert_eq!(activity.overdue(LIMITS), None);
+        activity.read();
+        activity.request_ends();
+        assert_eq!(activity.overdue(LIMITS), None);
+    }
+
+    #[test]
+    fn a_blocked_write_counts_even_while_a_request_is_in_flight() {
+        let activity = Activity::new();
+        let limits = Limits {
+            write: Duration::ZERO,
+            ..LIMITS
+        };
+        activity.request_begins();
+        assert_eq!(activity.overdue(limits), None);
+        activity.write_blocked();
+        assert!(activity.overdue(limits).is_some());
+        activity.written();
+        assert_eq!(activity.overdue(limits), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Takes a request's body in completely before any worker is asked: the client may be slow, the worker must not wait.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
+
+use crate::event::Body;
+
+/// A body above this many bytes goes to a file.
+const IN_MEMORY: u64 = 64 * 1024;
+
+/// Limits of a request body.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'a> {
+    pub max: u64,
+    /// Between two pieces.
+    pub idle: Duration,
+    /// Directory of the file.
+    pub spool: Option<&'a Path>,
+}
+
+/// Why a body was not taken in.
+#[derive(Debug)]
+pub enum Refused {
+    /// 413.
+    TooLarge,
+    /// 408.
+    TooSlow,
+    /// 400, or nobody is left to tell.
+    Broken(String),
+    /// 507: the disk is full, or the directory cannot be written.
+    NoRoom(std::io::Error),
+}
+
+/// Collects the body. Whoever expects `100 Continue` gets it when the first piece is asked for.
+pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Body, Refused>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    if body.is_end_stream() {
+        return Ok(Body::Empty);
+    }
+    let announced = body.size_hint().exact();
+    if announced.is_some_and(|len| len > limits.max) {
+        return Err(Refused::TooLarge);
+    }
+    let mut body = pin!(body);
+    let mut memory =
+        BytesMut::with_capacity(announced.map_or(0, |len| len.min(IN_MEMORY) as usize));
+    let mut spool: Option<tokio::fs::File> = None;
+    let mut len = 0;
+    while let Some(piece) = within(limits.idle, next(body.as_mut())).await? {
+        len += piece.len() as u64;
+        if len > limits.max {
+            return Err(Refused::TooLarge);
+        }
+        if spool.is_none() && len > IN_MEMORY {
+            let mut file = open(limits.spool)?;
+            file.write_all(&memory).await.map_err(Refused::NoRoom)?;
+            memory = BytesMut::new();
+            spool = Some(file);
+        }
+        match &mut spool {
+            Some(file) => file.write_all(&piece).await.map_err(Refused::NoRoom)?,
+            // One piece that is all, needs no copy.
+            None if announced == Some(len) && memory.is_empty() => return Ok(Body::Memory(piece)),
+            None => memory.extend_from_slice(&piece),
+        }
+    }
+    match spool {
+        Some(mut file) => {
+            file.flush().await.map_err(Refused::NoRoom)?;
+            Ok(Body::Spooled {
+                file: Arc::new(file.into_std().await),
+                len,
+            })
+        }
+        None if len == 0 => Ok(Body::Empty),
+        None => Ok(Body::Memory(memory.freeze())),
+    }
+}
+
+async fn next<B>(mut body: std::pin::Pin<&mut B>) -> Result<Option<Bytes>, Refused>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(Refused::Broken(error.to_string())),
+            Some(Ok(frame)) => {
+                // Trailers are dropped: CGI has no place for them.
+                if let Ok(piece) = frame.into_data() {
+                    return Ok(Some(piece));
+                }
+            }
+        }
+    }
+}
+
+async fn within<T>(
+    idle: Duration,
+    next: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    tokio::time::timeout(idle, next)
+        .await
+        .unwrap_or(Err(Refused::TooSlow))
+}
+
+/// A file without a name: gone with its last descriptor, whatever happens to us.
+fn open(spool: Option<&Path>) -> Result<tokio::fs::File, Refused> {
+    let file = match spool {
+        Some(directory) => tempfile::tempfile_in(directory),
+        None => tempfile::tempfile(),
+    };
+    file.map(tokio::fs::File::from_std).map_err(Refused::NoRoom)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+    use std::convert::Infallible;
+    use std::io::{Read, Seek};
+
+    const LIMITS: Limits = Limits {
+        max: 1 << 20,
+        idle: Duration::from_secs(30),
+        spool: None,
+    };
+
+    fn pieces(pieces: Vec<Bytes>) -> impl http_body::Body<Data = Bytes, Error = Infallible> {
+        StreamBody::new(futures_util::stream::iter(
+            pieces.into_iter().map(|piece| Ok(Frame::data(piece))),
+        ))
+    }
+
+    #[tokio::test]
+    async fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
+        let body = collect(Full::new(Bytes::from_static(b"abc")), LIMITS)
+            .await
+            .unwrap();
+        assert!(matches!(body, Body::Memory(bytes) if &bytes[..] == b"abc"));
+        assert!(matches!(
+            collect(pieces(vec![]), LIMITS).await.unwrap(),
+            Body::Empty
+        ));
+
+        let piece = Bytes::from(vec![b'x'; 40_000]);
+        let body = collect(pieces(vec![piece.clone(), piece.clone(), piece]), LIMITS)
+            .await
+            .unwrap();
+        let Body::Spooled { file, len } = body else {
+            panic!("{body:?}")
+        };
+        assert_eq!(len, 120_000);
+        let mut text = String::new();
+        (&*file).rewind().unwrap();
+        (&*file).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x".repeat(120_000));
+    }
+
+    #[tokio::test]
+    async fn too_large_is_found_before_reading_when_announced_and_while_reading_when_not() {
+        let large = Bytes::from(vec![0; 2 << 20]);
+        assert!(matches!(
+            collect(Full::new(large.clone()), LIMITS).await,
+            Err(Refused::TooLarge)
+        ));
+        assert!(matches!(
+            collect(pieces(vec![large]), LIMITS).await,
+            Err(Refused::TooLarge)
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_sending_is_too_slow() {
+        let stalled = StreamBody::new(futures_util::stream::pending::<
+            Result<Frame<Bytes>, Infallible>,
+        >());
+        assert!(matches!(
+            collect(stalled, LIMITS).await,
+            Err(Refused::TooSlow)
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_cannot_be_written_is_said() {
+        let limits = Limits {
+            spool: Some(Path::new("/nonexistent")),
+            ..LIMITS
+        };
+        let piece = Bytes::from(vec![b'x'; 70_000]);
+        assert!(matches!(
+            collect(pieces(vec![piece]), limits).await,
+            Err(Refused::NoRoom(_))
+        ));
+    }
+}

@@ -1,0 +1,724 @@
+//! Makes responses smaller on their way, never later.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use async_compression::Level;
+use async_compression::brotli::EncoderParams;
+use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
+use bytes::{Buf, Bytes};
+use futures_util::FutureExt;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
+
+use crate::event::{Failure, Response, ResponseBody};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Compress text that is not compressed already, for clients that accept it.
+    pub compress: bool,
+    /// Responses that are known to be shorter than this many bytes stay as they are.
+    pub compress_from: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            compress: true,
+            compress_from: 1 << 10,
+        }
+    }
+}
+
+/// A content coding, by its name in `Accept-Encoding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Brotli,
+    Zstd,
+    Gzip,
+}
+
+impl Coding {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+            Coding::Gzip => "gzip",
+        }
+    }
+}
+
+/// The codings that a client accepts, the one it prefers first and equals in the order of `ours`. Empty when it would
+/// rather have none.
+pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
+    let values = headers.get_all(header::ACCEPT_ENCODING);
+    let mut named: Vec<(&str, u16)> = Vec::new();
+    for value in values.iter().filter_map(|value| value.to_str().ok()) {
+        named.extend(value.split(',').filter_map(weighted));
+    }
+    let weight = |name: &str| {
+        let exact = named.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        exact.map(|(_, q)| *q)
+    };
+    let any = weight("*").unwrap_or(0);
+    let none = weight("identity").unwrap_or(0);
+    let of = |coding: Coding| match coding {
+        // RFC 9110, 8.4.1.3: the old name is still an alias.
+        Coding::Gzip => weight("gzip").or_else(|| weight("x-gzip")).unwrap_or(any),
+        other => weight(other.name()).unwrap_or(any),
+    };
+    let mut accepted: Vec<_> = ours.iter().map(|coding| (*coding, of(*coding))).collect();
+    accepted.retain(|(_, q)| *q > 0 && *q >= none);
+    accepted.sort_by_key(|(_, q)| std::cmp::Reverse(*q));
+    accepted.into_iter().map(|(coding, _)| coding).collect()
+}
+
+/// `gzip;q=0.8` as its name and its weight in thousandths. A weight that cannot be read counts as none.
+fn weighted(element: &str) -> Option<(&str, u16)> {
+    let mut parts = element.split(';').map(str::trim);
+    let name = parts.next().filter(|name| !name.is_empty())?;
+    let q = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    let q = match q {
+        Some(q) => q
+            .parse::<f32>()
+            .ok()
+            .filter(|q| (0.0..=1.0).contains(q))
+            .unwrap_or(0.0),
+        None => 1.0,
+    };
+    // Between 0 and 1000.
+    Some((name, (q * 1000.0) as u16))
+}
+
+/// Is it worth compressing? Images, archives and videos are compressed already.
+pub(super) fn is_compressible(content_type: &str) -> bool {
+    let essence = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    essence.starts_with("text/")
+        || essence.ends_with("+json")
+        || essence.ends_with("+xml")
+        || essence.ends_with("+text")
+        || matches!(
+            essence.as_str(),
+            "application/javascript"
+                | "application/x-javascript"
+                | "application/json"
+                | "application/x-ndjson"
+                | "application/xml"
+                | "application/wasm"
+                | "application/graphql"
+                | "application/rtf"
+                | "application/vnd.ms-fontobject"
+                | "application/x-httpd-php-source"
+                | "font/otf"
+                | "font/ttf"
+                | "font/sfnt"
+                | "image/bmp"
+                | "image/x-icon"
+                | "image/vnd.microsoft.icon"
+        )
+}
+
+/// Adds a name to `Vary`.
+pub(super) fn vary(headers: &mut HeaderMap, name: HeaderName) {
+    let values = headers.get_all(header::VARY).iter();
+    let mut names = values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    if !names.any(|n| n.trim() == "*" || n.trim().eq_ignore_ascii_case(name.as_str())) {
+        headers.append(header::VARY, name.into());
+    }
+}
+
+/// The fastest of those that compress well comes first.
+const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+/// Above this, compressing a whole body would hold up the other requests of the thread.
+const INLINE: usize = 64 << 10;
+
+/// Compresses the response to `method` with `headers`, if it is text and the client accepts that.
+///
+/// A stream loses nothing of its liveliness: whatever PHP has flushed can be decoded before PHP's next byte comes.
+pub async fn compress(
+    settings: &Settings,
+    method: &Method,
+    headers: &HeaderMap,
+    mut response: Response,
+) -> Response {
+    if !settings.compress || *method == Method::HEAD || !is_eligible(&response, settings) {
+        return response;
+    }
+    // Also for the client that gets it as it is: a cache in between may not give that to everybody.
+    vary(response.headers_mut(), header::ACCEPT_ENCODING);
+    let Some(coding) = accepted(headers, &DYNAMIC).first().copied() else {
+        return response;
+    };
+    let (mut head, body) = response.into_parts();
+    let body = match body {
+        ResponseBody::Full(bytes) => match at_once(coding, bytes).await {
+            Ok(compressed) => {
+                head.headers
+                    .insert(header::CONTENT_LENGTH, compressed.len().into());
+                ResponseBody::Full(compressed)
+            }
+            Err(plain) => return Response::from_parts(head, ResponseBody::Full(plain)),
+        },
+        ResponseBody::Stream(body) => {
+            head.headers.remove(header::CONTENT_LENGTH);
+            ResponseBody::stream(Compressed::new(body, coding))
+        }
+    };
+    head.headers.remove(header::ACCEPT_RANGES);
+    head.headers.insert(
+        header::CONTENT_ENCODING,
+        HeaderValue::from_static(coding.name()),
+    );
+    if let Some(weak) = head.headers.get(header::ETAG).and_then(weakened) {
+        head.headers.insert(header::ETAG, weak);
+    }
+    Response::from_parts(head, body)
+}
+
+fn is_eligible(response: &Response, settings: &Settings) -> bool {
+    // A digest or signature of the bytes would no longer be one.
+    const FIXED: [HeaderName; 5] = [
+        header::CONTENT_ENCODING,
+        header::CONTENT_RANGE,
+        HeaderName::from_static("content-digest"),
+        HeaderName::from_static("content-md5"),
+        HeaderName::from_static("digest"),
+    ];
+    let headers = response.headers();
+    let status = response.status();
+    let bodiless = status.is_informational()
+        || matches!(
+            status,
+            StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
+        );
+    if bodiless || FIXED.iter().any(|name| headers.contains_key(name)) {
+        return false;
+    }
+    let mut cache_control = headers.get_all(header::CACHE_CONTROL).iter();
+    let no_transform = cache_control.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value
+            .split(',')
+            .any(|d| d.trim().eq_ignore_ascii_case("no-transform"))
+    });
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|t| t.to_str().ok());
+    !no_transform
+        && content_type.is_some_and(is_compressible)
+        && length(response).is_none_or(|length| length >= settings.compress_from)
+}
+
+fn length(response: &Response) -> Option<u64> {
+    let said = response.headers().get(header::CONTENT_LENGTH);
+    let said = said.and_then(|length| length.to_str().ok()?.parse().ok());
+    response.body().size_hint().exact().or(said)
+}
+
+/// The compressed body is equivalent to the other one and not the same.
+fn weakened(etag: &HeaderValue) -> Option<HeaderValue> {
+    if etag.as_bytes().starts_with(b"W/") {
+        return None;
+    }
+    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).ok()
+}
+
+/// Gives the body back when it could not be compressed.
+async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
+    let whole = {
+        let plain = plain.clone();
+        move || {
+            let mut encoder = Encoder::new(coding);
+            encoder.write(&plain)?;
+            encoder.finish()
+        }
+    };
+    let compressed = if plain.len() <= INLINE {
+        whole()
+    } else {
+        tokio::task::spawn_blocking(whole)
+            .await
+            .unwrap_or_else(|error| Err(error.into()))
+    };
+    compressed.map_err(|error| {
+        tracing::error!(%error, coding = coding.name(), "a response was not compressed");
+        plain
+    })
+}
+
+/// Compresses into memory, so that nothing in it ever waits.
+enum Encoder {
+    Brotli(BrotliEncoder<Vec<u8>>),
+    Zstd(ZstdEncoder<Vec<u8>>),
+    Gzip(GzipEncoder<Vec<u8>>),
+}
+
+macro_rules! of {
+    ($encoder:expr, $inner:ident => $do:expr) => {
+        match $encoder {
+            Encoder::Brotli($inner) => $do,
+            Encoder::Zstd($inner) => $do,
+            Encoder::Gzip($inner) => $do,
+        }
+    };
+}
+
+impl Encoder {
+    /// Qualities at which one core compresses faster than most networks carry the result.
+    fn new(coding: Coding) -> Encoder {
+        match coding {
+            Coding::Brotli => {
+                // 512 KiB of window: its default of 4 MiB costs more memory per response than pages gain from it.
+                let params = EncoderParams::default();
+                let params = params
+                    .quality(Level::Precise(4))
+                    .window_size(19)
+                    .text_mode();
+                Encoder::Brotli(BrotliEncoder::with_params(Vec::new(), params))
+            }
+            Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(3))),
+            Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
+        }
+    }
+
+    fn write(&mut self, plain: &[u8]) -> io::Result<()> {
+        of!(self, e => now(e.write_all(plain)))
+    }
+
+    /// Everything written so far, decodable.
+    fn flush(&mut self) -> io::Result<Bytes> {
+        of!(self, e => { now(e.flush())?; Ok(std::mem::take(e.get_mut()).into()) })
+    }
+
+    /// The rest.
+    fn finish(&mut self) -> io::Result<Bytes> {
+        of!(self, e => { now(e.shutdown())?; Ok(std::mem::take(e.get_mut()).into()) })
+    }
+}
+
+fn now(done: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    done.now_or_never()
+        .unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+}
+
+/// A body that compresses another.
+struct Compressed {
+    body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
+    encoder: Encoder,
+    /// Bytes that the encoder holds since it was last flushed.
+    held: usize,
+    /// What is to be passed on before the body is asked again.
+    ready: VecDeque<Result<Frame<Bytes>, Failure>>,
+    ended: bool,
+}
+
+/// As much as is compressed before the client gets some of it, and before the thread may do something else.
+const AT_MOST: usize = 64 << 10;
+
+impl Compressed {
+    fn new(body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>, coding: Coding) -> Self {
+        Self {
+            body,
+            encoder: Encoder::new(coding),
+            held: 0,
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    fn pass_on(&mut self, compressed: io::Result<Bytes>) {
+        self.held = 0;
+        match compressed {
+            Ok(bytes) if bytes.is_empty() => {}
+            Ok(bytes) => self.ready.push_back(Ok(Frame::data(bytes))),
+            Err(error) => self.fail(Failure::Malformed(format!("not compressible: {error}"))),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.ended = true;
+        self.ready.push_back(Err(failure));
+    }
+
+    fn take(&mut self, frame: Option<Result<Frame<Bytes>, Failure>>) {
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => {
+                self.held += data.remaining();
+                if let Err(error) = self.encoder.write(&data) {
+                    self.pass_on(Err(error));
+                }
+            }
+            Some(Ok(Err(trailers))) => {
+                let rest = self.encoder.finish();
+                self.ended = true;
+                self.pass_on(rest);
+                self.ready.push_back(Ok(trailers));
+            }
+            Some(Err(failure)) => {
+                // What came before the failure is the client's all the same.
+                let rest = self.encoder.flush();
+                self.pass_on(rest);
+                self.fail(failure);
+            }
+            None => {
+                let rest = self.encoder.finish();
+                self.ended = true;
+                self.pass_on(rest);
+            }
+        }
+    }
+}
+
+impl Body for Compressed {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(frame) = this.ready.pop_front() {
+                return Poll::Ready(Some(frame));
+            }
+            if this.ended {
+                return Poll::Ready(None);
+            }
+            let frame = if this.held == 0 {
+                Poll::Ready(ready!(this.body.as_mut().poll_frame(cx)))
+            } else if this.held < AT_MOST {
+                this.body.as_mut().poll_frame(cx)
+            } else {
+                Poll::Pending
+            };
+            match frame {
+                Poll::Ready(frame) => this.take(frame),
+                // Nothing more for now: what there is goes out. The client's next poll asks the body again.
+                Poll::Pending => {
+                    let flushed = this.encoder.flush();
+                    this.pass_on(flushed);
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended && self.ready.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_compression::tokio::write::{BrotliDecoder, GzipDecoder, ZstdDecoder};
+    use http_body_util::BodyExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const TEXT: &str = "text/html; charset=UTF-8";
+
+    fn headers(of: &[(&'static str, &'static str)]) -> HeaderMap {
+        of.iter()
+            .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)))
+            .collect()
+    }
+
+    fn page(body: impl Into<ResponseBody>, of: &[(&'static str, &'static str)]) -> Response {
+        let mut response = Response::new(body.into());
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(TEXT));
+        response.headers_mut().extend(headers(of));
+        response
+    }
+
+    async fn get(accept: &'static str, response: Response) -> Response {
+        let headers = headers(&[("accept-encoding", accept)]);
+        compress(&Settings::default(), &Method::GET, &headers, response).await
+    }
+
+    /// Decodes as far as the bytes go.
+    struct Decoder {
+        brotli: BrotliDecoder<Vec<u8>>,
+        zstd: ZstdDecoder<Vec<u8>>,
+        gzip: GzipDecoder<Vec<u8>>,
+    }
+
+    impl Decoder {
+        fn new() -> Self {
+            Self {
+                brotli: BrotliDecoder::new(Vec::new()),
+                zstd: ZstdDecoder::new(Vec::new()),
+                gzip: GzipDecoder::new(Vec::new()),
+            }
+        }
+
+        async fn decode(&mut self, coding: &str, bytes: &[u8]) -> Vec<u8> {
+            macro_rules! with {
+                ($decoder:expr) => {{
+                    $decoder.write_all(bytes).await.unwrap();
+                    // One flush of the Brotli decoder gives 8 KiB, whatever it holds.
+                    let mut length = usize::MAX;
+                    while length != $decoder.get_ref().len() {
+                        length = $decoder.get_ref().len();
+                        $decoder.flush().await.unwrap();
+                    }
+                    std::mem::take($decoder.get_mut())
+                }};
+            }
+            match coding {
+                "br" => with!(self.brotli),
+                "zstd" => with!(self.zstd),
+                "gzip" => with!(self.gzip),
+                _ => bytes.to_vec(),
+            }
+        }
+    }
+
+    #[test]
+    fn the_client_chooses_and_equals_are_ours_to_order() {
+        for (accept, expected) in [
+            ("", ""),
+            ("gzip", "gzip"),
+            ("gzip, deflate, br, zstd", "zstd br gzip"),
+            ("gzip;q=1.0, br;q=0.5", "gzip br"),
+            ("br;q=0, *", "zstd gzip"),
+            ("*;q=0", ""),
+            ("identity", ""),
+            ("identity, gzip;q=0.5", ""),
+            ("identity;q=0.5, gzip", "gzip"),
+            ("GZIP ; Q=0.3", "gzip"),
+            ("x-gzip", "gzip"),
+            ("gzip;q=nonsense", ""),
+            ("gzip;q=7", ""),
+            (",,;q=1,gzip;;q=1,", "gzip"),
+            ("deflate", ""),
+        ] {
+            let headers = headers(&[("accept-encoding", accept)]);
+            let names: Vec<_> = accepted(&headers, &DYNAMIC)
+                .iter()
+                .map(|c| c.name())
+                .collect();
+            assert_eq!(names.join(" "), expected, "{accept}");
+        }
+        assert!(accepted(&HeaderMap::new(), &DYNAMIC).is_empty());
+    }
+
+    #[test]
+    fn text_is_worth_compressing_and_images_are_not() {
+        for good in [
+            "text/html",
+            "TEXT/CSS; charset=x",
+            "application/json",
+            "image/svg+xml",
+            "application/ld+json",
+            "application/wasm",
+        ] {
+            assert!(is_compressible(good), "{good}");
+        }
+        for bad in [
+            "image/png",
+            "video/mp4",
+            "application/zip",
+            "font/woff2",
+            "application/octet-stream",
+            "",
+        ] {
+            assert!(!is_compressible(bad), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_whole_body_is_compressed_whole() {
+        for length in [2000, 500_000] {
+            for coding in ["br", "zstd", "gzip"] {
+                let plain = "Surus ".repeat(length / 6 + 1);
+                let of = [
+                    ("etag", "\"a\""),
+                    ("accept-ranges", "bytes"),
+                    ("content-length", "1"),
+                    ("vary", "Cookie"),
+                ];
+                let response = get(coding, page(plain.clone(), &of)).await;
+                let (head, body) = response.into_parts();
+                let ResponseBody::Full(bytes) = body else {
+                    panic!("a stream")
+                };
+                assert!(bytes.len() < plain.len() / 4);
+                assert_eq!(head.headers[header::CONTENT_ENCODING], coding);
+                assert_eq!(
+                    head.headers[header::CONTENT_LENGTH],
+                    bytes.len().to_string()
+                );
+                assert_eq!(head.headers[header::ETAG], "W/\"a\"");
+                assert!(!head.headers.contains_key(header::ACCEPT_RANGES));
+                let vary: Vec<_> = head.headers.get_all(header::VARY).iter().collect();
+                assert_eq!(vary, ["Cookie", "accept-encoding"]);
+                assert_eq!(
+                    Decoder::new().decode(coding, &bytes).await,
+                    plain.as_bytes()
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_must_not_or_need_not_be_compressed_is_left_alone() {
+        let long = || Bytes::from("x".repeat(5000));
+        let with = |of| page(long(), of);
+        let status = |status| {
+            let mut response = with(&[]);
+            *response.status_mut() = status;
+            response
+        };
+        for response in [
+            page("short", &[]),
+            with(&[("content-encoding", "identity")]),
+            with(&[("cache-control", "public, No-Transform")]),
+            with(&[("content-range", "bytes 0-1/2")]),
+            with(&[("content-digest", "sha-256=:x:")]),
+            status(StatusCode::PARTIAL_CONTENT),
+            status(StatusCode::NO_CONTENT),
+            status(StatusCode::NOT_MODIFIED),
+            Response::new(long().into()),
+        ] {
+            let before = (response.headers().clone(), format!("{:?}", response.body()));
+            let after = get("gzip", response).await;
+            assert_eq!(
+                (after.headers().clone(), format!("{:?}", after.body())),
+                before
+            );
+        }
+        let headers = headers(&[("accept-encoding", "gzip")]);
+        let off = Settings {
+            compress: false,
+            ..Settings::default()
+        };
+        for (settings, method) in [(off, Method::GET), (Settings::default(), Method::HEAD)] {
+            let after = compress(&settings, &method, &headers, with(&[])).await;
+            assert!(!after.headers().contains_key(header::CONTENT_ENCODING));
+        }
+        let plain = get("identity", with(&[])).await;
+        assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
+        assert_eq!(plain.headers()[header::VARY], "accept-encoding");
+    }
+
+    /// A body whose frames the test sends.
+    struct Frames(mpsc::UnboundedReceiver<Result<Frame<Bytes>, Failure>>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = Failure;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+            self.0.poll_recv(cx)
+        }
+    }
+
+    type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, Failure>>;
+
+    async fn stream(
+        coding: &'static str,
+        of: &[(&'static str, &'static str)],
+    ) -> (Sender, Response) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (
+            sender,
+            get(coding, page(ResponseBody::stream(Frames(receiver)), of)).await,
+        )
+    }
+
+    fn data(text: &str) -> Result<Frame<Bytes>, Failure> {
+        Ok(Frame::data(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    #[tokio::test]
+    async fn what_php_has_flushed_can_be_decoded_before_the_next_byte_comes() {
+        for coding in ["br", "zstd", "gzip"] {
+            let (sender, response) = stream(coding, &[]).await;
+            assert_eq!(response.headers()[header::CONTENT_ENCODING], coding);
+            let mut body = response.into_body();
+            let mut decoder = Decoder::new();
+            assert!(body.frame().now_or_never().is_none());
+            for chunk in ["data: 1\n\n", "x", "data: 2\n\n", &"long ".repeat(100_000)] {
+                sender.send(data(chunk)).unwrap();
+                let mut text = Vec::new();
+                while let Some(frame) = body.frame().now_or_never() {
+                    let bytes = frame.unwrap().unwrap().into_data().unwrap();
+                    text.extend(decoder.decode(coding, &bytes).await);
+                }
+                assert_eq!(String::from_utf8(text).unwrap(), chunk, "{coding}");
+            }
+            drop(sender);
+            let rest = body.collect().await.unwrap().to_bytes();
+            assert_eq!(decoder.decode(coding, &rest).await, b"");
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_that_are_there_together_are_compressed_together() {
+        let (sender, response) = stream("gzip", &[("content-length", "1024")]).await;
+        assert!(!response.headers().contains_key(header::CONTENT_LENGTH));
+        // Tokio's channels pretend to be empty after 128 reads.
+        for _ in 0..100 {
+            sender.send(data("0123456789")).unwrap();
+        }
+        drop(sender);
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(
+            bytes.len() < 60,
+            "{} bytes: flushed between frames",
+            bytes.len()
+        );
+        assert_eq!(Decoder::new().decode("gzip", &bytes).await.len(), 1000);
+    }
+
+    #[tokio::test]
+    async fn a_failure_comes_after_all_that_came_before_it() {
+        let (sender, response) = stream("gzip", &[]).await;
+        sender.send(data("before")).unwrap();
+        sender.send(Err(Failure::TimedOut)).unwrap();
+        let mut body = response.into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(Decoder::new().decode("gzip", &first).await, b"before");
+        assert!(matches!(body.frame().await, Some(Err(Failure::TimedOut))));
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn trailers_come_last() {
+        let (sender, response) = stream("br", &[]).await;
+        sender.send(data("before")).unwrap();
+        sender
+            .send(Ok(Frame::trailers(headers(&[("x-end", "1")]))))
+            .unwrap();
+        let collected = response.into_body().collect().await.unwrap();
+        assert_eq!(collected.trailers().unwrap()["x-end"], "1");
+        assert_eq!(
+            Decoder::new().decode("br", &collected.to_bytes()).await,
+            b"before"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Accepts connections and serves each until it ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::activity::Limits;
+use super::io::{Io, Socket};
+use super::listen::Listener;
+use super::service::{Peer, Service};
+
+/// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
+pub async fn accept(
+    listener: Listener,
+    service: Arc<Service>,
+    connections: TaskTracker,
+    draining: CancellationToken,
+) {
+    let mut full = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = accept_one(&listener) => accepted,
+            () = draining.cancelled() => return,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely; those in use have to end first.
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let limit = service.settings.max_connections;
+        if connections.len() >= limit {
+            if !full {
+                warn!(
+                    limit,
+                    "http.max_connections are open; more are closed at once"
+                );
+            }
+            full = true;
+            service.metrics.connections_refused.inc();
+            continue;
+        }
+        full = false;
+        let service = service.clone();
+        let draining = draining.clone();
+        connections.spawn(async move {
+            service.metrics.connections.inc();
+            serve(socket, peer, &service, draining).await;
+            service.metrics.connections.dec();
+        });
+    }
+}
+
+async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, client) = listener.accept().await?;
+            // hyper does not; without it every second small write waits for the client's delayed acknowledgement.
+            stream.set_nodelay(true)?;
+            let server = stream.local_addr()?;
+            Ok((
+                Socket::Tcp(stream),
+                Peer {
+                    client: Some(unmapped(client)),
+                    server: Some(unmapped(server)),
+                },
+            ))
+        }
+        Listener::Unix(listener, _) => {
+            let (stream, _) = listener.accept().await?;
+            Ok((
+                Socket::Unix(stream),
+                Peer {
+                    client: None,
+                    server: None,
+                },
+            ))
+        }
+    }
+}
+
+/// `::ffff:192.0.2.1`, as a listener at `[::]` sees IPv4 clients, is 192.0.2.1 to PHP.
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+async fn serve(socket: Socket, peer: Peer, service: &Arc<Service>, draining: CancellationToken) {
+    let settings = &service.settings;
+    let limits = Limits {
+        head: settings.head_timeout.0,
+        keep_alive: settings.keep_alive.0,
+        write: settings.write_timeout.0,
+    };
+    let io = Io::new(socket);
+    let shared = io.shared();
+    let answer = service_fn(|request: hyper::Request<Incoming>| {
+        let (service, shared) = (service.clone(), shared.clone());
+        async move { service.answer(request, peer, shared).await }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size((settings.max_head.0 as usize).max(8192))
+        .max_headers(settings.max_headers)
+        .half_close(false)
+        .writev(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(128)
+        .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(Some(20))
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024);
+    let connection = builder.serve_connection(TokioIo::new(io), answer);
+    tokio::pin!(connection);
+    let look = tokio::time::sleep(super::LOOK);
+    tokio::pin!(look);
+    let mut drained = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    debug!(client = ?peer.client, error = %error, "connection ended");
+                }
+                return;
+            }
+            () = look.as_mut() => {
+                if let Some(why) = shared.activity.overdue(limits) {
+                    debug!(client = ?peer.client, why, "connection closed");
+                    return;
+                }
+                look.as_mut().reset(tokio::time::Instant::now() + super::LOOK);
+            }
+            () = draining.cancelled(), if !drained => {
+                drained = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Where requests arrive.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+
+/// An address to listen at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err(format!("`{text}`: the path of a unix socket is absolute"));
+            }
+            return Ok(Address::Unix(path.into()));
+        }
+        let with_port = match text.parse::<u16>() {
+            Ok(port) => format!("127.0.0.1:{port}"),
+            Err(_) => text
+                .strip_prefix(':')
+                .map_or_else(|| text.to_string(), |port| format!("0.0.0.0:{port}")),
+        };
+        let with_port = with_port.replace("localhost:", "127.0.0.1:");
+        with_port.parse().map(Address::Tcp).map_err(|_| {
+            format!("`{text}` is no address; write `127.0.0.1:8080`, `[::1]:8080`, `8080` or `unix:/run/app.sock`")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Address::Tcp(address) => serializer.collect_str(address),
+            Address::Unix(path) => serializer.collect_str(&format_args!("unix:{}", path.display())),
+        }
+    }
+}
+
+/// A bound address.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's file, removed with it.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Connections that wait to be accepted; what the kernel allows, if that is less.
+const BACKLOG: u32 = 4096;
+
+impl Listener {
+    /// Binds an address. A unix socket that a dead process has left behind is replaced; one that answers is not.
+    pub fn bind(address: &Address) -> anyhow::Result<Listener> {
+        match address {
+            Address::Tcp(address) => {
+                let socket = if address.is_ipv4() {
+                    TcpSocket::new_v4()
+                } else {
+                    TcpSocket::new_v6()
+                }?;
+                socket.set_reuseaddr(true)?;
+                socket
+                    .bind(*address)
+                    .with_context(|| format!("cannot listen at {address}"))?;
+                Ok(Listener::Tcp(socket.listen(BACKLOG)?))
+            }
+            Address::Unix(path) => {
+                if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+                {
+                    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                        bail!("cannot listen at {}: another process does", path.display());
+                    }
+                    std::fs::remove_file(path).with_context(|| {
+                        format!("cannot remove the abandoned socket {}", path.display())
+                    })?;
+                }
+                let listener = UnixListener::bind(path)
+                    .with_context(|| format!("cannot listen at {}", path.display()))?;
+                Ok(Listener::Unix(listener, SocketFile(path.clone())))
+            }
+        }
+    }
+
+    /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
+    pub fn name(&self) -> String {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => format!("http://{address}"),
+                Err(error) => format!("http://? ({error})"),
+            },
+            Listener::Unix(_, file) => format!("unix:{}", file.0.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
+        assert_eq!("8080".parse(), Ok(tcp("127.0.0.1:8080")));
+        assert_eq!(":80".parse(), Ok(tcp("0.0.0.0:80")));
+        assert_eq!("localhost:81".parse(), Ok(tcp("127.0.0.1:81")));
+        assert_eq!("[::1]:8080".parse(), Ok(tcp("[::1]:8080")));
+        assert_eq!("unix:/run/x".parse(), Ok(Address::Unix("/run/x".into())));
+        for wrong in [
+            "",
+            "80a",
+            "unix:x",
+            "example.org:80",
+            "1.2.3.4",
+            "127.0.0.1:99999",
+        ] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+}

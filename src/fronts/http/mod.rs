@@ -1,0 +1,118 @@
+//! HTTP: `surus serve`.
+
+pub mod access;
+mod activity;
+mod body;
+pub mod compress;
+mod connection;
+mod forwarded;
+mod io;
+pub mod listen;
+mod service;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::info;
+
+pub use access::AccessLog;
+pub use listen::{Address, Listener};
+pub use service::Service;
+
+use crate::units::{Size, Time};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
+    pub listen: Vec<Address>,
+    /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504.
+    pub timeout: Time,
+    /// Larger request bodies: 413.
+    pub max_body: Size,
+    /// Larger request heads: 431.
+    pub max_head: Size,
+    /// More header lines: 431.
+    pub max_headers: usize,
+    /// Longer request targets: 414.
+    pub max_uri: Size,
+    /// From the first byte of a request's head to its last.
+    pub head_timeout: Time,
+    /// Without a byte of the request's body: 408.
+    pub body_timeout: Time,
+    /// Without the client taking a byte of the response.
+    pub write_timeout: Time,
+    /// A connection between two requests.
+    pub keep_alive: Time,
+    /// More connections are closed at once.
+    pub max_connections: usize,
+    /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where request bodies above 64 KiB are kept; the system's directory for temporary files when not set.
+    pub spool: Option<PathBuf>,
+    /// What is in flight may take so long after SIGTERM.
+    pub grace: Time,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: vec![Address::Tcp(([127, 0, 0, 1], 8080).into())],
+            timeout: Time::seconds(60),
+            max_body: Size(64 << 20),
+            max_head: Size(32 << 10),
+            max_headers: 100,
+            max_uri: Size(8 << 10),
+            head_timeout: Time::seconds(10),
+            body_timeout: Time::seconds(30),
+            write_timeout: Time::seconds(60),
+            keep_alive: Time::seconds(75),
+            max_connections: 10_000,
+            trusted_proxies: Vec::new(),
+            spool: None,
+            grace: Time::seconds(30),
+        }
+    }
+}
+
+/// Serves until `shutdown` resolves; then takes no new connections, lets what is in flight finish within the grace period,
+/// and returns.
+pub async fn run(
+    listeners: Vec<Listener>,
+    service: Arc<Service>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let draining = CancellationToken::new();
+    let connections = TaskTracker::new();
+    let grace = service.settings.grace.0;
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| {
+            tokio::spawn(connection::accept(
+                listener,
+                service.clone(),
+                connections.clone(),
+                draining.clone(),
+            ))
+        })
+        .collect();
+    shutdown.await;
+    draining.cancel();
+    for task in accepting {
+        let _ = task.await;
+    }
+    connections.close();
+    if !connections.is_empty() {
+        info!(connections = connections.len(), "draining");
+    }
+    let _ = tokio::time::timeout(grace, connections.wait()).await;
+}
+
+/// How often a connection's timeouts are looked at, at the least.
+const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,507 @@
+//! The life of one request.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tracing::{debug, error, warn};
+
+use super::access::{AccessLog, Entry};
+use super::body::{self, Refused};
+use super::io::Shared;
+use super::{Settings, compress, forwarded};
+use crate::engine::Engine;
+use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody, Script};
+use crate::fronts::site::route::{Action, Routes};
+use crate::fronts::site::{Resolution, Site, normalise};
+use crate::observe::metrics::Metrics;
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub client: Option<SocketAddr>,
+    pub server: Option<SocketAddr>,
+}
+
+/// Answers requests.
+pub struct Service {
+    pub settings: Settings,
+    pub compress: compress::Settings,
+    /// Changes when a reload finds the project elsewhere.
+    pub site: arc_swap::ArcSwap<Site>,
+    pub routes: Routes,
+    /// By name; routes choose among them.
+    pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
+    /// The one for requests that no route sends elsewhere.
+    pub engine: &'static str,
+    pub access_log: Option<AccessLog>,
+    pub metrics: Arc<Metrics>,
+    pub next_event: AtomicU64,
+}
+
+/// What answers a request without PHP, and why.
+struct Refusal {
+    status: StatusCode,
+    why: &'static str,
+}
+
+const fn refuse(status: StatusCode, why: &'static str) -> Refusal {
+    Refusal { status, why }
+}
+
+impl Service {
+    /// Answers one request of a connection.
+    pub async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+        connection: Arc<Shared>,
+    ) -> Result<http::Response<Outgoing>, Infallible> {
+        connection.activity.request_begins();
+        let mut end = End::new(self.clone(), connection.clone(), &request, peer);
+        let is_http_10 = request.version() == Version::HTTP_10;
+        let (engine, result) = self.respond(request, peer, connection, end.event).await;
+        end.engine = engine;
+        let outcome;
+        let mut response = match result {
+            Ok(response) => {
+                outcome = class(response.status());
+                response
+            }
+            Err(Problem::Refused(refusal)) => {
+                debug!(
+                    event = end.event,
+                    status = refusal.status.as_u16(),
+                    why = refusal.why,
+                    "refused"
+                );
+                outcome = class(refusal.status);
+                plain(refusal.status, refusal.why)
+            }
+            Err(Problem::Failed(failure)) => {
+                outcome = failure_name(&failure);
+                failed(&failure, end.event)
+            }
+        };
+        strip_connection_headers(response.headers_mut());
+        if is_http_10 {
+            // hyper would announce an HTTP/1.1 answer's framing to a client that may not know it only if told to.
+            response.headers_mut().remove(header::TRAILER);
+        }
+        self.metrics.answered(engine, outcome, end.began.elapsed());
+        end.status = response.status();
+        let (head, body) = response.into_parts();
+        Ok(http::Response::from_parts(head, Outgoing { body, end }))
+    }
+
+    /// Finds who answers and has it answered. The name says who did: an engine, or `static`.
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        connection: Arc<Shared>,
+        id: u64,
+    ) -> (&'static str, Result<Response, Problem>) {
+        let (mut head, incoming) = request.into_parts();
+        if let Err(refusal) = check(&head, &self.settings) {
+            return (STATIC, Err(refusal.into()));
+        }
+        let (engine, script) = match self.find(&head) {
+            Ok(Found::Script(engine, script)) => (engine, script),
+            Ok(Found::Answer(response)) => return (STATIC, Ok(response)),
+            Err(refusal) => return (STATIC, Err(refusal.into())),
+        };
+        let deadline = Instant::now() + self.settings.timeout.0;
+        let forwarded = forwarded::origin(peer, &head.headers, &self.settings.trusted_proxies);
+        if let Some(host) = forwarded.host {
+            head.headers.insert(header::HOST, host);
+        }
+        let limits = body::Limits {
+            max: self.settings.max_body.0,
+            idle: self.settings.body_timeout.0,
+            spool: self.settings.spool.as_deref(),
+        };
+        let collected = match body::collect(incoming, limits).await {
+            Ok(body) => body,
+            Err(refused) => return (STATIC, Err(body_refused(refused).into())),
+        };
+        // The time for PHP begins when PHP can begin.
+        let deadline = deadline.max(Instant::now() + self.settings.timeout.0);
+        if head.version == Version::HTTP_11 {
+            let connection = connection.clone();
+            head.extensions.insert(EarlyHints(Arc::new(move |headers| {
+                connection.early_hints(headers)
+            })));
+        }
+        let method = head.method.clone();
+        let headers = self
+            .compress
+            .compress
+            .then(|| accept_encoding(&head.headers));
+        let event = Event {
+            id,
+            request: Request::from_parts(head, collected),
+            script,
+            origin: forwarded.origin,
+            deadline,
+        };
+        let result = match self.engines.get(engine) {
+            Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
+            None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine").into()),
+        };
+        match (result, headers) {
+            (Ok(response), Some(headers)) => (
+                engine,
+                Ok(compress::compress(&self.compress, &method, &headers, response).await),
+            ),
+            (result, _) => (engine, result),
+        }
+    }
+
+    /// Who answers this request?
+    fn find(&self, head: &http::request::Parts) -> Result<Found, Refusal> {
+        let path =
+            normalise(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
+        let mut engine = self.engine;
+        let site = self.site.load();
+        let mut site: &Site = &site;
+        match self
+            .routes
+            .choose(&head.method, path.path(), &head.headers, head.uri.query())
+        {
+            Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
+            Some(Action::Files(files)) => site = files,
+            Some(Action::Engine(name)) => {
+                engine = self
+                    .engines
+                    .keys()
+                    .find(|key| *key == name)
+                    .copied()
+                    .unwrap_or(self.engine);
+            }
+            None => {}
+        }
+        match site.find(&path) {
+            Resolution::Script(script) => Ok(Found::Script(engine, script)),
+            Resolution::File(_file) => Err(refuse(StatusCode::NOT_IMPLEMENTED, "static files")),
+            Resolution::Redirect(to) => Ok(Found::Answer(redirect(&to, head.uri.query()))),
+            Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
+            Resolution::Denied(why) => {
+                warn!(path = path.path(), why, "not served");
+                Err(refuse(StatusCode::FORBIDDEN, "not served"))
+            }
+            Resolution::Malformed(why) => Err(refuse(StatusCode::BAD_REQUEST, why)),
+        }
+    }
+}
+
+enum Found {
+    Script(&'static str, Script),
+    Answer(Response),
+}
+
+enum Problem {
+    Refused(Refusal),
+    Failed(Failure),
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        Problem::Refused(refusal)
+    }
+}
+
+/// Who answers when no engine does.
+const STATIC: &str = "static";
+
+/// Rules of RFC 9112 that hyper leaves to us.
+fn check(head: &http::request::Parts, settings: &Settings) -> Result<(), Refusal> {
+    let target = head
+        .uri
+        .path_and_query()
+        .map_or("", |target| target.as_str());
+    if target.len() as u64 > settings.max_uri.0 {
+        return Err(refuse(
+            StatusCode::URI_TOO_LONG,
+            "the request target is too long",
+        ));
+    }
+    if head.method == Method::CONNECT {
+        return Err(refuse(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this is not a proxy",
+        ));
+    }
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(refuse(StatusCode::BAD_REQUEST, "more than one Host"));
+    }
+    if host.is_none() && head.version == Version::HTTP_11 {
+        return Err(refuse(StatusCode::BAD_REQUEST, "no Host"));
+    }
+    if host.is_some_and(|host| !is_host(host)) {
+        return Err(refuse(StatusCode::BAD_REQUEST, "an invalid Host"));
+    }
+    if !target.starts_with('/') {
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "the request target is not a path",
+        ));
+    }
+    Ok(())
+}
+
+/// RFC 9110, 7.2: `uri-host [ ":" port ]`, and an empty one for targets without authority.
+fn is_host(host: &HeaderValue) -> bool {
+    host.as_bytes()
+        .iter()
+        .all(|c| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(c))
+}
+
+fn accept_encoding(headers: &HeaderMap) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    for value in headers.get_all(header::ACCEPT_ENCODING) {
+        kept.append(header::ACCEPT_ENCODING, value.clone());
+    }
+    kept
+}
+
+fn body_refused(refused: Refused) -> Refusal {
+    match refused {
+        Refused::TooLarge => refuse(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is larger than http.max_body",
+        ),
+        Refused::TooSlow => refuse(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        ),
+        Refused::Broken(error) => {
+            debug!(error, "a request's body broke off");
+            refuse(
+                StatusCode::BAD_REQUEST,
+                "the body is malformed or incomplete",
+            )
+        }
+        Refused::NoRoom(error) => {
+            error!(%error, "cannot keep a request's body (http.spool)");
+            refuse(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
+        }
+    }
+}
+
+fn redirect(to: &str, query: Option<&str>) -> Response {
+    let location = match query {
+        Some(query) => format!("{to}?{query}"),
+        None => to.to_string(),
+    };
+    let mut response = plain(StatusCode::MOVED_PERMANENTLY, "");
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// A short text for people; what went wrong in detail is in the log.
+fn plain(status: StatusCode, why: &str) -> Response {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let text = match why {
+        "" => format!("{} {reason}\n", status.as_u16()),
+        why => format!("{} {reason}: {why}\n", status.as_u16()),
+    };
+    let mut response = Response::new(ResponseBody::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+fn failed(failure: &Failure, event: u64) -> Response {
+    let status = match failure {
+        Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
+        Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    warn!(event, status = status.as_u16(), %failure, "not answered");
+    let mut response = plain(status, "");
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn failure_name(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Thrown(_) => "thrown",
+        Failure::Died(_) => "died",
+        Failure::TimedOut => "timed_out",
+        Failure::Busy(_) => "busy",
+        Failure::Malformed(_) => "malformed",
+    }
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// The connection is ours: what PHP says of it would contradict what we do.
+fn strip_connection_headers(headers: &mut HeaderMap) {
+    const OURS: [HeaderName; 4] = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("keep-alive"),
+    ];
+    for name in OURS {
+        headers.remove(name);
+    }
+}
+
+/// A response's body on its way out, with what is to be done when it has ended.
+pub struct Outgoing {
+    body: ResponseBody,
+    end: End,
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            Poll::Ready(Some(Err(failure))) => {
+                warn!(event = self.end.event, %failure, "a response broke off");
+            }
+            _ => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The end of a request, however it comes: dropped when hyper drops the response's body.
+struct End {
+    service: Arc<Service>,
+    connection: Arc<Shared>,
+    event: u64,
+    began: Instant,
+    engine: &'static str,
+    status: StatusCode,
+    bytes: u64,
+    /// What the access log needs; none when it is off.
+    line: Option<Box<Line>>,
+}
+
+struct Line {
+    client: Option<SocketAddr>,
+    method: Method,
+    uri: http::Uri,
+    version: Version,
+    referer: Option<String>,
+    user_agent: Option<String>,
+}
+
+impl End {
+    fn new(
+        service: Arc<Service>,
+        connection: Arc<Shared>,
+        request: &Request<Incoming>,
+        peer: Peer,
+    ) -> End {
+        let text = |name| {
+            request
+                .headers()
+                .get(name)
+                .map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let line = service.access_log.is_some().then(|| {
+            let origin =
+                forwarded::origin(peer, request.headers(), &service.settings.trusted_proxies)
+                    .origin;
+            Box::new(Line {
+                client: origin.client,
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                version: request.version(),
+                referer: text(header::REFERER),
+                user_agent: text(header::USER_AGENT),
+            })
+        });
+        let event = service.next_event.fetch_add(1, Ordering::Relaxed);
+        End {
+            service,
+            connection,
+            event,
+            began: Instant::now(),
+            engine: STATIC,
+            // 499 as nginx has it: the client left before there was a status.
+            status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            bytes: 0,
+            line,
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.connection.activity.request_ends();
+        if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
+            log.log(Entry {
+                event: self.event,
+                client: line.client.map(|client| client.ip()),
+                method: line.method,
+                uri: line.uri,
+                version: line.version,
+                status: self.status,
+                bytes: self.bytes,
+                took: self.began.elapsed(),
+                engine: self.engine,
+                referer: line.referer,
+                user_agent: line.user_agent,
+            });
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Where work comes from.
+
+pub mod admin;
+pub mod http;
+pub mod site;

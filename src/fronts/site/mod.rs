@@ -1,0 +1,419 @@
+//! Which file answers a URL.
+//!
+//! An existing file is served, a directory through one of its index files, and everything else goes to the front
+//! controller, like nginx's `try_files $uri $uri/ /index.php?$query`. Never served, whatever the URL looks like:
+//!
+//! - anything outside the document root, except through a symbolic link that [`Symlinks`] allows;
+//! - dot files and what is in dot directories, but for `/.well-known/`;
+//! - PHP source as text, see [`normalise::kind`]: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
+//!   did not exist;
+//! - PHP below one of the `uploads`.
+//!
+//! Other files that are nobody's business (`composer.lock`, `debug.log`) are best kept out of the document root; where
+//! they cannot be, a [`route`] denies them.
+
+mod normalise;
+mod root;
+pub mod route;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use surus_sys::open::Access;
+
+use crate::event::Script;
+use normalise::{Kind, Stop, fold, kind};
+
+pub use normalise::{Normalised, normalise};
+pub use root::Symlinks;
+pub(in crate::fronts) use root::{Opened, Root};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The document root, relative to the project. Without it: `public/` or `web/` if it has an `index.php`, else the
+    /// project itself.
+    pub root: Option<PathBuf>,
+    /// File names that stand for their directory, in this order.
+    pub index: Vec<String>,
+    pub symlinks: Symlinks,
+    /// URL paths below which visitors can put files: PHP there is never run and never sent.
+    pub uploads: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            root: None,
+            index: vec!["index.php".into(), "index.html".into()],
+            symlinks: Symlinks::default(),
+            uploads: Vec::new(),
+        }
+    }
+}
+
+/// What answers a URL.
+#[derive(Debug)]
+pub enum Resolution {
+    /// This file, as it is.
+    File(Found),
+    /// PHP.
+    Script(Script),
+    /// 301 to this path, percent-encoded and on this host; the caller adds the query.
+    Redirect(String),
+    /// 404.
+    NotFound,
+    /// 403; the reason is for the log.
+    Denied(&'static str),
+    /// 400; the reason is for the log.
+    Malformed(&'static str),
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct Found {
+    /// Its absolute path as the site names it, symbolic links not resolved.
+    pub path: PathBuf,
+    pub file: File,
+    pub metadata: Metadata,
+}
+
+/// A document root and its rules. The directory stays the one it was when the site was opened, whatever is renamed since.
+#[derive(Debug)]
+pub struct Site {
+    root: Root,
+    /// `DOCUMENT_ROOT`.
+    document_root: Arc<str>,
+    /// Answers what no file does.
+    front_controller: Option<Script>,
+    index: Vec<String>,
+    /// [`fold`]ed, without a trailing slash.
+    uploads: Vec<String>,
+    /// Static files only.
+    scriptless: bool,
+}
+
+impl Site {
+    /// Opens the site of a project. The front controller is `script` (relative to the working directory), or `index.php` in
+    /// the document root when there is one.
+    pub fn open(project: &Path, settings: &Settings, script: Option<&Path>) -> Result<Site> {
+        let directory = document_root(project, settings.root.as_deref());
+        let root =
+            Root::open(&directory, settings.symlinks).with_context(|| match &settings.root {
+                Some(_) => format!(
+                    "`root` is the document root, relative to the project {}",
+                    project.display()
+                ),
+                None => "the project directory is what is to be served".to_owned(),
+            })?;
+        let document_root: Arc<str> = utf8(root.path())?.into();
+        let front_controller = match script {
+            Some(script) => Some(given_script(&document_root, script)?),
+            None => {
+                let filename = root.path().join("index.php");
+                filename.is_file().then(|| Script {
+                    root: document_root.clone(),
+                    filename,
+                    name: "/index.php".to_owned(),
+                    path_info: String::new(),
+                })
+            }
+        };
+        Ok(Site {
+            root,
+            document_root,
+            front_controller,
+            index: index(&settings.index)?,
+            uploads: uploads(&settings.uploads)?,
+            scriptless: false,
+        })
+    }
+
+    /// A directory of files in which nothing is PHP.
+    pub fn of_files(directory: &Path, symlinks: Symlinks) -> Result<Site> {
+        let root = Root::open(directory, symlinks)?;
+        Ok(Site {
+            document_root: utf8(root.path())?.into(),
+            root,
+            front_controller: None,
+            index: vec!["index.html".to_owned()],
+            uploads: Vec::new(),
+            scriptless: true,
+        })
+    }
+
+    /// The document root: absolute, without symbolic links or a trailing slash.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// What answers when no file does: the script to boot.
+    pub fn front_controller(&self) -> Option<&Script> {
+        self.front_controller.as_ref()
+    }
+
+    /// Looks up the path of a request target, still percent-encoded and without its query.
+    pub fn resolve(&self, raw_path: &str) -> Resolution {
+        match normalise(raw_path) {
+            Ok(path) => self.find(&path),
+            Err(why) => Resolution::Malformed(why),
+        }
+    }
+
+    /// Looks up a path that has been [`normalise`]d already.
+    ///
+    /// Takes three system calls for a script (open, look, close), one for what goes to the front controller.
+    pub fn find(&self, path: &Normalised<'_>) -> Resolution {
+        if self.is_uploaded_source(path.path()) {
+            return Resolution::Denied("PHP below `uploads` is never run and never sent");
+        }
+        let (files, stop) = path.files();
+        if let Some(resolution) = self.find_script(path, files) {
+            return resolution;
+        }
+        match stop {
+            Some(Stop::Hidden) => return Resolution::NotFound,
+            Some(Stop::NoFile) => return self.fall_back(),
+            None => {}
+        }
+        let (_, name) = files.rsplit_once('/').unwrap_or_default();
+        if name.is_empty() {
+            return self.find_index(files).unwrap_or_else(|| self.fall_back());
+        }
+        if kind(name) != Kind::Plain {
+            return self.fall_back();
+        }
+        match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { file, metadata, .. } => Resolution::File(Found {
+                path: self.root.path().join(&files[1..]),
+                file,
+                metadata,
+            }),
+            Opened::Directory => {
+                let directory = format!("{files}/");
+                match self.find_index(&directory) {
+                    Some(Resolution::Denied(why)) => Resolution::Denied(why),
+                    Some(_) => Resolution::Redirect(encode(&directory)),
+                    None => self.fall_back(),
+                }
+            }
+            Opened::Missing => self.fall_back(),
+            Opened::Denied(why) => Resolution::Denied(why),
+        }
+    }
+
+    /// The file beside `found` whose name is `suffix` longer, under the same rules.
+    pub fn sibling(&self, found: &Found, suffix: &str) -> Option<Found> {
+        let mut path = found.path.clone().into_os_string();
+        path.push(suffix);
+        let path = PathBuf::from(path);
+        let relative = path.strip_prefix(self.root.path()).ok()?;
+        match self.root.get(relative, Access::Read) {
+            Opened::Regular { file, metadata, .. } => Some(Found {
+                path,
+                file,
+                metadata,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The first part of the path that is a script, with what follows it as `PATH_INFO`.
+    fn find_script(&self, path: &Normalised<'_>, files: &str) -> Option<Resolution> {
+        if self.scriptless {
+            return None;
+        }
+        let ends = memchr::memmem::find_iter(files.as_bytes(), ".php").map(|at| at + 4);
+        for end in ends.filter(|end| matches!(files.as_bytes().get(*end), None | Some(b'/'))) {
+            let name = &files[..end];
+            let path_info = &path.path()[end..];
+            match self.script_at(name) {
+                // Below a missing directory there is no script either.
+                Opened::Missing => return None,
+                Opened::Directory => {}
+                Opened::Denied(why) => return Some(Resolution::Denied(why)),
+                Opened::Regular { .. } if path.is_lossy() && !path_info.is_empty() => {
+                    return Some(Resolution::Malformed("PATH_INFO is not UTF-8"));
+                }
+                Opened::Regular { .. } => {
+                    return Some(Resolution::Script(Script {
+                        root: self.document_root.clone(),
+                        filename: self.root.path().join(&name[1..]),
+                        name: name.to_owned(),
+                        path_info: path_info.to_owned(),
+                    }));
+                }
+            }
+        }
+        None
+    }
+
+    fn script_at(&self, name: &str) -> Opened {
+        match self.root.get(Path::new(&name[1..]), Access::Look) {
+            Opened::Regular {
+                real: Some(real), ..
+            } if self.is_really_uploaded(&real) => {
+                Opened::Denied("a symbolic link leads to PHP below `uploads`, which is never run")
+            }
+            opened => opened,
+        }
+    }
+
+    /// The index file of a directory, named with its trailing slash.
+    fn find_index(&self, directory: &str) -> Option<Resolution> {
+        self.index.iter().find_map(|name| {
+            let file = format!("{directory}{name}");
+            if kind(name) != Kind::Script {
+                return match self.root.get(Path::new(&file[1..]), Access::Read) {
+                    Opened::Regular {
+                        file: open,
+                        metadata,
+                        ..
+                    } => Some(Resolution::File(Found {
+                        path: self.root.path().join(&file[1..]),
+                        file: open,
+                        metadata,
+                    })),
+                    Opened::Denied(why) => Some(Resolution::Denied(why)),
+                    Opened::Missing | Opened::Directory => None,
+                };
+            }
+            if self.scriptless || self.is_uploaded_source(&file) {
+                return None;
+            }
+            // A script that was named on the command line stands in for the index.php beside it.
+            if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
+                return Some(Resolution::Script(front.clone()));
+            }
+            match self.script_at(&file) {
+                Opened::Regular { .. } => Some(Resolution::Script(Script {
+                    root: self.document_root.clone(),
+                    filename: self.root.path().join(&file[1..]),
+                    name: file,
+                    path_info: String::new(),
+                })),
+                Opened::Denied(why) => Some(Resolution::Denied(why)),
+                Opened::Missing | Opened::Directory => None,
+            }
+        })
+    }
+
+    fn fall_back(&self) -> Resolution {
+        match &self.front_controller {
+            Some(script) => Resolution::Script(script.clone()),
+            None => Resolution::NotFound,
+        }
+    }
+
+    fn is_uploaded_source(&self, path: &str) -> bool {
+        if self.uploads.is_empty() {
+            return false;
+        }
+        let path = fold(path);
+        let below = |uploads: &String| {
+            let rest = path.strip_prefix(uploads.as_str());
+            rest.is_some_and(|rest| {
+                rest.starts_with('/') && rest.split('/').any(|s| kind(s) != Kind::Plain)
+            })
+        };
+        self.uploads.iter().any(below)
+    }
+
+    fn is_really_uploaded(&self, real: &Path) -> bool {
+        let below_root = real.strip_prefix(self.root.path());
+        below_root
+            .is_ok_and(|path| self.is_uploaded_source(&format!("/{}", path.to_string_lossy())))
+    }
+}
+
+/// Everything but what RFC 3986 leaves alone in a path.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The path begins with exactly one slash, so it cannot name another host.
+fn encode(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
+    match root {
+        Some(root) => project.join(root),
+        None => ["public", "web"]
+            .map(|name| project.join(name))
+            .into_iter()
+            .find(|directory| directory.join("index.php").is_file())
+            .unwrap_or_else(|| project.to_owned()),
+    }
+}
+
+fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
+    let filename = script
+        .canonicalize()
+        .with_context(|| format!("cannot find the script {}", script.display()))?;
+    ensure!(
+        filename.is_file(),
+        "{} is a directory; name the PHP file in it that answers requests",
+        filename.display()
+    );
+    let text = utf8(&filename)?;
+    let (directory, name) = text.rsplit_once('/').unwrap_or_default();
+    ensure!(
+        kind(name) == Kind::Script,
+        "the script {text} must be called something.php"
+    );
+    // A script outside the document root has no URL of its own; applications want to see one.
+    let below = directory.strip_prefix(&**document_root);
+    let below = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    Ok(Script {
+        root: document_root.clone(),
+        name: format!("{}/{name}", below.unwrap_or_default()),
+        path_info: String::new(),
+        filename,
+    })
+}
+
+fn index(names: &[String]) -> Result<Vec<String>> {
+    for name in names {
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
+            bail!(
+                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a directory or a leading dot"
+            );
+        }
+        if kind(name) == Kind::Source {
+            bail!("`index` has {name:?}, which is neither run nor sent; PHP files end in .php");
+        }
+    }
+    Ok(names.to_vec())
+}
+
+fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
+    let check = |prefix: &String| {
+        let normal = normalise(prefix).map(|normal| normal.path() == prefix);
+        if normal != Ok(true) || prefix == "/" {
+            bail!(
+                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \"/wp-content/uploads\""
+            );
+        }
+        Ok(fold(prefix.trim_end_matches('/')).into_owned())
+    };
+    prefixes.iter().map(check).collect()
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| {
+        format!(
+            "the path {} is not UTF-8, which PHP's variables need; rename it",
+            path.display()
+        )
+    })
+}

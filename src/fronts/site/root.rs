@@ -1,0 +1,262 @@
+//! Which file is at a path below a directory, and whether the way to it may be gone.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use surus_sys::open::{self, Access, Refused};
+
+use super::normalise::{Kind, kind};
+
+/// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Symlinks {
+    /// None.
+    Inside,
+    /// Those that belong to root or to the owner of what they lead to: whoever can only create links gains nothing.
+    #[default]
+    Owner,
+    /// All.
+    Follow,
+}
+
+const OUTSIDE: &str = "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it";
+const OWNER: &str = "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site";
+const SPECIAL: &str = "not a regular file";
+const UNREADABLE: &str =
+    "permission denied: the user that surus runs as may not read this file or enter its directory";
+const BROKEN: &str = "the file could not be opened; the log says why";
+
+/// As many as the kernel follows.
+const MOST_LINKS: u32 = 40;
+
+/// A directory below which files are opened.
+#[derive(Debug)]
+pub(in crate::fronts) struct Root {
+    dir: OwnedFd,
+    /// Without symbolic links.
+    path: PathBuf,
+    symlinks: Symlinks,
+    /// The kernel has `openat2`.
+    strict: bool,
+}
+
+/// What is at a path.
+#[derive(Debug)]
+pub(in crate::fronts) enum Opened {
+    Regular {
+        file: File,
+        metadata: Metadata,
+        /// Where the file really is, when symbolic links led to it.
+        real: Option<PathBuf>,
+    },
+    Directory,
+    Missing,
+    /// Something that is not for this client; for the log.
+    Denied(&'static str),
+}
+
+impl Root {
+    pub(in crate::fronts) fn open(directory: &Path, symlinks: Symlinks) -> Result<Root> {
+        let path = directory
+            .canonicalize()
+            .with_context(|| format!("cannot find the directory {}", directory.display()))?;
+        ensure!(
+            path.is_dir(),
+            "{} is a file; it must be a directory",
+            path.display()
+        );
+        ensure!(
+            path.parent().is_some(),
+            "the directory / holds everything; name the one that is to be served"
+        );
+        let dir = open::directory(&path)
+            .with_context(|| format!("cannot open the directory {}", path.display()))?;
+        Ok(Root {
+            dir,
+            path,
+            symlinks,
+            strict: open::supported(),
+        })
+    }
+
+    /// Absolute, without symbolic links or a trailing slash.
+    pub(in crate::fronts) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Looks up `relative`, which must have no `.` or `..` in it, and no hidden segment that the caller would not show.
+    ///
+    /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
+    /// PHP source that the name did not say is ever opened.
+    pub(in crate::fronts) fn get(&self, relative: &Path, access: Access) -> Opened {
+        let first = if self.strict {
+            open::beneath(self.dir.as_fd(), relative, access)
+        } else {
+            Err(Refused::Link)
+        };
+        match first {
+            Ok(file) => look(file, None),
+            Err(Refused::Link) => match self.walk(relative) {
+                Ok(real) => self.get_real(relative, real, access),
+                Err(why) => why,
+            },
+            Err(refused) => explain(refused, relative),
+        }
+    }
+
+    fn get_real(&self, relative: &Path, real: PathBuf, access: Access) -> Opened {
+        if self.conceals(relative, &real) {
+            return Opened::Missing;
+        }
+        // The path has no links now; one that appears since then is not followed.
+        let opened = if self.strict {
+            open::exactly(&real, access)
+        } else {
+            open::loosely(&real, access)
+        };
+        match opened {
+            Ok(file) => look(file, Some(real)),
+            Err(Refused::Link) => Opened::Missing,
+            Err(refused) => explain(refused, &real),
+        }
+    }
+
+    /// Where `relative` really is, following the links that may be followed.
+    fn walk(&self, relative: &Path) -> Result<PathBuf, Opened> {
+        let mut real = self.path.clone();
+        let mut links = 0;
+        let mut todo = Vec::new();
+        push_steps(&mut todo, relative);
+        while let Some(step) = todo.pop() {
+            match step {
+                Step::Top => real = PathBuf::from("/"),
+                Step::Up => {
+                    real.pop();
+                }
+                Step::Down(name) => {
+                    real.push(name);
+                    let metadata = metadata(&real)?;
+                    if !metadata.is_symlink() {
+                        continue;
+                    }
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Opened::Missing);
+                    }
+                    let target = std::fs::read_link(&real).map_err(|_| Opened::Missing)?;
+                    real.pop();
+                    todo.push(Step::Arrived {
+                        owner: metadata.uid(),
+                    });
+                    push_steps(&mut todo, &target);
+                }
+                Step::Arrived { owner } => self.allow(owner, &real)?,
+            }
+        }
+        Ok(real)
+    }
+
+    /// May a link of this owner lead to `target`?
+    fn allow(&self, owner: u32, target: &Path) -> Result<(), Opened> {
+        if target.starts_with(&self.path) {
+            return Ok(());
+        }
+        match self.symlinks {
+            Symlinks::Follow => Ok(()),
+            Symlinks::Inside => Err(Opened::Denied(OUTSIDE)),
+            Symlinks::Owner if owner == 0 || owner == metadata(target)?.uid() => Ok(()),
+            Symlinks::Owner => Err(Opened::Denied(OWNER)),
+        }
+    }
+
+    /// Is it a dot file, or PHP source under a name that does not say so?
+    fn conceals(&self, asked: &Path, real: &Path) -> bool {
+        // What is above the site, or common to both, says nothing: the whole project may live below `~/.local`.
+        let common = self
+            .path
+            .iter()
+            .zip(real.iter())
+            .take_while(|(a, b)| a == b);
+        let inside = real.starts_with(&self.path);
+        let mut rest = real.iter().skip(common.count()).enumerate();
+        let hidden = rest.any(|(depth, name)| {
+            let name = name.as_encoded_bytes();
+            // Kubernetes mounts a ConfigMap as links through `..data`.
+            let meant = name.starts_with(b"..") || inside && depth == 0 && name == b".well-known";
+            name.starts_with(b".") && !meant
+        });
+        hidden || kind_of(real) != Kind::Plain && kind_of(asked) != Kind::Script
+    }
+
+    #[cfg(test)]
+    pub(super) fn without_openat2(mut self) -> Root {
+        self.strict = false;
+        self
+    }
+}
+
+enum Step {
+    Top,
+    Up,
+    Down(OsString),
+    /// A link of this owner has been resolved.
+    Arrived {
+        owner: u32,
+    },
+}
+
+fn push_steps(todo: &mut Vec<Step>, path: &Path) {
+    todo.extend(path.components().rev().filter_map(|part| match part {
+        Component::RootDir => Some(Step::Top),
+        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    }));
+}
+
+fn metadata(path: &Path) -> Result<Metadata, Opened> {
+    std::fs::symlink_metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => Opened::Denied(UNREADABLE),
+        _ => Opened::Missing,
+    })
+}
+
+fn look(file: File, real: Option<PathBuf>) -> Opened {
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Opened::Regular {
+            file,
+            metadata,
+            real,
+        },
+        Ok(metadata) if metadata.is_dir() => Opened::Directory,
+        Ok(_) => Opened::Denied(SPECIAL),
+        Err(error) => {
+            tracing::error!(%error, "an open file could not be looked at");
+            Opened::Denied(BROKEN)
+        }
+    }
+}
+
+fn explain(refused: Refused, path: &Path) -> Opened {
+    match refused {
+        Refused::Missing | Refused::Link => Opened::Missing,
+        Refused::Special => Opened::Denied(SPECIAL),
+        Refused::Forbidden => Opened::Denied(UNREADABLE),
+        Refused::Other(error) => {
+            tracing::error!(path = %path.display(), %error, "a file could not be opened");
+            Opened::Denied(BROKEN)
+        }
+    }
+}
+
+fn kind_of(path: &Path) -> Kind {
+    // A name that is not UTF-8 is compared as far as it is; the endings are ASCII.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    kind(&name)
+}

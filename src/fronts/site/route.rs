@@ -1,0 +1,419 @@
+//! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use http::{HeaderMap, HeaderName, Method, header};
+use percent_encoding::percent_decode_str;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use super::{Site, Symlinks};
+
+/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, exactly one of `engine`, `root` and `deny`, and as many
+/// conditions as wanted, all of which must hold.
+///
+/// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the client's: a rule for
+/// `/admin` says nothing about `/index.php/admin`, which may lead the application to the same page.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// The path begins with this: `/api` is also the beginning of `/apiary`.
+    pub prefix: Option<String>,
+    /// The path ends with this.
+    pub suffix: Option<String>,
+    /// The path matches this anywhere; `^` and `$` tie it to the beginning and the end.
+    pub regex: Option<String>,
+    /// Any of these methods; without it all.
+    pub methods: Option<Vec<String>>,
+    /// A cookie of this name came.
+    pub cookie: Option<String>,
+    /// A header of this name came.
+    pub header: Option<String>,
+    /// The query has a parameter of this name.
+    pub query: Option<String>,
+    /// PHP, run by the engine of this name.
+    pub engine: Option<String>,
+    /// Files below this absolute directory, none of them as PHP. The whole path is looked up there: `/static/a.css` is
+    /// `static/a.css` in it.
+    pub root: Option<PathBuf>,
+    /// 403.
+    pub deny: bool,
+}
+
+/// What is done with a request that a rule is about.
+#[derive(Debug)]
+pub enum Action {
+    Engine(String),
+    Files(Site),
+    Deny,
+}
+
+/// The rules in their order.
+#[derive(Debug, Default)]
+pub struct Routes(Vec<Route>);
+
+#[derive(Debug)]
+struct Route {
+    path: Pattern,
+    methods: Option<Vec<Method>>,
+    cookie: Option<String>,
+    header: Option<HeaderName>,
+    query: Option<String>,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Prefix(String),
+    Suffix(String),
+    Regex(Regex),
+}
+
+impl Routes {
+    /// Checks the rules and opens their directories, in which symbolic links are followed as `symlinks` says.
+    pub fn new(rules: &[Rule], symlinks: Symlinks) -> Result<Routes> {
+        let route = |(index, rule)| {
+            Route::new(rule, symlinks).with_context(|| format!("[[route]] number {}", index + 1))
+        };
+        Ok(Routes(
+            rules.iter().enumerate().map(route).collect::<Result<_>>()?,
+        ))
+    }
+
+    /// The action of the first rule that is about this request. `path` is the one that
+    /// [`normalise`](super::normalise) made.
+    pub fn choose(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Option<&Action> {
+        let route = self
+            .0
+            .iter()
+            .find(|route| route.matches(method, path, headers, query));
+        route.map(|route| &route.action)
+    }
+
+    /// The names of all engines that a rule sends requests to.
+    pub fn engines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|route| match &route.action {
+            Action::Engine(name) => Some(name.as_str()),
+            Action::Files(_) | Action::Deny => None,
+        })
+    }
+}
+
+impl Route {
+    fn new(rule: &Rule, symlinks: Symlinks) -> Result<Route> {
+        Ok(Route {
+            path: pattern(rule)?,
+            methods: rule.methods.as_deref().map(methods).transpose()?,
+            cookie: rule
+                .cookie
+                .clone()
+                .map(|name| named("cookie", name))
+                .transpose()?,
+            header: rule.header.as_deref().map(header_name).transpose()?,
+            query: rule
+                .query
+                .clone()
+                .map(|name| named("query", name))
+                .transpose()?,
+            action: action(rule, symlinks)?,
+        })
+    }
+
+    fn matches(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> bool {
+        let path = match &self.path {
+            Pattern::Prefix(prefix) => path.starts_with(prefix),
+            Pattern::Suffix(suffix) => path.ends_with(suffix),
+            Pattern::Regex(regex) => regex.is_match(path),
+        };
+        path && self
+            .methods
+            .as_ref()
+            .is_none_or(|methods| methods.contains(method))
+            && self
+                .header
+                .as_ref()
+                .is_none_or(|name| headers.contains_key(name))
+            && self
+                .cookie
+                .as_ref()
+                .is_none_or(|name| has_cookie(headers, name))
+            && self
+                .query
+                .as_ref()
+                .is_none_or(|name| has_parameter(query, name))
+    }
+}
+
+fn pattern(rule: &Rule) -> Result<Pattern> {
+    match (&rule.prefix, &rule.suffix, &rule.regex) {
+        (Some(prefix), None, None) => {
+            ensure!(
+                prefix.starts_with('/'),
+                "`prefix` is {prefix:?}; a path begins with a slash"
+            );
+            Ok(Pattern::Prefix(prefix.clone()))
+        }
+        (None, Some(suffix), None) => {
+            ensure!(!suffix.is_empty(), "`suffix` is empty; every path ends so");
+            Ok(Pattern::Suffix(suffix.clone()))
+        }
+        (None, None, Some(regex)) => {
+            let regex = Regex::new(regex).with_context(|| format!("`regex` is {regex:?}"))?;
+            Ok(Pattern::Regex(regex))
+        }
+        _ => bail!("a rule has exactly one of `prefix`, `suffix` and `regex`"),
+    }
+}
+
+fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
+    match (&rule.engine, &rule.root, rule.deny) {
+        (Some(engine), None, false) => Ok(Action::Engine(engine.clone())),
+        (None, Some(root), false) => Ok(Action::Files(files(root, symlinks)?)),
+        (None, None, true) => Ok(Action::Deny),
+        _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`"),
+    }
+}
+
+fn files(root: &Path, symlinks: Symlinks) -> Result<Site> {
+    ensure!(
+        root.is_absolute(),
+        "`root` is {}; it must be an absolute path",
+        root.display()
+    );
+    Site::of_files(root, symlinks)
+}
+
+fn methods(names: &[String]) -> Result<Vec<Method>> {
+    ensure!(
+        !names.is_empty(),
+        "`methods` is empty, so that no request is meant; leave it out to mean all"
+    );
+    let method = |name: &String| match Method::from_bytes(name.as_bytes()) {
+        Ok(method) if !name.bytes().any(|b| b.is_ascii_lowercase()) => Ok(method),
+        _ => {
+            bail!("`methods` has {name:?}; it takes names such as \"GET\" or \"POST\", in capitals")
+        }
+    };
+    names.iter().map(method).collect()
+}
+
+fn header_name(name: &str) -> Result<HeaderName> {
+    HeaderName::from_bytes(name.as_bytes()).with_context(|| {
+        format!("`header` is {name:?}; it takes the name of a header, such as \"Authorization\"")
+    })
+}
+
+fn named(setting: &str, name: String) -> Result<String> {
+    ensure!(!name.is_empty(), "`{setting}` is empty; it takes a name");
+    Ok(name)
+}
+
+fn has_cookie(headers: &HeaderMap, name: &str) -> bool {
+    let values = headers.get_all(header::COOKIE).iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|b| *b == b';'))
+        .any(|pair| {
+            let pair = pair.trim_ascii_start();
+            let end = pair.iter().position(|b| *b == b'=');
+            end.is_some_and(|end| &pair[..end] == name.as_bytes())
+        })
+}
+
+fn has_parameter(query: Option<&str>, name: &str) -> bool {
+    query.unwrap_or_default().split('&').any(|pair| {
+        let (key, _) = pair.split_once('=').unwrap_or((pair, ""));
+        key == name || percent_decode_str(&key.replace('+', " ")).eq(name.bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn rules(toml: &str) -> Vec<Rule> {
+        #[derive(Deserialize)]
+        struct File {
+            route: Vec<Rule>,
+        }
+        toml::from_str::<File>(toml).unwrap().route
+    }
+
+    fn routes(toml: &str) -> Routes {
+        Routes::new(&rules(toml), Symlinks::Owner).unwrap()
+    }
+
+    fn chosen(
+        routes: &Routes,
+        method: Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> String {
+        match routes.choose(&method, path, headers, query) {
+            Some(Action::Engine(name)) => name.clone(),
+            Some(Action::Files(_)) => "files".to_owned(),
+            Some(Action::Deny) => "deny".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let routes = routes(
+            r#"
+            route = [
+                { prefix = "/private/", deny = true },
+                { suffix = ".log", deny = true },
+                { regex = "^/v[0-9]+/", engine = "rewind" },
+                { prefix = "/", engine = "classic", methods = ["POST", "PUT"] },
+            ]"#,
+        );
+        let none = HeaderMap::new();
+        for (method, path, expected) in [
+            (Method::GET, "/private/x", "deny"),
+            (Method::GET, "/privately", "-"),
+            (Method::GET, "/a/debug.log", "deny"),
+            (Method::GET, "/v2/users", "rewind"),
+            (Method::POST, "/v2/users", "rewind"),
+            (Method::POST, "/private/v2/", "deny"),
+            (Method::POST, "/x", "classic"),
+            (Method::GET, "/x", "-"),
+        ] {
+            assert_eq!(
+                chosen(&routes, method.clone(), path, &none, None),
+                expected,
+                "{method} {path}"
+            );
+        }
+        assert_eq!(routes.engines().collect::<Vec<_>>(), ["rewind", "classic"]);
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let routes = routes(
+            r#"route = [
+                { prefix = "/", cookie = "canary", engine = "cookie" },
+                { prefix = "/", header = "X-Canary", engine = "header" },
+                { prefix = "/", query = "a b", methods = ["GET"], engine = "query" },
+            ]"#,
+        );
+        let with = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )])
+        };
+        let none = HeaderMap::new();
+        for (headers, query, expected) in [
+            (with("cookie", "a=1; canary=yes"), None, "cookie"),
+            (with("cookie", "canary="), None, "cookie"),
+            (with("cookie", "a=canary; xcanary=1; canary"), None, "-"),
+            (with("x-canary", ""), None, "header"),
+            (none.clone(), Some("x=1&a+b"), "query"),
+            (none.clone(), Some("a%20b=1"), "query"),
+            (none.clone(), Some("x=a b&ab=1"), "-"),
+            (none.clone(), None, "-"),
+        ] {
+            assert_eq!(
+                chosen(&routes, Method::GET, "/", &headers, query),
+                expected,
+                "{headers:?} {query:?}"
+            );
+        }
+        assert_eq!(chosen(&routes, Method::POST, "/", &none, Some("a+b")), "-");
+    }
+
+    #[test]
+    fn a_directory_of_files_runs_no_php() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("s")).unwrap();
+        for name in ["s/a.css", "s/a.php", "s/index.php"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let rule = Rule {
+            prefix: Some("/s/".into()),
+            root: Some(dir.path().into()),
+            ..Rule::default()
+        };
+        let routes = Routes::new(&[rule], Symlinks::Owner).unwrap();
+        let Some(Action::Files(site)) =
+            routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None)
+        else {
+            panic!("no rule")
+        };
+        use super::super::Resolution::{File, NotFound};
+        assert!(matches!(site.resolve("/s/a.css"), File(_)));
+        for path in ["/s/a.php", "/s/a.php/x", "/s/", "/s", "/none"] {
+            assert!(matches!(site.resolve(path), NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_rule_says_which_and_what_is_allowed() {
+        for (rule, says) in [
+            (
+                r#"{ engine = "x" }"#,
+                "exactly one of `prefix`, `suffix` and `regex`",
+            ),
+            (
+                r#"{ prefix = "/", suffix = "x", deny = true }"#,
+                "exactly one of `prefix`",
+            ),
+            (
+                r#"{ prefix = "/" }"#,
+                "exactly one of `engine`, `root` and `deny = true`",
+            ),
+            (
+                r#"{ prefix = "/", engine = "x", deny = true }"#,
+                "exactly one of `engine`",
+            ),
+            (r#"{ prefix = "x", deny = true }"#, "begins with a slash"),
+            (r#"{ suffix = "", deny = true }"#, "every path ends so"),
+            (r#"{ regex = "(", deny = true }"#, "`regex` is \"(\""),
+            (
+                r#"{ prefix = "/", methods = ["get"], deny = true }"#,
+                "in capitals",
+            ),
+            (
+                r#"{ prefix = "/", methods = [], deny = true }"#,
+                "leave it out",
+            ),
+            (
+                r#"{ prefix = "/", header = "a b", deny = true }"#,
+                "name of a header",
+            ),
+            (
+                r#"{ prefix = "/", cookie = "", deny = true }"#,
+                "`cookie` is empty",
+            ),
+            (r#"{ prefix = "/", root = "static" }"#, "absolute"),
+            (
+                r#"{ prefix = "/", root = "/nowhere/at/all" }"#,
+                "/nowhere/at/all",
+            ),
+        ] {
+            let toml = format!("route = [{{ prefix = \"/ok\", deny = true }}, {rule}]");
+            let error = format!(
+                "{:#}",
+                Routes::new(&rules(&toml), Symlinks::Owner).unwrap_err()
+            );
+            assert!(error.starts_with("[[route]] number 2: "), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

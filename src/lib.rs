@@ -1,0 +1,11 @@
+//! Surus runs PHP applications. ARCHITECTURE.md is the map.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod engines;
+pub mod event;
+pub mod fronts;
+pub mod observe;
+pub mod units;

@@ -1,0 +1,6 @@
+//! The `surus` command.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    surus::cli::run()
+}

@@ -1,0 +1,177 @@
+//! The log: our own lines, and everything that PHP writes.
+//!
+//! What PHP writes to stdout, stderr or its error log is never protocol. It is read all the time, so that PHP never waits
+//! for us, and each line goes into the log with the worker and the event that it belongs to.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::net::unix::pipe;
+use tracing::{debug, error, info, warn};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How lines look.
+    pub format: Format,
+    /// `error`, `warn`, `info`, `debug` or `trace`; or per part, as in `info,surus::engines=debug`.
+    pub level: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            format: Format::Text,
+            level: "info".into(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    Text,
+    Json,
+}
+
+/// Sends the log to stderr from here on; once per process.
+pub fn start(settings: &Settings) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&settings.level)
+        .map_err(|error| anyhow::anyhow!("log.level `{}`: {error}", settings.level))?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let started = match settings.format {
+        Format::Text => log
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .try_init(),
+        Format::Json => log
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Longer pieces without a line break are cut, so that a script cannot fill our memory.
+const LONGEST: usize = 1 << 20;
+
+/// A message that PHP has sent through its SAPI: an error, or `error_log()`.
+pub fn php_message(message: &[u8], pid: u32, event: Option<u64>) {
+    let text = String::from_utf8_lossy(message);
+    let text = text.trim_end_matches(['\n', '\r']);
+    let level = text.strip_prefix("PHP ").unwrap_or_default();
+    if level.starts_with("Fatal") || level.starts_with("Parse") || level.starts_with("Recoverable")
+    {
+        error!(target: "php", pid, event, "{text}");
+    } else if level.starts_with("Warning") || text.starts_with("Stopped at its deadline") {
+        warn!(target: "php", pid, event, "{text}");
+    } else {
+        info!(target: "php", pid, event, "{text}");
+    }
+}
+
+/// Logs what a worker writes to stdout and stderr, until it ends.
+pub async fn follow_worker(stream: pipe::Receiver, pid: u32) {
+    each_line(stream, |line| info!(target: "php", pid, "{line}")).await;
+}
+
+/// Logs what a template writes, and keeps its first lines.
+pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
+    match pipe::Receiver::from_owned_fd(stream) {
+        Ok(stream) => {
+            each_line(stream, |line| {
+                warn!(target: "php", "{line}");
+                first.add(line);
+            })
+            .await;
+        }
+        Err(error) => error!(%error, "cannot read what the template writes"),
+    }
+}
+
+/// The first lines that a starting PHP has written: they say why it did not start.
+#[derive(Debug, Clone, Default)]
+pub struct FirstLines(Arc<Mutex<Vec<String>>>);
+
+impl FirstLines {
+    fn add(&self, line: &str) {
+        let mut lines = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if lines.len() < 20 {
+            lines.push(line.to_string());
+        }
+    }
+
+    /// Joined by line breaks.
+    pub fn text(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .join("\n")
+    }
+}
+
+async fn each_line(stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
+    let mut reader = BufReader::with_capacity(16 * 1024, stream);
+    let mut line = Vec::new();
+    loop {
+        let chunk = match reader.fill_buf().await {
+            Ok([]) => break,
+            Ok(chunk) => chunk,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                debug!(%error, "a log stream ended");
+                break;
+            }
+        };
+        let (used, ended) = match memchr::memchr(b'\n', chunk) {
+            Some(at) => (at + 1, true),
+            None => (chunk.len(), false),
+        };
+        line.extend_from_slice(&chunk[..used]);
+        reader.consume(used);
+        if ended || line.len() >= LONGEST {
+            with(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+            line.clear();
+        }
+    }
+    if !line.is_empty() {
+        with(&String::from_utf8_lossy(&line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_of_any_length_stay_whole() {
+        let long = "x".repeat(100_000);
+        let input = format!("one\r\n{long}\n\nlast without end");
+        let mut lines = Vec::new();
+        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
+        assert_eq!(lines, ["one", &long, "", "last without end"]);
+    }
+
+    #[tokio::test]
+    async fn a_flood_without_line_breaks_is_cut() {
+        let input = vec![b'x'; 3 * LONGEST];
+        let mut count = 0;
+        each_line(&input[..], |line| {
+            count += 1;
+            assert!(line.len() <= LONGEST + 16 * 1024);
+        })
+        .await;
+        assert!(count >= 2);
+    }
+}

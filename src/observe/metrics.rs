@@ -1,0 +1,170 @@
+//! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use super::status::{EngineStatus, WorkerState};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    engine: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Engine {
+    engine: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    engine: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Workers {
+    engine: String,
+    state: &'static str,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Outcome, Counter>,
+    durations: Family<Engine, Histogram>,
+    queue_waits: Family<Engine, Histogram>,
+    worker_ends: Family<Ended, Counter>,
+    workers: Family<Workers, Gauge>,
+    queued: Family<Workers, Gauge>,
+    pub connections: Gauge,
+    pub connections_refused: Counter<u64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // 0.1 ms to 52 s.
+        let histogram = || Histogram::new(exponential_buckets(0.0001, 2.0, 20));
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("surus"),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            queue_waits: Family::new_with_constructor(histogram),
+            worker_ends: Family::default(),
+            workers: Family::default(),
+            queued: Family::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register(
+            "requests",
+            "Requests by who answered and how",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "request_duration",
+            "From a request's arrival to the head of its response",
+            Unit::Seconds,
+            metrics.durations.clone(),
+        );
+        registry.register_with_unit(
+            "queue_wait",
+            "How long events waited for a worker",
+            Unit::Seconds,
+            metrics.queue_waits.clone(),
+        );
+        registry.register(
+            "worker_ends",
+            "Worker processes that ended, by reason",
+            metrics.worker_ends.clone(),
+        );
+        registry.register(
+            "workers",
+            "Worker processes by what they do",
+            metrics.workers.clone(),
+        );
+        registry.register(
+            "queued",
+            "Events that wait for a worker",
+            metrics.queued.clone(),
+        );
+        registry.register(
+            "connections",
+            "Open client connections",
+            metrics.connections.clone(),
+        );
+        registry.register(
+            "connections_refused",
+            "Connections closed at once because http.max_connections were open",
+            metrics.connections_refused.clone(),
+        );
+        metrics
+    }
+}
+
+impl Metrics {
+    /// A request was answered. `engine` is `static` for files; `outcome` is `2xx` to `5xx`, or the failure's name.
+    pub fn answered(&self, engine: &'static str, outcome: &'static str, took: Duration) {
+        self.requests
+            .get_or_create(&Outcome { engine, outcome })
+            .inc();
+        self.durations
+            .get_or_create(&Engine { engine })
+            .observe(took.as_secs_f64());
+    }
+
+    pub fn queue_wait(&self, engine: &'static str, waited: Duration) {
+        self.queue_waits
+            .get_or_create(&Engine { engine })
+            .observe(waited.as_secs_f64());
+    }
+
+    pub fn worker_ended(&self, engine: &'static str, reason: &'static str) {
+        self.worker_ends
+            .get_or_create(&Ended { engine, reason })
+            .inc();
+    }
+
+    /// The text that Prometheus reads, with the workers as they are now.
+    pub fn text(&self, engines: &[EngineStatus]) -> String {
+        for status in engines {
+            for (state, name) in [
+                (WorkerState::Starting, "starting"),
+                (WorkerState::Idle, "idle"),
+                (WorkerState::Busy, "busy"),
+                (WorkerState::Finishing, "finishing"),
+            ] {
+                let count = status
+                    .workers
+                    .iter()
+                    .filter(|worker| worker.state == state)
+                    .count();
+                self.workers
+                    .get_or_create(&Workers {
+                        engine: status.engine.clone(),
+                        state: name,
+                    })
+                    .set(count as i64);
+            }
+            self.queued
+                .get_or_create(&Workers {
+                    engine: status.engine.clone(),
+                    state: "waiting",
+                })
+                .set(status.queued as i64);
+        }
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

@@ -1,0 +1,6 @@
+//! What Surus says of itself: logs, metrics, status.
+
+pub mod log;
+pub mod machine;
+pub mod metrics;
+pub mod status;

@@ -1,0 +1,170 @@
+//! Durations and sizes as people write them in configuration: `30s`, `8M`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A duration: `500ms`, `30s`, `5m`, `1h`; `0s` where "never" makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+impl Time {
+    pub const fn seconds(seconds: u64) -> Time {
+        Time(Duration::from_secs(seconds))
+    }
+
+    pub const fn millis(millis: u64) -> Time {
+        Time(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Time, String> {
+        let wrong = || format!("`{text}` is not a duration; write `500ms`, `30s`, `5m` or `1h`");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+        let millis = match &text[digits..] {
+            "ms" => Some(number),
+            "s" => number.checked_mul(1000),
+            "m" => number.checked_mul(60_000),
+            "h" => number.checked_mul(3_600_000),
+            _ => return Err(wrong()),
+        };
+        Ok(Time(Duration::from_millis(millis.ok_or_else(wrong)?)))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            0 => f.write_str("0s"),
+            _ if millis % 3_600_000 == 0 => write!(f, "{}h", millis / 3_600_000),
+            _ if millis % 60_000 == 0 => write!(f, "{}m", millis / 60_000),
+            _ if millis % 1000 == 0 => write!(f, "{}s", millis / 1000),
+            _ => write!(f, "{millis}ms"),
+        }
+    }
+}
+
+/// A number of bytes: `65536`, `64K`, `8M`, `2G`, in powers of 1024 as PHP writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let wrong = || format!("`{text}` is not a size; write bytes or `64K`, `8M`, `2G`");
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+        let unit = match &text[digits..] {
+            "" => 1,
+            "k" | "K" => 1 << 10,
+            "m" | "M" => 1 << 20,
+            "g" | "G" => 1 << 30,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(unit).map(Size).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        match bytes {
+            0 => f.write_str("0"),
+            _ if bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
+            _ if bytes % (1 << 20) == 0 => write!(f, "{}M", bytes >> 20),
+            _ if bytes % (1 << 10) == 0 => write!(f, "{}K", bytes >> 10),
+            _ => write!(f, "{bytes}"),
+        }
+    }
+}
+
+macro_rules! written_as_text {
+    ($type:ident, $expecting:literal, $number:expr) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                struct Visitor;
+                impl de::Visitor<'_> for Visitor {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+
+                    fn visit_i64<E: de::Error>(self, number: i64) -> Result<$type, E> {
+                        let number =
+                            u64::try_from(number).map_err(|_| E::custom("a negative number"))?;
+                        $number(number).ok_or_else(|| E::custom(concat!("expected ", $expecting)))
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+written_as_text!(
+    Time,
+    "a duration such as \"500ms\", \"30s\", \"5m\" or \"1h\"",
+    |_| None::<Time>
+);
+written_as_text!(
+    Size,
+    "a size such as 65536, \"64K\", \"8M\" or \"2G\"",
+    |n| Some(Size(n))
+);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written() {
+        for text in ["500ms", "30s", "5m", "1h", "0s", "1500ms"] {
+            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "30",
+            "s",
+            "-1s",
+            "1.5s",
+            "30 s",
+            "99999999999999999999s",
+            "18446744073709551615h",
+        ] {
+            assert!(text.parse::<Time>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!("8M".parse::<Size>().unwrap(), Size(8 << 20));
+        assert_eq!("64k".parse::<Size>().unwrap(), Size(64 << 10));
+        assert_eq!("17".parse::<Size>().unwrap().to_string(), "17");
+        assert_eq!(Size(2 << 30).to_string(), "2G");
+        for text in ["", "M", "8MB", "-1", "1.5G", "99999999999G"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+}
