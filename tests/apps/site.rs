@@ -131,17 +131,15 @@ impl Site {
         self
     }
 
-    /// Serves it, with sessions kept beside it.
+    /// Serves it, with what PHP stores by the way kept beside it.
     pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
-        let sessions = self.directory.path().join("sessions");
-        let public = self.www().join("public");
-        let root = if public.is_dir() { public } else { self.www() };
-        let ini = format!("session.save_path={}\n", sessions.display());
-        fs::write(root.join(".user.ini"), ini).unwrap();
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
         }
-        Surus::spawn(&self.www(), &[], env)
+        let sessions = self.directory.path().join("sessions");
+        let sessions = format!("session.save_path={}", sessions.display());
+        let temporary = format!("sys_temp_dir={}", self.tmp().display());
+        Surus::spawn(&self.www(), &["-d", &sessions, "-d", &temporary], env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }

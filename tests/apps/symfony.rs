@@ -29,7 +29,7 @@ fn site() -> Site {
 fn a_symfony_application_routes_renders_validates_and_remembers() {
     let site = site();
     let cache = site.tmp().join("cache");
-    let surus = site.serve(&[("APP_CACHE_DIR", cache.to_str().unwrap())]);
+    let surus = site.serve(&[("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap())]);
     let visitor = Client::new(&surus.url);
 
     let hello = visitor.get("/api/hello").ok();
