@@ -28,18 +28,7 @@ impl Browser {
     pub fn open() -> Browser {
         let binary = installed("/usr/bin/chromium", "chromium");
         let profile = TempDir::with_prefix("surus-chromium-").unwrap();
-        let mut driver = Command::new(installed("/usr/bin/chromedriver", "chromium-driver"))
-            .arg("--port=0")
-            .env("HOME", profile.path())
-            .env("TMPDIR", profile.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // Chromium outlives a driver that dies: the group is what ends both.
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let (driver, port) = start_driver(profile.path());
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(PATIENCE * 5))
@@ -48,21 +37,9 @@ impl Browser {
         let mut browser = Browser {
             agent,
             driver,
-            session: String::new(),
+            session: format!("http://127.0.0.1:{port}/session"),
             _profile: profile,
         };
-        let port = said.find_map(|line| {
-            let port = line
-                .unwrap()
-                .split_once("started successfully on port ")?
-                .1
-                .trim_end_matches('.')
-                .to_string();
-            Some(port)
-        });
-        std::thread::spawn(move || said.for_each(drop));
-        let port = port.expect("chromedriver did not say its port");
-        browser.session = format!("http://127.0.0.1:{port}/session");
         let profile = format!("--user-data-dir={}", browser._profile.path().display());
         let opened = browser.ask(
             "POST",
@@ -270,10 +247,40 @@ impl Browser {
     }
 }
 
+/// Starts chromedriver, and says at which port it listens.
+fn start_driver(home: &Path) -> (Child, String) {
+    let program = installed("/usr/bin/chromedriver", "chromium-driver");
+    let mut said = Vec::new();
+    // On a busy machine it has been seen to end before it listened, and to start at the next attempt.
+    for _ in 0..20 {
+        let mut driver = Command::new(&program)
+            .arg("--port=0")
+            .env("HOME", home)
+            .env("TMPDIR", home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Chromium outlives a driver that dies: the group is what ends both.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        for line in lines.by_ref().map_while(Result::ok) {
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                std::thread::spawn(move || lines.for_each(drop));
+                return (driver, port.trim_end_matches('.').to_string());
+            }
+            said.push(line);
+        }
+        let _ = driver.kill();
+        let _ = driver.wait();
+    }
+    panic!("chromedriver does not start:\n{}", said.join("\n"));
+}
+
 impl Drop for Browser {
     fn drop(&mut self) {
-        let asked = ureq::http::Request::delete(&self.session).body(()).unwrap();
-        let _ = self.agent.run(asked);
+        let _ = self.agent.delete(&self.session).call();
         let group = format!("-{}", self.driver.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.driver.wait();

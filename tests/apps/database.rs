@@ -39,6 +39,8 @@ impl Database {
                 "--skip-test-db",
             ])
             .args(user)
+            // A server that starts removes the temporary tables that it finds, and may find those of another test.
+            .env("TMPDIR", directory.path())
             .output()
             .unwrap();
         assert!(
@@ -64,6 +66,7 @@ impl Database {
                 directory.path().join("pid").display()
             ))
             .args(user)
+            .env("TMPDIR", directory.path())
             .stdin(Stdio::null())
             .stdout(File::create(&log).unwrap())
             .stderr(File::options().append(true).open(&log).unwrap())
