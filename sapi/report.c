@@ -22,7 +22,7 @@ static void add(const char *name, const char *value)
 /* "absent": not loaded. "disabled": the ini file says so. "failed": it should work and does not. "on". */
 static const char *opcache_state(void)
 {
-	const char *state = "failed";
+	const char *volatile state = "failed"; /* survives the longjmp of a bailout */
 	zval name, arg, result;
 
 	if (!zend_get_extension("Zend OPcache")) {

@@ -43,9 +43,9 @@ impl fmt::Display for Time {
         let millis = self.0.as_millis();
         match millis {
             0 => f.write_str("0s"),
-            _ if millis % 3_600_000 == 0 => write!(f, "{}h", millis / 3_600_000),
-            _ if millis % 60_000 == 0 => write!(f, "{}m", millis / 60_000),
-            _ if millis % 1000 == 0 => write!(f, "{}s", millis / 1000),
+            _ if millis.is_multiple_of(3_600_000) => write!(f, "{}h", millis / 3_600_000),
+            _ if millis.is_multiple_of(60_000) => write!(f, "{}m", millis / 60_000),
+            _ if millis.is_multiple_of(1000) => write!(f, "{}s", millis / 1000),
             _ => write!(f, "{millis}ms"),
         }
     }
@@ -80,9 +80,9 @@ impl fmt::Display for Size {
         let bytes = self.0;
         match bytes {
             0 => f.write_str("0"),
-            _ if bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
-            _ if bytes % (1 << 20) == 0 => write!(f, "{}M", bytes >> 20),
-            _ if bytes % (1 << 10) == 0 => write!(f, "{}K", bytes >> 10),
+            _ if bytes.is_multiple_of(1 << 30) => write!(f, "{}G", bytes >> 30),
+            _ if bytes.is_multiple_of(1 << 20) => write!(f, "{}M", bytes >> 20),
+            _ if bytes.is_multiple_of(1 << 10) => write!(f, "{}K", bytes >> 10),
             _ => write!(f, "{bytes}"),
         }
     }

@@ -10,5 +10,8 @@ fuzz_target!(|raw: &str| {
     let path = normal.path();
     assert!(path.starts_with('/'));
     assert!(!path.contains("//") && !path.contains('\0'));
-    assert!(path.split('/').all(|segment| segment != "." && segment != ".."));
+    assert!(
+        path.split('/')
+            .all(|segment| segment != "." && segment != "..")
+    );
 });

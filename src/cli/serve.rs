@@ -1,7 +1,7 @@
 //! `surus serve`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,7 +14,8 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
-use crate::fronts::http::{self, AccessLog, Listener, Service};
+use crate::fronts::http::send_file::SendFile;
+use crate::fronts::http::{self, AccessLog, Listener, Place, Service};
 use crate::fronts::site::Site;
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
@@ -58,7 +59,7 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
         bail!("http.listen is empty; nobody could reach the application");
     }
     let admin_listener = admin::bind(&config.admin.address(&project))?;
-    let site = Site::open(&project, &config.site, script.as_deref())?;
+    let place = open_place(&project, &config, script.as_deref())?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
@@ -67,7 +68,7 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
         _ = interrupt.recv() => return Ok(()),
     };
     let service = Arc::new(Service {
-        site: arc_swap::ArcSwap::from_pointee(site),
+        place: arc_swap::ArcSwap::from_pointee(place),
         routes,
         engine: engines::find(&config.engine.name)?.name,
         engines,
@@ -79,22 +80,18 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
     });
     let reload = {
         let service = service.clone();
-        let (settings, script) = (config.site.clone(), script.clone());
+        let config = config.clone();
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-                let (service, settings, script, project) = (
-                    service.clone(),
-                    settings.clone(),
-                    script.clone(),
-                    project.clone(),
-                );
+                let (service, config) = (service.clone(), config.clone());
+                let (script, project) = (script.clone(), project.clone());
                 Box::pin(async move {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and both or none change.
-                    let site = Site::open(&project, &settings, script.as_deref())?;
+                    let place = open_place(&project, &config, script.as_deref())?;
                     for engine in service.engines.values() {
                         engine.reload().await?;
                     }
-                    service.site.store(Arc::new(site));
+                    service.place.store(Arc::new(place));
                     info!("reloaded");
                     Ok(())
                 })
@@ -158,6 +155,18 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
     }
     admin_task.abort();
     Ok(())
+}
+
+/// Opens the application's directory.
+fn open_place(project: &Path, config: &Config, script: Option<&Path>) -> anyhow::Result<Place> {
+    let site = Arc::new(Site::open(project, &config.site, script)?);
+    let send_file = SendFile::open(
+        project,
+        site.clone(),
+        config.site.symlinks,
+        &config.send_file,
+    )?;
+    Ok(Place { site, send_file })
 }
 
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;

@@ -57,12 +57,12 @@ pub fn apply(
 /// `HTTP_MAX_BODY` → http, max_body. Two sections have names of two words.
 fn split(name: &str) -> (String, Option<String>) {
     let name = name.to_ascii_lowercase();
-    let (section, key) = match name.strip_prefix("access_log_") {
-        Some(key) => ("access_log", Some(key)),
-        None => match name.split_once('_') {
-            Some((section, key)) => (section, Some(key)),
-            None => (name.as_str(), None),
-        },
+    let long = ["access_log", "send_file"]
+        .into_iter()
+        .find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)));
+    let (section, key) = match (long, name.split_once('_')) {
+        (Some((section, key)), _) | (None, Some((section, key))) => (section, Some(key)),
+        (None, None) => (name.as_str(), None),
     };
     let key = key.map(|key| match section {
         "php" => key.replace("__", "."),

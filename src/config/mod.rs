@@ -20,6 +20,7 @@ pub struct Config {
     pub site: site::Settings,
     pub http: http::Settings,
     pub compress: http::compress::Settings,
+    pub send_file: http::send_file::Settings,
     pub engine: engines::Settings,
     /// Entries of php.ini that override the file.
     pub php: BTreeMap<String, IniValue>,

@@ -115,6 +115,7 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;

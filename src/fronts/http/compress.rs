@@ -17,21 +17,22 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
 use crate::event::{Failure, Response, ResponseBody};
+use crate::units::Size;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Compress text that is not compressed already, for clients that accept it.
-    pub compress: bool,
+    pub enabled: bool,
     /// Responses that are known to be shorter than this many bytes stay as they are.
-    pub compress_from: u64,
+    pub min_size: Size,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            compress: true,
-            compress_from: 1 << 10,
+            enabled: true,
+            min_size: Size(1 << 10),
         }
     }
 }
@@ -144,7 +145,7 @@ pub(super) fn vary(headers: &mut HeaderMap, name: HeaderName) {
 const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
 /// Above this, compressing a whole body would hold up the other requests of the thread.
-const INLINE: usize = 64 << 10;
+const INLINE: usize = 32 << 10;
 
 /// Compresses the response to `method` with `headers`, if it is text and the client accepts that.
 ///
@@ -155,7 +156,7 @@ pub async fn compress(
     headers: &HeaderMap,
     mut response: Response,
 ) -> Response {
-    if !settings.compress || *method == Method::HEAD || !is_eligible(&response, settings) {
+    if !settings.enabled || *method == Method::HEAD || !is_eligible(&response, settings) {
         return response;
     }
     // Also for the client that gets it as it is: a cache in between may not give that to everybody.
@@ -220,7 +221,7 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
         .and_then(|t| t.to_str().ok());
     !no_transform
         && content_type.is_some_and(is_compressible)
-        && length(response).is_none_or(|length| length >= settings.compress_from)
+        && length(response).is_none_or(|length| length >= settings.min_size.0)
 }
 
 fn length(response: &Response) -> Option<u64> {
@@ -262,7 +263,8 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
 
 /// Compresses into memory, so that nothing in it ever waits.
 enum Encoder {
-    Brotli(BrotliEncoder<Vec<u8>>),
+    /// Larger than the others by far.
+    Brotli(Box<BrotliEncoder<Vec<u8>>>),
     Zstd(ZstdEncoder<Vec<u8>>),
     Gzip(GzipEncoder<Vec<u8>>),
 }
@@ -288,7 +290,7 @@ impl Encoder {
                     .quality(Level::Precise(4))
                     .window_size(19)
                     .text_mode();
-                Encoder::Brotli(BrotliEncoder::with_params(Vec::new(), params))
+                Encoder::Brotli(Box::new(BrotliEncoder::with_params(Vec::new(), params)))
             }
             Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(3))),
             Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
@@ -427,6 +429,7 @@ impl Body for Compressed {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use async_compression::tokio::write::{BrotliDecoder, GzipDecoder, ZstdDecoder};
     use http_body_util::BodyExt;
@@ -610,7 +613,7 @@ mod tests {
         }
         let headers = headers(&[("accept-encoding", "gzip")]);
         let off = Settings {
-            compress: false,
+            enabled: false,
             ..Settings::default()
         };
         for (settings, method) in [(off, Method::GET), (Settings::default(), Method::HEAD)] {

@@ -5,9 +5,11 @@ mod activity;
 mod body;
 pub mod compress;
 mod connection;
+pub mod files;
 mod forwarded;
 mod io;
 pub mod listen;
+pub mod send_file;
 mod service;
 
 use std::future::Future;
@@ -23,7 +25,7 @@ use tracing::info;
 
 pub use access::AccessLog;
 pub use listen::{Address, Listener};
-pub use service::Service;
+pub use service::{Place, Service};
 
 use crate::units::{Size, Time};
 

@@ -19,7 +19,8 @@ use tracing::{debug, error, warn};
 use super::access::{AccessLog, Entry};
 use super::body::{self, Refused};
 use super::io::Shared;
-use super::{Settings, compress, forwarded};
+use super::send_file::{self, SendFile};
+use super::{Settings, compress, files, forwarded};
 use crate::engine::Engine;
 use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::site::route::{Action, Routes};
@@ -38,7 +39,7 @@ pub struct Service {
     pub settings: Settings,
     pub compress: compress::Settings,
     /// Changes when a reload finds the project elsewhere.
-    pub site: arc_swap::ArcSwap<Site>,
+    pub place: arc_swap::ArcSwap<Place>,
     pub routes: Routes,
     /// By name; routes choose among them.
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
@@ -47,6 +48,12 @@ pub struct Service {
     pub access_log: Option<AccessLog>,
     pub metrics: Arc<Metrics>,
     pub next_event: AtomicU64,
+}
+
+/// Where the application's files are.
+pub struct Place {
+    pub site: Arc<Site>,
+    pub send_file: SendFile,
 }
 
 /// What answers a request without PHP, and why.
@@ -123,6 +130,10 @@ impl Service {
         };
         let deadline = Instant::now() + self.settings.timeout.0;
         let forwarded = forwarded::origin(peer, &head.headers, &self.settings.trusted_proxies);
+        // Only a proxy may promise these, and it is us; applications take our word (Symfony's X-Sendfile support).
+        for name in ["x-sendfile-type", "x-accel-mapping"] {
+            head.headers.remove(name);
+        }
         if let Some(host) = forwarded.host {
             head.headers.insert(header::HOST, host);
         }
@@ -144,10 +155,7 @@ impl Service {
             })));
         }
         let method = head.method.clone();
-        let headers = self
-            .compress
-            .compress
-            .then(|| accept_encoding(&head.headers));
+        let asked = asked(&head.headers);
         let event = Event {
             id,
             request: Request::from_parts(head, collected),
@@ -159,13 +167,20 @@ impl Service {
             Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
             None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine").into()),
         };
-        match (result, headers) {
-            (Ok(response), Some(headers)) => (
-                engine,
-                Ok(compress::compress(&self.compress, &method, &headers, response).await),
-            ),
-            (result, _) => (engine, result),
+        let Ok(mut response) = result else {
+            return (engine, result);
+        };
+        if send_file::is_asked(&response) {
+            response = self
+                .place
+                .load()
+                .send_file
+                .replace(&method, &asked, response);
         }
+        (
+            engine,
+            Ok(compress::compress(&self.compress, &method, &asked, response).await),
+        )
     }
 
     /// Who answers this request?
@@ -173,8 +188,8 @@ impl Service {
         let path =
             normalise(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
-        let site = self.site.load();
-        let mut site: &Site = &site;
+        let place = self.place.load();
+        let mut site: &Site = &place.site;
         match self
             .routes
             .choose(&head.method, path.path(), &head.headers, head.uri.query())
@@ -193,7 +208,16 @@ impl Service {
         }
         match site.find(&path) {
             Resolution::Script(script) => Ok(Found::Script(engine, script)),
-            Resolution::File(_file) => Err(refuse(StatusCode::NOT_IMPLEMENTED, "static files")),
+            Resolution::File(file) => {
+                let name = file.path.clone();
+                let sibling = |suffix: &str| site.sibling(&name, suffix);
+                Ok(Found::Answer(files::answer(
+                    file,
+                    &head.method,
+                    &head.headers,
+                    sibling,
+                )))
+            }
             Resolution::Redirect(to) => Ok(Found::Answer(redirect(&to, head.uri.query()))),
             Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(why) => {
@@ -269,12 +293,24 @@ fn is_host(host: &HeaderValue) -> bool {
         .all(|c| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(c))
 }
 
-fn accept_encoding(headers: &HeaderMap) -> HeaderMap {
-    let mut kept = HeaderMap::new();
-    for value in headers.get_all(header::ACCEPT_ENCODING) {
-        kept.append(header::ACCEPT_ENCODING, value.clone());
+/// The headers that decide how a response is sent, once the request itself is gone.
+fn asked(headers: &HeaderMap) -> HeaderMap {
+    const ASKED: [HeaderName; 7] = [
+        header::ACCEPT_ENCODING,
+        header::RANGE,
+        header::IF_RANGE,
+        header::IF_MATCH,
+        header::IF_NONE_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_UNMODIFIED_SINCE,
+    ];
+    let mut asked = HeaderMap::new();
+    for name in ASKED {
+        for value in headers.get_all(&name) {
+            asked.append(name.clone(), value.clone());
+        }
     }
-    kept
+    asked
 }
 
 fn body_refused(refused: Refused) -> Refusal {

@@ -5,7 +5,7 @@
 //!
 //! - anything outside the document root, except through a symbolic link that [`Symlinks`] allows;
 //! - dot files and what is in dot directories, but for `/.well-known/`;
-//! - PHP source as text, see [`normalise::kind`]: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
+//! - PHP source as text, see `kind` in `normalise.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
 //!   did not exist;
 //! - PHP below one of the `uploads`.
 //!
@@ -16,6 +16,7 @@ mod normalise;
 mod root;
 pub mod route;
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 
 use std::fs::{File, Metadata};
@@ -42,6 +43,8 @@ pub struct Settings {
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
     pub index: Vec<String>,
+    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
+    /// root or owns what they lead to, `follow` all.
     pub symlinks: Symlinks,
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     pub uploads: Vec<String>,
@@ -57,6 +60,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// Where our own configuration lies when the project itself is the document root. It may hold passwords.
+const CONFIGURATION: &str = "/surus.toml";
 
 /// What answers a URL.
 #[derive(Debug)]
@@ -166,12 +172,20 @@ impl Site {
         }
     }
 
-    /// Looks up a path that has been [`normalise`]d already.
+    /// Looks up a path that was never encoded, such as part of a file's name.
+    pub fn resolve_plain(&self, path: &str) -> Resolution {
+        self.resolve(&encode(path))
+    }
+
+    /// Looks up a path that [`normalise`](normalise()) has made.
     ///
     /// Takes three system calls for a script (open, look, close), one for what goes to the front controller.
     pub fn find(&self, path: &Normalised<'_>) -> Resolution {
         if self.is_uploaded_source(path.path()) {
             return Resolution::Denied("PHP below `uploads` is never run and never sent");
+        }
+        if path.path() == CONFIGURATION {
+            return Resolution::NotFound;
         }
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files) {
@@ -208,9 +222,9 @@ impl Site {
         }
     }
 
-    /// The file beside `found` whose name is `suffix` longer, under the same rules.
-    pub fn sibling(&self, found: &Found, suffix: &str) -> Option<Found> {
-        let mut path = found.path.clone().into_os_string();
+    /// The file beside the one at `path` whose name is `suffix` longer, under the same rules.
+    pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
+        let mut path = path.to_path_buf().into_os_string();
         path.push(suffix);
         let path = PathBuf::from(path);
         let relative = path.strip_prefix(self.root.path()).ok()?;

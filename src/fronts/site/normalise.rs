@@ -255,6 +255,7 @@ fn visible(name: &str) -> impl Iterator<Item = char> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 

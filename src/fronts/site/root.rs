@@ -18,7 +18,8 @@ use super::normalise::{Kind, kind};
 pub enum Symlinks {
     /// None.
     Inside,
-    /// Those that belong to root or to the owner of what they lead to: whoever can only create links gains nothing.
+    /// Those that belong to root or to the owner of what they lead to, so that a link in an upload directory shows nobody's
+    /// files but those of the user who made it.
     #[default]
     Owner,
     /// All.
@@ -61,6 +62,21 @@ pub(in crate::fronts) enum Opened {
     Denied(&'static str),
 }
 
+/// Why the way to a file ends.
+enum End {
+    Missing,
+    Denied(&'static str),
+}
+
+impl From<End> for Opened {
+    fn from(end: End) -> Self {
+        match end {
+            End::Missing => Opened::Missing,
+            End::Denied(why) => Opened::Denied(why),
+        }
+    }
+}
+
 impl Root {
     pub(in crate::fronts) fn open(directory: &Path, symlinks: Symlinks) -> Result<Root> {
         let path = directory
@@ -95,6 +111,19 @@ impl Root {
     /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
     /// PHP source that the name did not say is ever opened.
     pub(in crate::fronts) fn get(&self, relative: &Path, access: Access) -> Opened {
+        match self.get_for(relative, access) {
+            // A directory that may be entered but not listed is one all the same.
+            Opened::Denied(UNREADABLE) if access == Access::Read => {
+                match self.get_for(relative, Access::Look) {
+                    Opened::Directory => Opened::Directory,
+                    _ => Opened::Denied(UNREADABLE),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    fn get_for(&self, relative: &Path, access: Access) -> Opened {
         let first = if self.strict {
             open::beneath(self.dir.as_fd(), relative, access)
         } else {
@@ -104,7 +133,7 @@ impl Root {
             Ok(file) => look(file, None),
             Err(Refused::Link) => match self.walk(relative) {
                 Ok(real) => self.get_real(relative, real, access),
-                Err(why) => why,
+                Err(end) => end.into(),
             },
             Err(refused) => explain(refused, relative),
         }
@@ -128,7 +157,7 @@ impl Root {
     }
 
     /// Where `relative` really is, following the links that may be followed.
-    fn walk(&self, relative: &Path) -> Result<PathBuf, Opened> {
+    fn walk(&self, relative: &Path) -> Result<PathBuf, End> {
         let mut real = self.path.clone();
         let mut links = 0;
         let mut todo = Vec::new();
@@ -147,9 +176,9 @@ impl Root {
                     }
                     links += 1;
                     if links > MOST_LINKS {
-                        return Err(Opened::Missing);
+                        return Err(End::Missing);
                     }
-                    let target = std::fs::read_link(&real).map_err(|_| Opened::Missing)?;
+                    let target = std::fs::read_link(&real).map_err(|_| End::Missing)?;
                     real.pop();
                     todo.push(Step::Arrived {
                         owner: metadata.uid(),
@@ -163,15 +192,15 @@ impl Root {
     }
 
     /// May a link of this owner lead to `target`?
-    fn allow(&self, owner: u32, target: &Path) -> Result<(), Opened> {
+    fn allow(&self, owner: u32, target: &Path) -> Result<(), End> {
         if target.starts_with(&self.path) {
             return Ok(());
         }
         match self.symlinks {
             Symlinks::Follow => Ok(()),
-            Symlinks::Inside => Err(Opened::Denied(OUTSIDE)),
+            Symlinks::Inside => Err(End::Denied(OUTSIDE)),
             Symlinks::Owner if owner == 0 || owner == metadata(target)?.uid() => Ok(()),
-            Symlinks::Owner => Err(Opened::Denied(OWNER)),
+            Symlinks::Owner => Err(End::Denied(OWNER)),
         }
     }
 
@@ -220,10 +249,10 @@ fn push_steps(todo: &mut Vec<Step>, path: &Path) {
     }));
 }
 
-fn metadata(path: &Path) -> Result<Metadata, Opened> {
+fn metadata(path: &Path) -> Result<Metadata, End> {
     std::fs::symlink_metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => Opened::Denied(UNREADABLE),
-        _ => Opened::Missing,
+        std::io::ErrorKind::PermissionDenied => End::Denied(UNREADABLE),
+        _ => End::Missing,
     })
 }
 

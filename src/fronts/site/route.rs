@@ -82,7 +82,7 @@ impl Routes {
     }
 
     /// The action of the first rule that is about this request. `path` is the one that
-    /// [`normalise`](super::normalise) made.
+    /// [`normalise`](super::normalise()) made.
     pub fn choose(
         &self,
         method: &Method,
@@ -240,6 +240,7 @@ fn has_parameter(query: Option<&str>, name: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use http::HeaderValue;
 

@@ -379,11 +379,17 @@ fn a_file_that_may_not_be_read_is_denied() {
     let dir = project();
     fs::set_permissions(
         dir.path().join("public/style.css"),
-        fs::Permissions::from_mode(0),
+        fs::Permissions::from_mode(0o000),
     )
     .unwrap();
     let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
     assert_eq!(says(&site, "/style.css"), "denied");
+    let docs = dir.path().join("public/docs");
+    fs::set_permissions(&docs, fs::Permissions::from_mode(0o111)).unwrap();
+    assert_eq!(says(&site, "/docs"), "to /docs/");
+    fs::set_permissions(&docs, fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(says(&site, "/docs"), "denied");
+    fs::set_permissions(&docs, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -401,11 +407,11 @@ fn siblings_obey_the_same_rules() {
             panic!()
         };
         assert_eq!(
-            site.sibling(&found, ".br").unwrap().path,
+            site.sibling(&found.path, ".br").unwrap().path,
             site.root().join("style.css.br")
         );
-        assert!(site.sibling(&found, ".gz").is_none());
-        assert!(site.sibling(&found, ".zst").is_none());
+        assert!(site.sibling(&found.path, ".gz").is_none());
+        assert!(site.sibling(&found.path, ".zst").is_none());
     }
 }
 
