@@ -40,15 +40,11 @@ impl Socket {
         }
     }
 
-    fn try_read(&self, bytes: &mut ReadBuf<'_>) -> io::Result<usize> {
-        // The buffer's unfilled part counts as uninitialised; zeroing it first happens once per buffer.
-        let unfilled = bytes.initialize_unfilled();
-        let n = match self {
-            Socket::Tcp(stream) => stream.try_read(unfilled),
-            Socket::Unix(stream) => stream.try_read(unfilled),
-        }?;
-        bytes.advance(n);
-        Ok(n)
+    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_read_buf(&mut buffer),
+            Socket::Unix(stream) => stream.try_read_buf(&mut buffer),
+        }
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
