@@ -19,7 +19,9 @@ use tracing::{debug, error, warn};
 
 use super::access::{AccessLog, Entry};
 use super::body::{self, Refused};
+use super::files::FileRange;
 use super::io::Shared;
+use super::placeholder::Placeholders;
 use super::send_file::{self, SendFile};
 use super::{Settings, compress, files, forwarded};
 use crate::engine::Engine;
@@ -78,7 +80,8 @@ impl Service {
         connection.activity.request_begins();
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
         let is_head = request.method() == Method::HEAD;
-        let (engine, result) = self.respond(request, peer, connection, end.event).await;
+        let may_send_files = request.version() <= Version::HTTP_11;
+        let (engine, result) = self.respond(request, peer, &connection, end.event).await;
         end.engine = engine;
         let outcome;
         let mut response = match result {
@@ -105,6 +108,9 @@ impl Service {
         if !is_head {
             response = fit_length(response);
         }
+        if may_send_files && let Some(file) = response.extensions_mut().remove::<FileRange>() {
+            *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
+        }
         self.metrics.answered(engine, outcome, end.began.elapsed());
         end.status = response.status();
         let (head, body) = response.into_parts();
@@ -123,7 +129,7 @@ impl Service {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        connection: Arc<Shared>,
+        connection: &Arc<Shared>,
         id: u64,
     ) -> (&'static str, Result<Response, Problem>) {
         let (mut head, incoming) = request.into_parts();
@@ -179,15 +185,16 @@ impl Service {
             Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
             None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine").into()),
         };
-        let Ok(mut response) = result else {
+        let Ok(response) = result else {
             return (engine, result);
         };
         if send_file::is_asked(&response) {
-            response = self
-                .place
-                .load()
-                .send_file
-                .replace(&method, &asked, response);
+            // As files go: what they are compressed to, lies beside them.
+            let place = self.place.load();
+            return (
+                engine,
+                Ok(place.send_file.replace(&method, &asked, response)),
+            );
         }
         (
             engine,
