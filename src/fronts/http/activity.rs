@@ -81,6 +81,11 @@ impl Activity {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Is no request in flight?
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 0
+    }
+
     /// The client does not take what we write.
     pub fn write_blocked(&self) {
         if self.write_since.load(Ordering::Relaxed) == 0 {

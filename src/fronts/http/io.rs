@@ -1,6 +1,8 @@
 //! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early hints.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,10 +11,11 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::activity::Activity;
+use super::placeholder::{Files, is_placeholder};
 
 /// A client's socket.
 pub enum Socket {
@@ -32,6 +35,17 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.try_write_vectored(bytes),
             Socket::Unix(stream) => stream.try_write_vectored(bytes),
+        }
+    }
+
+    fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
+            Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
         }
     }
 
@@ -65,15 +79,11 @@ impl Socket {
         }
     }
 
-    fn try_read(&self, bytes: &mut ReadBuf<'_>) -> io::Result<usize> {
-        // The buffer's unfilled part counts as uninitialised; zeroing it first happens once per buffer.
-        let unfilled = bytes.initialize_unfilled();
-        let n = match self {
-            Socket::Tcp(stream) => stream.try_read(unfilled),
-            Socket::Unix(stream) => stream.try_read(unfilled),
-        }?;
-        bytes.advance(n);
-        Ok(n)
+    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_read_buf(&mut buffer),
+            Socket::Unix(stream) => stream.try_read_buf(&mut buffer),
+        }
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -116,6 +126,8 @@ pub struct Shared {
     pub activity: Activity,
     /// The client has sent all that it will ever send.
     ended: AtomicBool,
+    /// What the placeholders among the bytes to write stand for.
+    pub files: Files,
     /// hyper has nothing buffered: what is written now does not cut a response in two.
     quiet: AtomicBool,
     /// The end of early hints that the socket did not take at once; goes out before anything else.
@@ -129,6 +141,7 @@ impl Io {
             socket,
             activity: Activity::new(),
             ended: AtomicBool::new(false),
+            files: Files::default(),
             quiet: AtomicBool::new(true),
             rest: Mutex::new(Vec::new()),
         };
@@ -161,6 +174,34 @@ impl Io {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         rest.extend_from_slice(response.as_bytes());
+    }
+
+    /// Writes the bytes up to the first placeholder, or the file that it stands for.
+    fn poll_write_parts(
+        &self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let is_file = |part: &IoSlice<'_>| !part.is_empty() && is_placeholder(part);
+        let Some(at) = parts.iter().position(is_file) else {
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(parts));
+        };
+        if parts[..at].iter().any(|part| !part.is_empty()) {
+            let bytes = &parts[..at];
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes));
+        }
+        let most = parts[at].len();
+        poll_write(&self.shared, cx, |socket| {
+            let send = |file: &File, offset, most| socket.try_send_file(file, offset, most);
+            match self.shared.files.send(most, send) {
+                Some(Ok(0)) => Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a file became shorter while it was sent",
+                )),
+                Some(result) => result,
+                None => Err(io::Error::other("a placeholder without a file")),
+            }
+        })
     }
 
     /// Writes what early hints have left over.
@@ -279,7 +320,9 @@ impl AsyncRead for Io {
             this.first.advance(n);
         }
         this.shared.activity.read();
-        this.line.read(&buffer.filled()[before..]);
+        if this.shared.activity.is_idle() {
+            this.line.read(&buffer.filled()[before..]);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -296,7 +339,7 @@ impl AsyncWrite for Io {
         }
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
-        poll_write(&self.shared, cx, |socket| socket.try_write(bytes))
+        self.poll_write_parts(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -310,7 +353,7 @@ impl AsyncWrite for Io {
         }
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
-        poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes))
+        self.poll_write_parts(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -330,7 +373,7 @@ impl AsyncWrite for Io {
 }
 
 /// Closes the sending direction.
-fn shutdown(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+fn shutdown(stream: &impl AsFd) -> io::Result<()> {
     match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
         // The client was faster.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
