@@ -64,5 +64,7 @@ fn h2spec_has_nothing_to_say() {
         .find(|line| line.contains(" passed, "))
         .unwrap_or_else(|| panic!("h2spec did not finish:\n{said}"));
     println!("{summary}");
+    let counted = failures.lines().filter(|line| line.contains('×')).count();
+    assert!(summary.contains(&format!(" {counted} failed")), "{said}");
     assert!(!summary.starts_with("0 tests"), "{summary}");
 }

@@ -243,6 +243,24 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_header_ends_where_it_says_and_not_before(
+            version_2: bool,
+            bytes in proptest::collection::vec(0u8.., 0..300),
+        ) {
+            let prefix = match version_2 {
+                true => v2::PROTOCOL_PREFIX,
+                false => v1::PROTOCOL_PREFIX.as_bytes(),
+            };
+            let bytes = [prefix, &bytes].concat();
+            if let Parsed::Complete(header, len) = parse(&bytes) {
+                assert_eq!(parse(&bytes[..len]), Parsed::Complete(header, len));
+                assert!((0..len).all(|part| parse(&bytes[..part]) == Parsed::Incomplete));
+            }
+        }
+    }
+
     #[test]
     fn everything_else_is_malformed() {
         let mut endless = v2::PROTOCOL_PREFIX.to_vec();
