@@ -323,8 +323,6 @@ fn check(
         return bad("the request target is not a path");
     }
     check_transfer_encoding(&head.headers)?;
-    // The body is decoded by now; what it was sent in is nobody's business.
-    head.headers.remove(header::TRANSFER_ENCODING);
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
