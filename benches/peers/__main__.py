@@ -50,6 +50,8 @@ def main() -> None:
                 check.same_answer(servers, page)
                 for connections in options.connections:
                     cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                # wrk does not look at bodies, so that one that goes wrong under load would show only here.
+                check.same_answer(servers, page)
         # Where PHP runs inside the web server there are no workers to count.
         for contestant in (contestant for contestant in contestants if contestant.php_process):
             if "round-trip" in options.parts:

@@ -1,6 +1,7 @@
 """Do all contestants do the same work? What does not answer right is not measured."""
 
 import json
+import os
 
 from pages import Page
 from server import Refused, Server
@@ -26,7 +27,11 @@ def same_answer(servers: list[Server], page: Page) -> None:
         raise Refused(f"{first} answered {page.target} with {len(body)} bytes; expected {page.length[0]} to {page.length[1]}")
     for who, other in others:
         if other != body:
-            raise Refused(f"{who} and {first} answered {page.target} differently:\n{other[:500]!r}\n{body[:500]!r}")
+            at = len(os.path.commonprefix([other, body]))
+            raise Refused(
+                f"{who} and {first} answered {page.target} differently from byte {at} of {len(other)} and {len(body)} on: "
+                f"{other[at : at + 60]!r} and {body[at : at + 60]!r}"
+            )
 
 
 def _flat(settings: dict) -> dict[str, object]:
