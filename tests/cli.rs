@@ -46,7 +46,10 @@ fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
 /// The error of `surus serve` with this configuration file.
 fn refused(configuration: &str) -> String {
     let project = project(&[("surus.toml", configuration), ("index.php", "")]);
-    let said = surus(&["serve", project.path().to_str().unwrap()], &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    // The sanitizers' run sets it, and the environment comes before the file.
+    command.env_remove("SURUS_ENGINE_PHP");
+    let said = run(command.arg("serve").arg(project.path()));
     assert_eq!(said.status, 1, "{}", said.stderr);
     said.stderr
 }
@@ -355,7 +358,12 @@ fn check_finds_all_that_would_stop_the_start() {
     let configuration =
         "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n[log]\nlevel = \"surus=loud\"\n";
     let project = project(&[("surus.toml", configuration)]);
-    let said = check(project.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.env_remove("SURUS_ENGINE_PHP");
+    let said = run(command
+        .arg("check")
+        .arg(project.path())
+        .args(["--listen", "127.0.0.1:0"]));
     assert_eq!(said.status, 1, "{}", said.stdout);
     says(
         &said.stdout,
