@@ -481,7 +481,7 @@ impl Shared {
         let why = outbox::why(wait_status, killed);
         self.metrics.worker_ended(self.engine, why.label);
         match why.expected {
-            true => info!(pid, reason = why.label, "worker replaced"),
+            true => info!(pid, reason = why.label, "worker ended"),
             false => {
                 warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
             }

@@ -139,10 +139,7 @@ impl Inner {
     async fn handle(&self, event: Event) -> Result<Response, Failure> {
         let mut retried = false;
         loop {
-            let entered = std::time::Instant::now();
-            let place = self.queue.enter().await?;
-            self.metrics.queue_wait(self.spec.engine, entered.elapsed());
-            let mut generations = self.generations.subscribe();
+            let place = self.enter().await?;
             let current = self.current.load_full();
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
@@ -160,6 +157,7 @@ impl Inner {
             }
             // No PHP has run for it: another worker may have it, once.
             retried = true;
+            let mut generations = self.generations.subscribe();
             let is_current = *generations.borrow_and_update() == generation.shared.number;
             if is_current && generation.shared.is_template_gone() {
                 drop(generation);
@@ -176,6 +174,17 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Waits for a worker; measured only when it is a wait.
+    async fn enter(&self) -> Result<queue::Place, Failure> {
+        if let Some(place) = self.queue.try_enter()? {
+            return Ok(place);
+        }
+        let began = std::time::Instant::now();
+        let place = self.queue.enter().await;
+        self.metrics.queue_wait(self.spec.engine, began.elapsed());
+        place
     }
 
     async fn drain(&self) {

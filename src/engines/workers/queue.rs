@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
 use crate::event::Failure;
@@ -33,12 +33,19 @@ impl Queue {
         }
     }
 
+    /// A place, if one is free; nobody who waits is overtaken. Fails when the queue is closed.
+    pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => Ok(Some(place)),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(CLOSED),
+        }
+    }
+
     /// Waits for a place. Fails at once when too many wait already, or when the queue is closed.
     pub async fn enter(&self) -> Result<Place, Failure> {
-        match self.places.clone().try_acquire_owned() {
-            Ok(place) => return Ok(place),
-            Err(tokio::sync::TryAcquireError::Closed) => return Err(CLOSED),
-            Err(tokio::sync::TryAcquireError::NoPermits) => {}
+        if let Some(place) = self.try_enter()? {
+            return Ok(place);
         }
         let _waiting = Waiting::begin(&self.waiting, self.max_waiting)?;
         let until = Instant::now() + self.max_wait;
