@@ -192,7 +192,7 @@ mod tests {
                 "4 workers that all reach memory_limit (1G) need 4096 MiB",
             ),
             ("memory_limit", "-1", "memory_limit is -1"),
-            ("max_execution_time", "90", "after 60s without an answer"),
+            ("max_execution_time", "90", "after 1m without an answer"),
             ("display_errors", "1", "visitors see"),
         ] {
             let found = found(&[(name, value)]);
