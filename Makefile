@@ -65,4 +65,4 @@ test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 .PHONY: test-php8.4
 test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root
 	scripts/install serve debootstrap
-	scripts/test-php8.4 $(SANITIZED)
+	scripts/test-php8.4 $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs)) -p surus -p surus-php
