@@ -123,10 +123,11 @@ static void reap(void)
 			if (place->pid != pid) {
 				continue;
 			}
-			char text[96];
+			char text[128];
 			/* With what it was doing: its line is about to belong to another. */
-			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u", i, (int)pid, status,
-			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request));
+			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
+			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request),
+			                   (unsigned long long)atomic_load(&lines[i].taken));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
 			/* A worker that ends without having served anything would do so again at once. */

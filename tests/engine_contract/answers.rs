@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body::Body as _;
 use surus::event::{Body, EarlyHints, Failure};
 
-use crate::subject::{bytes, until};
+use crate::subject::bytes;
 
 const OCTETS: &str = "application/octet-stream";
 
@@ -171,18 +171,12 @@ engine_contract! {
 
     fn ten_thousand_events_get_the_answer_that_is_theirs(engine) {
         let echo = engine.file("echo $_GET['n'];");
-        let pool = engine.pool().await;
-        let mut askers = Vec::new();
-        for asker in 0..8 {
-            let (pool, engine_ask) = (pool.clone(), engine.ask(&echo));
-            let _ = &pool;
-            askers.push((asker, engine_ask));
-        }
-        let engine = &engine;
-        futures_util::future::join_all(askers.into_iter().map(|(asker, ask)| async move {
+        let (engine, echo) = (&engine, &echo);
+        futures_util::future::join_all((0..8).map(|asker| async move {
             for n in 0..1250 {
                 let mine = format!("{asker}-{n}");
-                assert_eq!(engine.answer(ask.clone().query(&format!("n={mine}"))).await.unwrap().text(), mine);
+                let ask = engine.ask(echo).query(&format!("n={mine}"));
+                assert_eq!(engine.answer(ask).await.unwrap().text(), mine);
             }
         })).await;
     }
@@ -199,6 +193,3 @@ async fn next(body: &mut surus::event::ResponseBody) -> Option<Result<bytes::Byt
     let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
     Some(frame.map(|frame| frame.into_data().unwrap()))
 }
-
-#[allow(unused_imports)]
-use until as _;

@@ -36,8 +36,7 @@ engine_contract! {
 
     fn the_environment_is_the_configured_one(engine) {
         engine.env.insert("FROM_ENV".into(), "a b=c".into());
-        // SAFETY-free: the environment of this process is not PHP's, whatever is in it.
-        let names = engine.text("$e = explode(\"\\0\", trim(file_get_contents('/proc/self/environ'))); echo json_encode([getenv('FROM_ENV'), getenv('PATH'), getenv('CARGO_MANIFEST_DIR'), getenv('HOME') !== false]);").await;
+        let names = engine.text("echo json_encode([getenv('FROM_ENV'), getenv('PATH'), getenv('CARGO_MANIFEST_DIR'), getenv('HOME') !== false]);").await;
         assert_eq!(names, r#"["a b=c",false,false,true]"#);
     }
 

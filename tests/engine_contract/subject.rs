@@ -48,7 +48,10 @@ impl Subject {
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         Subject {
             settings,
-            ini: vec![("log_errors".into(), "1".into())],
+            ini: vec![
+                ("log_errors".into(), "1".into()),
+                ("output_buffering".into(), "0".into()),
+            ],
             env: BTreeMap::new(),
             dir: Arc::new(dir),
             pool: tokio::sync::OnceCell::new(),
@@ -290,7 +293,7 @@ pub fn lives(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
-/// Every child of this process, zombies too, that runs `surus-php`.
+/// Who has started it.
 pub fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();

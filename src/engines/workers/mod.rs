@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
 use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
@@ -133,6 +133,11 @@ impl Inner {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let next = Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await?;
         self.clone().install(next);
+        if self.queue.is_draining() {
+            // The drain may have retired the one before already, and would never see this one.
+            self.current.store(None);
+            bail!("shutting down");
+        }
         Ok(())
     }
 
@@ -140,14 +145,14 @@ impl Inner {
         let mut retried = false;
         loop {
             let entered = std::time::Instant::now();
-            let place = self.queue.enter().await?;
+            let place = self.queue.enter(event.deadline.into()).await?;
             self.metrics.queue_wait(self.spec.engine, entered.elapsed());
             let mut generations = self.generations.subscribe();
             let current = self.current.load_full();
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
-            let refusal = match generation.dispatch(&event, place).await {
+            let refusal = match generation.dispatch(&event, place, entered).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
