@@ -44,7 +44,12 @@ impl Surus {
         match listening.recv_timeout(Duration::from_secs(30)) {
             Ok(url) => {
                 let address = url.trim_start_matches("http://").to_string();
-                Ok(Surus { child, url, address, log })
+                Ok(Surus {
+                    child,
+                    url,
+                    address,
+                    log,
+                })
             }
             Err(_) => {
                 let _ = child.kill();
@@ -77,7 +82,13 @@ impl Surus {
 
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Waits for its end and returns the exit status.
@@ -110,7 +121,10 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
         while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {
             let text = String::from_utf8_lossy(&line).into_owned();
             if let Some(at) = text.find("listening on http://") {
-                let url = text[at + "listening on ".len()..].split_whitespace().next().unwrap();
+                let url = text[at + "listening on ".len()..]
+                    .split_whitespace()
+                    .next()
+                    .unwrap();
                 let _ = said.send(url.to_string());
             }
             log.lock().unwrap().push_str(&text);

@@ -78,6 +78,43 @@ engine_contract! {
         }
     }
 
+    fn events_that_end_at_their_deadline_hurt_no_other(engine) {
+        // Request ids are used again at once, so whoever acts on an event late may meet another.
+        let engine = engine.workers(3).with(|settings| settings.kill_after = time(20));
+        let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
+        let echo = engine.file("usleep(500); echo $_GET['n'];");
+        let (engine, nap, echo) = (&engine, &nap, &echo);
+        let end = Instant::now() + Duration::from_secs(4);
+        let edge = futures_util::future::join_all((0..2).map(|n: u64| async move {
+            let mut over = 0;
+            while Instant::now() < end {
+                let ask = engine.ask(nap).query(&format!("n={n}")).timeout(Duration::from_millis(48 + (over + n) % 12));
+                match engine.answer(ask).await {
+                    Ok(answer) => assert_eq!(answer.text(), "rested"),
+                    Err(Failure::TimedOut) => over += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            over
+        }));
+        let quick = futures_util::future::join_all((0..4).map(|asker| async move {
+            let mut n = 0;
+            while Instant::now() < end {
+                let mine = format!("{asker}-{n}");
+                // A kill that comes as the worker takes its next event is the one thing that may reach another.
+                match engine.answer(engine.ask(echo).query(&format!("n={mine}"))).await {
+                    Ok(answer) => assert_eq!(answer.text(), mine),
+                    Err(Failure::Died(_)) => {}
+                    Err(other) => panic!("{mine}: {other:?}"),
+                }
+                n += 1;
+            }
+        }));
+        tokio::join!(edge, quick);
+        let pool = engine.pool().await;
+        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("every place was given back");
+    }
+
     fn a_slow_script_does_not_hold_up_fast_ones(engine) {
         let engine = engine.workers(2);
         let slow = engine.occupy(1, "usleep(1500000); echo 'slow';").await;
