@@ -410,8 +410,6 @@ static void execute(const char *script)
 
 void surus_php_serve(void)
 {
-	int exit_status = 255;
-
 	surus_outbox_begin(surus_event.id);
 	zend_first_try {
 		fill_request_info();
@@ -420,12 +418,11 @@ void surus_php_serve(void)
 			zend_try {
 				execute(SG(request_info).path_translated);
 			} zend_end_try();
-			exit_status = EG(exit_status);
 		}
 	} zend_catch {
 	} zend_end_try();
 	php_request_shutdown(NULL);
 	SG(server_context) = NULL;
-	surus_outbox_end(SURUS_COMPLETE, exit_status);
+	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_event);
 }

@@ -153,7 +153,9 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
         _ = terminate.recv() => warn!("second signal; ended at once"),
         _ = interrupt.recv() => warn!("second signal; ended at once"),
     }
+    // Its end removes the socket's file.
     admin_task.abort();
+    let _ = admin_task.await;
     Ok(())
 }
 

@@ -73,10 +73,13 @@ impl Default for Settings {
 pub async fn boot(
     settings: &Settings,
     ini: Vec<(String, String)>,
-    env: BTreeMap<String, String>,
+    mut env: BTreeMap<String, String>,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Pool> {
     let entry = find(&settings.name)?;
+    // So that an application can say what serves it.
+    env.entry("SURUS_ENGINE".into())
+        .or_insert_with(|| entry.name.into());
     let spec = Spec {
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,

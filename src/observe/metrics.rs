@@ -78,7 +78,7 @@ impl Default for Metrics {
         );
         registry.register_with_unit(
             "queue_wait",
-            "How long events waited for a worker",
+            "How long the events waited for which no worker was free",
             Unit::Seconds,
             metrics.queue_waits.clone(),
         );

@@ -146,6 +146,23 @@ impl AsyncSeqpacket {
     }
 }
 
+/// Sends `count` bytes of a file, from `offset` on, into a socket without their passing through this process. Returns how
+/// many went; 0 when the file ends there. Fails with [`io::ErrorKind::WouldBlock`] when the socket takes none.
+pub fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    count: usize,
+) -> io::Result<usize> {
+    let mut offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok(nix::sys::sendfile::sendfile64(
+        socket,
+        file,
+        Some(&mut offset),
+        count,
+    )?)
+}
+
 /// Closes the sending direction of any stream socket: the other end reads what was sent, then the end.
 pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
     nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)?;

@@ -177,14 +177,15 @@ impl Generation {
     }
 
     /// Gives the event to the workers and waits for the head of the answer.
-    pub async fn dispatch(&self, event: &Event, place: Place, entered: Instant) -> Answer {
+    /// It has waited for its place since `began`, if it had to.
+    pub async fn dispatch(&self, event: &Event, place: Place, began: Option<Instant>) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
         let slot = Slot {
             event: event.id,
             answer: Some(answer),
             hints: event.request.extensions().get::<EarlyHints>().cloned(),
-            entered,
+            entered: began.unwrap_or(now),
             sent: now,
             missed: None,
             deadline: Some(event.deadline),
@@ -534,7 +535,7 @@ impl Shared {
         let why = outbox::why(wait_status, killed);
         self.metrics.worker_ended(self.engine, why.label);
         match why.expected {
-            true => info!(pid, reason = why.label, "worker replaced"),
+            true => info!(pid, reason = why.label, "worker ended"),
             false => {
                 warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
             }

@@ -11,7 +11,7 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
@@ -144,15 +144,12 @@ impl Inner {
     async fn handle(&self, event: Event) -> Result<Response, Failure> {
         let mut retried = false;
         loop {
-            let entered = std::time::Instant::now();
-            let place = self.queue.enter(event.deadline.into()).await?;
-            self.metrics.queue_wait(self.spec.engine, entered.elapsed());
-            let mut generations = self.generations.subscribe();
+            let (place, began) = self.enter(event.deadline).await?;
             let current = self.current.load_full();
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
-            let refusal = match generation.dispatch(&event, place, entered).await {
+            let refusal = match generation.dispatch(&event, place, began).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
@@ -165,14 +162,14 @@ impl Inner {
             }
             // No PHP has run for it: another worker may have it, once.
             retried = true;
+            let mut generations = self.generations.subscribe();
             let is_current = *generations.borrow_and_update() == generation.shared.number;
             if is_current && generation.shared.is_template_gone() {
                 drop(generation);
-                let limit = self.queue.max_wait().min(
-                    event
-                        .deadline
-                        .saturating_duration_since(std::time::Instant::now()),
-                );
+                let limit = self
+                    .queue
+                    .max_wait()
+                    .min(event.deadline.saturating_duration_since(Instant::now()));
                 if tokio::time::timeout(limit, generations.changed())
                     .await
                     .is_err()
@@ -181,6 +178,17 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Waits for a worker; measured only when it is a wait, which began at the instant.
+    async fn enter(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
+        if let Some(place) = self.queue.try_enter()? {
+            return Ok((place, None));
+        }
+        let began = Instant::now();
+        let place = self.queue.enter(deadline.into()).await;
+        self.metrics.queue_wait(self.spec.engine, began.elapsed());
+        Ok((place?, Some(began)))
     }
 
     async fn drain(&self) {

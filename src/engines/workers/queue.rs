@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
 use crate::event::Failure;
@@ -35,15 +35,22 @@ impl Queue {
         }
     }
 
-    /// Waits for a place, until `deadline` at the most. Fails at once when too many wait already, or when the queue drains.
-    pub async fn enter(&self, deadline: Instant) -> Result<Place, Failure> {
+    /// A place, if one is free; nobody who waits is overtaken. Fails when the queue drains.
+    pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
         if self.is_draining() {
             return Err(CLOSED);
         }
         match self.places.clone().try_acquire_owned() {
-            Ok(place) => return Ok(place),
-            Err(tokio::sync::TryAcquireError::Closed) => return Err(CLOSED),
-            Err(tokio::sync::TryAcquireError::NoPermits) => {}
+            Ok(place) => Ok(Some(place)),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(CLOSED),
+        }
+    }
+
+    /// Waits for a place, until `deadline` at the most. Fails at once when too many wait already, or when the queue drains.
+    pub async fn enter(&self, deadline: Instant) -> Result<Place, Failure> {
+        if let Some(place) = self.try_enter()? {
+            return Ok(place);
         }
         let _waiting = Waiting::begin(&self.waiting, self.max_waiting)?;
         let until = Instant::now() + self.max_wait;

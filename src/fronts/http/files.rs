@@ -93,7 +93,7 @@ pub fn answer(
     let file = Arc::new(found.file);
     let (length, body) = match ranges {
         Ranges::Whole if *method == Method::HEAD => (length, ResponseBody::empty()),
-        Ranges::Whole => (length, body(file, 0..length)),
+        Ranges::Whole => (length, body(&mut response, file, 0..length)),
         Ranges::One(range) => {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             let content_range = content_range(&range, length);
@@ -102,7 +102,7 @@ pub fn answer(
                 header::CONTENT_RANGE,
                 &content_range,
             );
-            (range.end - range.start, body(file, range))
+            (range.end - range.start, body(&mut response, file, range))
         }
         Ranges::Many(ranges) => {
             let parts = Parts::new(file, ranges, length, &content_type);
@@ -356,7 +356,15 @@ fn content_range(range: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
-fn body(file: Arc<File>, range: Range<u64>) -> ResponseBody {
+/// The bytes of a file that a response's body consists of, in the response's extensions: a front that can send them without
+/// reading them does so. Whoever changes the body removes it.
+#[derive(Debug, Clone)]
+pub struct FileRange {
+    pub file: Arc<File>,
+    pub range: Range<u64>,
+}
+
+fn body(response: &mut Response, file: Arc<File>, range: Range<u64>) -> ResponseBody {
     let length = range.end - range.start;
     if length <= AT_ONCE
         && let Ok(bytes) = read(&file, range.start, length)
@@ -364,7 +372,9 @@ fn body(file: Arc<File>, range: Range<u64>) -> ResponseBody {
         return ResponseBody::Full(bytes);
     }
     // Also when it could not be read: the head is made already, and there the client sees that the body fails.
-    ResponseBody::stream(FileBody::new(file, range.start, length))
+    let whole = FileBody::new(file.clone(), range.start, length);
+    response.extensions_mut().insert(FileRange { file, range });
+    ResponseBody::stream(whole)
 }
 
 fn read(file: &File, offset: u64, length: u64) -> io::Result<Bytes> {
@@ -392,20 +402,6 @@ impl FileBody {
             length,
             reading: None,
         }
-    }
-
-    pub fn file(&self) -> &Arc<File> {
-        &self.file
-    }
-
-    /// Where in the file the next frame begins.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// How many bytes are still to come.
-    pub fn length(&self) -> u64 {
-        self.length
     }
 
     fn read(&self) -> JoinHandle<io::Result<Bytes>> {
@@ -946,10 +942,7 @@ mod tests {
         let mut body = FileBody::new(Arc::new(again(&found).file), 10, 300_000);
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(first.len() as u64, CHUNK);
-        assert_eq!(
-            (body.offset(), body.length()),
-            (10 + CHUNK, 300_000 - CHUNK)
-        );
+        assert_eq!((body.offset, body.length), (10 + CHUNK, 300_000 - CHUNK));
     }
 
     #[tokio::test]

@@ -1,16 +1,19 @@
 //! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early hints.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::activity::Activity;
+use super::placeholder::{Files, is_placeholder};
 
 /// A client's socket.
 pub enum Socket {
@@ -33,6 +36,17 @@ impl Socket {
         }
     }
 
+    fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
+            Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
+        }
+    }
+
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Tcp(stream) => stream.poll_write_ready(cx),
@@ -40,15 +54,11 @@ impl Socket {
         }
     }
 
-    fn try_read(&self, bytes: &mut ReadBuf<'_>) -> io::Result<usize> {
-        // The buffer's unfilled part counts as uninitialised; zeroing it first happens once per buffer.
-        let unfilled = bytes.initialize_unfilled();
-        let n = match self {
-            Socket::Tcp(stream) => stream.try_read(unfilled),
-            Socket::Unix(stream) => stream.try_read(unfilled),
-        }?;
-        bytes.advance(n);
-        Ok(n)
+    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_read_buf(&mut buffer),
+            Socket::Unix(stream) => stream.try_read_buf(&mut buffer),
+        }
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -68,6 +78,8 @@ pub struct Io {
 pub struct Shared {
     socket: Socket,
     pub activity: Activity,
+    /// What the placeholders among the bytes to write stand for.
+    pub files: Files,
     /// hyper has nothing buffered: what is written now does not cut a response in two.
     quiet: AtomicBool,
     /// The end of early hints that the socket did not take at once; goes out before anything else.
@@ -79,6 +91,7 @@ impl Io {
         let shared = Shared {
             socket,
             activity: Activity::new(),
+            files: Files::default(),
             quiet: AtomicBool::new(true),
             rest: Mutex::new(Vec::new()),
         };
@@ -89,6 +102,34 @@ impl Io {
 
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
+    }
+
+    /// Writes the bytes up to the first placeholder, or the file that it stands for.
+    fn poll_write_parts(
+        &self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let is_file = |part: &IoSlice<'_>| !part.is_empty() && is_placeholder(part);
+        let Some(at) = parts.iter().position(is_file) else {
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(parts));
+        };
+        if parts[..at].iter().any(|part| !part.is_empty()) {
+            let bytes = &parts[..at];
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes));
+        }
+        let most = parts[at].len();
+        poll_write(&self.shared, cx, |socket| {
+            let send = |file: &File, offset, most| socket.try_send_file(file, offset, most);
+            match self.shared.files.send(most, send) {
+                Some(Ok(0)) => Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a file became shorter while it was sent",
+                )),
+                Some(result) => result,
+                None => Err(io::Error::other("a placeholder without a file")),
+            }
+        })
     }
 
     /// Writes what early hints have left over.
@@ -188,7 +229,7 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
-        poll_write(&self.shared, cx, |socket| socket.try_write(bytes))
+        self.poll_write_parts(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -198,7 +239,7 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
-        poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes))
+        self.poll_write_parts(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -222,7 +263,7 @@ impl AsyncWrite for Io {
 }
 
 /// Closes the sending direction.
-fn shutdown(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+fn shutdown(stream: &impl AsFd) -> io::Result<()> {
     match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
         // The client was faster.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),

@@ -9,6 +9,7 @@ pub mod files;
 mod forwarded;
 mod io;
 pub mod listen;
+mod placeholder;
 pub mod send_file;
 mod service;
 

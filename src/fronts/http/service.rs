@@ -13,12 +13,15 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body::{Frame, SizeHint};
+use http_body_util::StreamBody;
 use hyper::body::Incoming;
 use tracing::{debug, error, warn};
 
 use super::access::{AccessLog, Entry};
 use super::body::{self, Refused};
+use super::files::FileRange;
 use super::io::Shared;
+use super::placeholder::Placeholders;
 use super::send_file::{self, SendFile};
 use super::{Settings, compress, files, forwarded};
 use crate::engine::Engine;
@@ -76,8 +79,9 @@ impl Service {
     ) -> Result<http::Response<Outgoing>, Infallible> {
         connection.activity.request_begins();
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
-        let is_http_10 = request.version() == Version::HTTP_10;
-        let (engine, result) = self.respond(request, peer, connection, end.event).await;
+        let is_head = request.method() == Method::HEAD;
+        let may_send_files = request.version() <= Version::HTTP_11;
+        let (engine, result) = self.respond(request, peer, &connection, end.event).await;
         end.engine = engine;
         let outcome;
         let mut response = match result {
@@ -101,14 +105,23 @@ impl Service {
             }
         };
         strip_connection_headers(response.headers_mut());
-        if is_http_10 {
-            // hyper would announce an HTTP/1.1 answer's framing to a client that may not know it only if told to.
-            response.headers_mut().remove(header::TRAILER);
+        if !is_head {
+            response = fit_length(response);
+        }
+        if may_send_files && let Some(file) = response.extensions_mut().remove::<FileRange>() {
+            *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
         }
         self.metrics.answered(engine, outcome, end.began.elapsed());
         end.status = response.status();
         let (head, body) = response.into_parts();
-        Ok(http::Response::from_parts(head, Outgoing { body, end }))
+        Ok(http::Response::from_parts(
+            head,
+            Outgoing {
+                body,
+                failure: None,
+                end,
+            },
+        ))
     }
 
     /// Finds who answers and has it answered. The name says who did: an engine, or `static`.
@@ -116,7 +129,7 @@ impl Service {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        connection: Arc<Shared>,
+        connection: &Arc<Shared>,
         id: u64,
     ) -> (&'static str, Result<Response, Problem>) {
         let (mut head, incoming) = request.into_parts();
@@ -128,13 +141,18 @@ impl Service {
             Ok(Found::Answer(response)) => return (STATIC, Ok(response)),
             Err(refusal) => return (STATIC, Err(refusal.into())),
         };
-        let deadline = Instant::now() + self.settings.timeout.0;
         let forwarded = forwarded::origin(peer, &head.headers, &self.settings.trusted_proxies);
         // Only a proxy may promise these, and it is us; applications take our word (Symfony's X-Sendfile support).
         for name in ["x-sendfile-type", "x-accel-mapping"] {
             head.headers.remove(name);
         }
-        if let Some(host) = forwarded.host {
+        // RFC 9112, 3.2.2: an absolute target overrules Host.
+        let named = head
+            .uri
+            .authority()
+            .filter(|_| head.version == Version::HTTP_11);
+        let named = named.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        if let Some(host) = forwarded.host.or(named) {
             head.headers.insert(header::HOST, host);
         }
         let limits = body::Limits {
@@ -147,7 +165,7 @@ impl Service {
             Err(refused) => return (STATIC, Err(body_refused(refused).into())),
         };
         // The time for PHP begins when PHP can begin.
-        let deadline = deadline.max(Instant::now() + self.settings.timeout.0);
+        let deadline = Instant::now() + self.settings.timeout.0;
         if head.version == Version::HTTP_11 {
             let connection = connection.clone();
             head.extensions.insert(EarlyHints(Arc::new(move |headers| {
@@ -167,15 +185,16 @@ impl Service {
             Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
             None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine").into()),
         };
-        let Ok(mut response) = result else {
+        let Ok(response) = result else {
             return (engine, result);
         };
         if send_file::is_asked(&response) {
-            response = self
-                .place
-                .load()
-                .send_file
-                .replace(&method, &asked, response);
+            // As files go: what they are compressed to, lies beside them.
+            let place = self.place.load();
+            return (
+                engine,
+                Ok(place.send_file.replace(&method, &asked, response)),
+            );
         }
         (
             engine,
@@ -422,9 +441,45 @@ fn strip_connection_headers(headers: &mut HeaderMap) {
     }
 }
 
+/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind nginx, the client gets no
+/// more than was promised, and sees that an answer is not complete by the connection's end.
+fn fit_length(mut response: Response) -> Response {
+    if response.status() == StatusCode::NO_CONTENT {
+        // RFC 9110, 8.6.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        return response;
+    }
+    let ResponseBody::Full(body) = response.body_mut() else {
+        return response;
+    };
+    let body = std::mem::take(body);
+    let promised = response.headers().get(header::CONTENT_LENGTH);
+    let promised = promised.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length = body.len() as u64;
+    let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
+    *response.body_mut() = match promised {
+        Some(promised) if promised < length => ResponseBody::Full(body.slice(..promised as usize)),
+        Some(promised) if promised > length && !is_not_modified => {
+            let failure = Failure::Malformed(format!(
+                "{length} bytes instead of the {promised} of Content-Length"
+            ));
+            let frames = [Ok(Frame::data(body)), Err(failure)];
+            ResponseBody::stream(StreamBody::new(futures_util::stream::iter(frames)))
+        }
+        Some(_) => ResponseBody::Full(body),
+        None => {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            ResponseBody::Full(body)
+        }
+    };
+    response
+}
+
 /// A response's body on its way out, with what is to be done when it has ended.
 pub struct Outgoing {
     body: ResponseBody,
+    /// Why the body breaks off here.
+    failure: Option<Failure>,
     end: End,
 }
 
@@ -436,21 +491,27 @@ impl http_body::Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-            }
-            Poll::Ready(Some(Err(failure))) => {
-                warn!(event = self.end.event, %failure, "a response broke off");
-            }
-            _ => {}
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Some(Err(failure)));
         }
-        polled
+        match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(failure)) => {
+                warn!(event = self.end.event, %failure, "a response broke off");
+                // hyper drops what it has not sent yet together with the connection. Asked again, it has sent it.
+                self.failure = Some(failure);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.failure.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

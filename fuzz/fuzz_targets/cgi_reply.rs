@@ -1,0 +1,22 @@
+//! Does any header block of a script become something that HTTP cannot carry?
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use surus::engines::cgi_reply::{find_end, parse};
+
+fuzz_target!(|bytes: &[u8]| {
+    let block = match find_end(bytes) {
+        Some((end, empty)) => {
+            assert!(end + empty <= bytes.len());
+            &bytes[..end]
+        }
+        None => bytes,
+    };
+    let Ok((head, _)) = parse(block) else { return };
+    assert!((200..1000).contains(&head.status.as_u16()));
+    for (name, value) in &head.headers {
+        assert!(!name.as_str().is_empty());
+        assert!(value.as_bytes().iter().all(|c| *c >= 0x20 && *c != 0x7f || *c == b'\t'));
+    }
+});

@@ -1,0 +1,17 @@
+//! Do real applications work: installed, logged in to, written in, uploaded to, read back, looked at in a browser?
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+mod apps {
+    mod browser;
+    mod client;
+    mod database;
+    mod site;
+
+    mod dokuwiki;
+    mod phpmyadmin;
+    mod plain;
+    mod symfony;
+    mod wordpress;
+}

@@ -1,0 +1,175 @@
+//! A copy of an application in a directory of its own, which PHP's workers may write to.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::common::Surus;
+
+/// Where a Debian package put something; a missing package is an error that says how to get it.
+#[track_caller]
+pub fn installed(path: &str, package: &str) -> PathBuf {
+    assert!(
+        Path::new(path).exists(),
+        "{path} is missing, which this test needs. What may help: apt-get install {package}"
+    );
+    PathBuf::from(path)
+}
+
+/// Asserts that some PHP of this machine has an extension.
+#[track_caller]
+pub fn extension(name: &str, package: &str) {
+    let versions = fs::read_dir("/etc/php")
+        .into_iter()
+        .flatten()
+        .map(|version| version.unwrap().path());
+    let found = versions.into_iter().any(|version| {
+        version
+            .join("mods-available")
+            .join(format!("{name}.ini"))
+            .exists()
+    });
+    assert!(
+        found,
+        "PHP's extension {name} is missing, which this test needs. What may help: apt-get install {package}"
+    );
+}
+
+/// One of this repository's examples.
+pub fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples")
+        .join(name)
+}
+
+/// What tests bring along themselves.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(name)
+}
+
+pub fn is_root() -> bool {
+    number(&["-u"]) == 0
+}
+
+/// User and group id of a system user.
+pub fn ids_of(user: &str) -> (u32, u32) {
+    (number(&["-u", user]), number(&["-g", user]))
+}
+
+fn number(of: &[&str]) -> u32 {
+    let output = Command::new("id").args(of).output().unwrap();
+    assert!(
+        output.status.success(),
+        "id {of:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+pub struct Site {
+    directory: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        let directory = TempDir::with_prefix("surus-app-").unwrap();
+        // Root's temporary directories are closed to everybody else; PHP runs as somebody else.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let site = Site { directory };
+        for name in ["www", "sessions", "tmp"] {
+            fs::create_dir(site.directory.path().join(name)).unwrap();
+        }
+        site
+    }
+
+    /// The application's root.
+    pub fn www(&self) -> PathBuf {
+        self.directory.path().join("www")
+    }
+
+    /// A directory beside the root, for what must not be served.
+    pub fn tmp(&self) -> PathBuf {
+        self.directory.path().join("tmp")
+    }
+
+    /// Copies a file or tree to `to` inside the root, following symbolic links as Debian's packages are full of them.
+    pub fn copy(self, from: &Path, to: &str) -> Site {
+        copy(from, &self.www().join(to));
+        self
+    }
+
+    pub fn write(self, path: &str, text: &str) -> Site {
+        let path = self.www().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    /// Changes text in a file; it must be there.
+    pub fn replace(self, path: &str, old: &str, new: &str) -> Site {
+        let text = fs::read_to_string(self.www().join(path)).unwrap();
+        assert!(text.contains(old), "{path} does not contain {old:?}");
+        self.write(path, &text.replace(old, new))
+    }
+
+    pub fn remove(self, path: &str) -> Site {
+        fs::remove_file(self.www().join(path)).unwrap();
+        self
+    }
+
+    pub fn directory(self, path: &str) -> Site {
+        fs::create_dir_all(self.www().join(path)).unwrap();
+        self
+    }
+
+    /// Serves it, with what PHP stores by the way kept beside it.
+    pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
+        if is_root() {
+            give(self.directory.path(), ids_of("www-data"));
+        }
+        let sessions = self.directory.path().join("sessions");
+        let sessions = format!("session.save_path={}", sessions.display());
+        let temporary = format!("sys_temp_dir={}", self.tmp().display());
+        Surus::spawn(&self.www(), &["-d", &sessions, "-d", &temporary], env)
+            .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let failed = |error| -> ! {
+        let (from, to) = (from.display(), to.display());
+        panic!("could not copy {from} to {to}: {error}. Some packages let only root read them.")
+    };
+    if !from.is_dir() {
+        fs::create_dir_all(to.parent().unwrap())
+            .and_then(|()| fs::copy(from, to))
+            .unwrap_or_else(|error| failed(error));
+        return;
+    }
+    fs::create_dir_all(to).unwrap_or_else(|error| failed(error));
+    for entry in fs::read_dir(from).unwrap_or_else(|error| failed(error)) {
+        let entry = entry.unwrap();
+        // A link to a package that is only recommended leads nowhere.
+        if entry.path().exists() {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    }
+}
+
+fn give(path: &Path, (user, group): (u32, u32)) {
+    chown(path, Some(user), Some(group)).unwrap();
+    if path.is_dir() {
+        fs::read_dir(path)
+            .unwrap()
+            .for_each(|entry| give(&entry.unwrap().path(), (user, group)));
+    }
+}

@@ -1,0 +1,132 @@
+//! The application in `examples/symfony`: kernel, routes, Twig, a form, a session.
+
+use super::browser::Browser;
+use super::client::Client;
+use super::site::{Site, example, installed};
+
+fn site() -> Site {
+    installed(
+        "/usr/share/php/Symfony/Bundle/FrameworkBundle/autoload.php",
+        "php-symfony-framework-bundle",
+    );
+    installed(
+        "/usr/share/php/Symfony/Bundle/TwigBundle/autoload.php",
+        "php-symfony-twig-bundle",
+    );
+    installed(
+        "/usr/share/php/Symfony/Component/Form/autoload.php",
+        "php-symfony-form",
+    );
+    let site = Site::new();
+    ["autoload.php", "public", "src", "templates"]
+        .iter()
+        .fold(site, |site, part| {
+            site.copy(&example("symfony").join(part), part)
+        })
+}
+
+#[test]
+fn a_symfony_application_routes_renders_validates_and_remembers() {
+    let site = site();
+    let cache = site.tmp().join("cache");
+    let surus = site.serve(&[("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap())]);
+    let visitor = Client::new(&surus.url);
+
+    let hello = visitor.get("/api/hello").ok();
+    assert_eq!(
+        (hello.header("content-type"), hello.text().as_str()),
+        ("application/json", r#"{"hello":"world"}"#)
+    );
+    assert!(
+        cache.join("prod").is_dir(),
+        "the container was not compiled into APP_CACHE_DIR"
+    );
+    visitor
+        .get("/")
+        .shows("Symfony, carried by an elephant")
+        .shows(r#"<a href="/guestbook">"#);
+    visitor
+        .get("/hello/J%C3%BCrgen%20%26%20Co")
+        .shows("<h1>Hello, Jürgen &amp; Co!</h1>");
+    visitor.get("/style.css").shows("--clay");
+    visitor
+        .get("/no/such/page")
+        .status(404)
+        .says("The elephant went another way.");
+    let wrong = visitor.post("/api/hello", &[]).status(405);
+    assert_eq!(wrong.header("allow"), "GET");
+
+    let json = [("content-type", "application/json")];
+    let echo = visitor
+        .post_as(
+            "/api/echo?a[]=1&a[]=2",
+            &json,
+            br#"{"deep":{"er":[1,2,"\u00fc"]}}"#.to_vec(),
+        )
+        .ok();
+    assert_eq!(
+        echo.json(),
+        serde_json::json!({ "method": "POST", "query": { "a": ["1", "2"] }, "body": { "deep": { "er": [1, 2, "ü"] } } })
+    );
+    visitor
+        .post_as("/api/echo", &json, b"{".to_vec())
+        .status(400);
+    let rows = visitor.get("/api/rows/20000").ok();
+    assert_eq!(rows.text().lines().count(), 20000);
+    assert!(rows.text().ends_with("{\"row\":20000}\n"));
+
+    visitor.get("/visits").shows("Your first visit");
+    visitor.get("/visits").shows("Visit number 2");
+    Client::new(&surus.url)
+        .get("/visits")
+        .shows("Your first visit");
+
+    visitor
+        .get("/guestbook")
+        .shows("Nobody has signed yet.")
+        .shows(r#"name="entry[name]""#);
+    let refused = visitor
+        .post(
+            "/guestbook",
+            &[
+                ("entry[name]", "H"),
+                ("entry[message]", ""),
+                ("entry[send]", ""),
+            ],
+        )
+        .status(422);
+    refused
+        .says("A name has 2 to 40 letters.")
+        .says("Say something.")
+        .says(r#"value="H""#);
+    let signed = visitor.post(
+        "/guestbook",
+        &[
+            ("entry[name]", "Hanno"),
+            ("entry[message]", "<b>Ave</b>\nRoma"),
+            ("entry[send]", ""),
+        ],
+    );
+    let signed = signed
+        .shows("Thank you, Hanno.")
+        .shows("&lt;b&gt;Ave&lt;/b&gt;<br />\nRoma");
+    assert_eq!(signed.url, format!("{}/guestbook", surus.url));
+    visitor
+        .get("/guestbook")
+        .shows("Roma")
+        .lacks("Thank you, Hanno.");
+
+    let browser = Browser::open();
+    browser.go(&surus.url);
+    browser.click("nav a[href='/guestbook']");
+    browser.fill("#entry_name", "H");
+    browser.click("#entry_send");
+    browser.sees("form", "A name has 2 to 40 letters.");
+    assert!(matches!(&browser.errors()[..], [refused] if refused.contains("status of 422")));
+    browser.fill("#entry_name", "Hannibal");
+    browser.fill("#entry_message", "Elephants travel well.");
+    browser.click("#entry_send");
+    browser.sees(".notice", "Thank you, Hannibal.");
+    browser.sees("blockquote", "Elephants travel well.");
+    browser.screenshot("symfony");
+}

@@ -1,0 +1,270 @@
+//! WordPress on MariaDB.
+
+use serde_json::json;
+
+use super::browser::Browser;
+use super::client::{Client, Upload};
+use super::database::Database;
+use super::site::{Site, extension, fixture, installed};
+
+const PNG: &[u8] = include_bytes!("elephant.png");
+
+/// As Debian ships it, with a configuration of its own and a theme, of which the package has none.
+fn site(database: &Database) -> Site {
+    let config = format!(
+        r#"<?php
+define('DB_NAME', 'wordpress');
+define('DB_USER', 'wordpress');
+define('DB_PASSWORD', 'alps-218');
+define('DB_HOST', 'localhost:{socket}');
+define('DB_CHARSET', 'utf8mb4');
+define('DB_COLLATE', '');
+foreach (['AUTH', 'SECURE_AUTH', 'LOGGED_IN', 'NONCE'] as $use) {{
+    define($use.'_KEY', "key of $use");
+    define($use.'_SALT', "salt of $use");
+}}
+// Nothing may leave this machine, and nothing may happen that the test did not ask for.
+define('WP_HTTP_BLOCK_EXTERNAL', true);
+define('AUTOMATIC_UPDATER_DISABLED', true);
+define('DISABLE_WP_CRON', true);
+define('WP_DEFAULT_THEME', 'alps');
+$table_prefix = 'wp_';
+defined('ABSPATH') || define('ABSPATH', __DIR__.'/');
+require ABSPATH.'wp-settings.php';
+"#,
+        socket = database.socket().display()
+    );
+    Site::new()
+        .copy(&installed("/usr/share/wordpress", "wordpress"), "")
+        .copy(&fixture("theme"), "wp-content/themes/alps")
+        .directory("wp-content/uploads")
+        .write("wp-config.php", &config)
+}
+
+#[test]
+fn a_blog_is_installed_published_to_and_read() {
+    extension("mysqli", "php-mysql");
+    extension("gd", "php-gd");
+    let database = Database::start();
+    database.run(
+        "CREATE DATABASE wordpress CHARACTER SET utf8mb4;
+         CREATE USER wordpress@localhost IDENTIFIED BY 'alps-218';
+         GRANT ALL ON wordpress.* TO wordpress@localhost",
+    );
+    let site = site(&database);
+    let surus = site.serve(&[]);
+    let author = Client::new(&surus.url);
+
+    // An empty database sends every visitor to the installer.
+    let installer = author.get("/").ok();
+    assert!(
+        installer.url.ends_with("/wp-admin/install.php"),
+        "{}",
+        installer.url
+    );
+    author
+        .post(
+            "/wp-admin/install.php?step=2",
+            &[
+                ("weblog_title", "The Alps & Beyond"),
+                ("user_name", "hannibal"),
+                ("admin_password", "elephants-218"),
+                ("admin_password2", "elephants-218"),
+                ("pw_weak", "1"),
+                ("admin_email", "hannibal@example.org"),
+                ("blog_public", "0"),
+                ("language", ""),
+                ("Submit", "Install WordPress"),
+            ],
+        )
+        .shows("WordPress has been installed");
+
+    let login = |password| {
+        let to = format!("{}/wp-admin/", surus.url);
+        let fields = [
+            ("log", "hannibal"),
+            ("pwd", password),
+            ("wp-submit", "Log In"),
+            ("redirect_to", &*to),
+            ("testcookie", "1"),
+        ];
+        author.get("/wp-login.php").shows("user_login");
+        author.post("/wp-login.php", &fields)
+    };
+    login("rome")
+        .shows("The password you entered for the username")
+        .lacks("wpadminbar");
+    let dashboard = login("elephants-218")
+        .shows("wpadminbar")
+        .shows("Dashboard");
+    assert!(dashboard.url.ends_with("/wp-admin/"), "{}", dashboard.url);
+    // The directory without its slash is the directory.
+    author.get("/wp-admin").shows("wpadminbar");
+    // Styles and scripts that PHP puts together.
+    let styles = dashboard.find(r#"href='[^']*(/wp-admin/load-styles\.php\?[^']*)'"#);
+    assert!(
+        author
+            .get(&styles)
+            .shows("#wpadminbar")
+            .header("content-type")
+            .starts_with("text/css")
+    );
+    let scripts = dashboard.find(r#"src='[^']*(/wp-admin/load-scripts\.php\?[^']*)'"#);
+    assert!(
+        author
+            .get(&scripts)
+            .shows("jQuery")
+            .header("content-type")
+            .starts_with("application/javascript")
+    );
+
+    // Addresses like /2026/11/name/ are no files: the front controller answers them.
+    let options = author.get("/wp-admin/options-permalink.php").ok();
+    let structure = "/%year%/%monthnum%/%postname%/";
+    let fields = [
+        ("_wpnonce", &*options.input("_wpnonce")),
+        ("_wp_http_referer", "/wp-admin/options-permalink.php"),
+        ("selection", structure),
+        ("permalink_structure", structure),
+        ("category_base", ""),
+        ("tag_base", ""),
+        ("submit", "Save Changes"),
+    ];
+    author
+        .post("/wp-admin/options-permalink.php", &fields)
+        .shows("Permalink structure updated");
+
+    let nonce = author
+        .get("/wp-admin/admin-ajax.php?action=rest-nonce")
+        .ok()
+        .text();
+    let image = author.post_as(
+        "/wp-json/wp/v2/media",
+        &[
+            ("x-wp-nonce", &nonce),
+            ("content-type", "image/png"),
+            ("content-disposition", "attachment; filename=\"surus.png\""),
+        ],
+        PNG.to_vec(),
+    );
+    let image = image.status(201).json();
+    assert_eq!(
+        (&image["media_details"]["width"], &image["mime_type"]),
+        (&json!(640), &json!("image/png"))
+    );
+    // GD has made smaller ones.
+    let thumbnail = image["media_details"]["sizes"]["thumbnail"]["source_url"]
+        .as_str()
+        .unwrap();
+    assert!(author.get(thumbnail).ok().body.starts_with(b"\x89PNG"));
+    let source = image["source_url"].as_str().unwrap();
+    let sent_back = author.get(source).ok();
+    assert_eq!(sent_back.header("content-type"), "image/png");
+    assert!(
+        sent_back.body == PNG,
+        "the image came back with {} bytes instead of {}",
+        sent_back.body.len(),
+        PNG.len()
+    );
+
+    // The same by the classic form, as a browser without REST uploads.
+    let form = author
+        .get("/wp-admin/media-new.php?browser-uploader=1")
+        .ok();
+    let fields = [
+        ("_wpnonce", &*form.input("_wpnonce")),
+        ("post_id", "0"),
+        ("html-upload", "Upload"),
+    ];
+    let upload = Upload {
+        field: "async-upload",
+        name: "second.png",
+        mime: "image/png",
+        bytes: PNG,
+    };
+    author
+        .upload("/wp-admin/media-new.php", &fields, &upload)
+        .ok();
+    let second = author.get("/wp-json/wp/v2/media?search=second").ok().json()[0]["source_url"]
+        .as_str()
+        .unwrap()
+        .to_string();
+    assert!(author.get(&second).ok().body == PNG);
+
+    let post = json!({
+        "title": "Über die Alpen",
+        "slug": "ueber-die-alpen",
+        "status": "publish",
+        "content": format!("<p>Thirty-seven elephants &amp; one <em>Surus</em>. 🐘</p><img src=\"{source}\" alt=\"Surus\">"),
+    });
+    let json = [
+        ("x-wp-nonce", &*nonce),
+        ("content-type", "application/json"),
+    ];
+    let post = author
+        .post_as("/wp-json/wp/v2/posts", &json, post.to_string().into_bytes())
+        .status(201)
+        .json();
+    let link = post["link"].as_str().unwrap();
+    assert!(link.ends_with("/ueber-die-alpen/"), "{link}");
+    author
+        .post_as("/wp-json/wp/v2/posts", &json[1..], b"{}".to_vec())
+        .status(401)
+        .says("rest_cannot_create");
+
+    let reader = Client::new(&surus.url);
+    reader
+        .get("/")
+        .shows("The Alps &amp; Beyond")
+        .shows("Über die Alpen")
+        .shows("Hello world!")
+        .lacks("wpadminbar");
+    let page = reader
+        .get(link)
+        .shows("one <em>Surus</em>. 🐘")
+        .lacks("Hello world!");
+    assert_eq!(page.url, link);
+    // An old address leads to the new one.
+    assert_eq!(reader.get(&format!("/?p={}", post["id"])).ok().url, link);
+    assert_eq!(reader.get(link.trim_end_matches('/')).ok().url, link);
+    let feed = reader.get("/feed/").shows("<title>Über die Alpen</title>");
+    assert!(
+        feed.header("content-type")
+            .starts_with("application/rss+xml")
+    );
+    reader.get("/?s=elephants").shows("Über die Alpen");
+    reader
+        .get("/no/such/page/")
+        .status(404)
+        .says("Nothing found here.");
+    reader.get("/wp-json/").shows("The Alps &amp; Beyond");
+
+    // A reader comments; the author finds it waiting.
+    let fields = [
+        ("author", "Hasdrubal"),
+        ("email", "hasdrubal@example.org"),
+        ("comment", "Wait for me!"),
+        ("comment_post_ID", &*post["id"].to_string()),
+        ("comment_parent", "0"),
+    ];
+    reader
+        .post("/wp-comments-post.php", &fields)
+        .shows("Wait for me!");
+    author
+        .get("/wp-admin/edit-comments.php?comment_status=moderated")
+        .shows("Wait for me!");
+
+    let browser = Browser::open();
+    browser.go(&format!("{}/wp-login.php", surus.url));
+    browser.fill("#user_login", "hannibal");
+    browser.fill("#user_pass", "elephants-218");
+    browser.click("#wp-submit");
+    browser.sees("#wpbody h1", "Dashboard");
+    browser.screenshot("wordpress-admin");
+    browser.click("#menu-posts > a");
+    browser.sees("#the-list", "Über die Alpen");
+    browser.go(&surus.url);
+    browser.click("article:first-of-type h2 a");
+    browser.sees("article", "Thirty-seven elephants");
+    browser.screenshot("wordpress");
+}

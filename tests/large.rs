@@ -1,0 +1,127 @@
+//! Memory does not grow with a body's size, in either direction.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::Surus;
+
+const TWO_GIB: u64 = 2 << 30;
+
+#[test]
+fn two_gib_in_and_out_leave_memory_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = |name: &str, php: &str| std::fs::write(dir.path().join(name), php).unwrap();
+    script("hello.php", "<?php echo 'hello';");
+    script(
+        "up.php",
+        "<?php for ($n = 0, $in = fopen('php://input', 'rb'); !feof($in); $n += strlen(fread($in, 1 << 20)));
+         echo $n, ' ', memory_get_peak_usage() > 8 << 20 ? 1 : 0;",
+    );
+    script(
+        "down.php",
+        "<?php for ($i = 0, $piece = str_repeat('x', 1 << 20); $i < 2048; $i++) echo $piece;",
+    );
+    Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(dir.path())
+        .status()
+        .unwrap();
+    let surus = Surus::spawn(
+        dir.path(),
+        &["--workers", "1", "-d", "post_max_size=4G"],
+        &[("SURUS_HTTP_MAX_BODY", "3G")],
+    )
+    .unwrap();
+
+    let get = |path: &str, stdin: Stdio, args: &[&str]| {
+        let url = format!("{}{path}", surus.url);
+        let output = Command::new("curl")
+            .args(["-sS", "--fail", &url])
+            .args(args)
+            .stdin(stdin)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(get("/hello.php", Stdio::null(), &[]), "hello");
+    let (template, worker) = processes(surus.pid());
+    let worker_before = peak_memory(worker);
+
+    let zeros = || {
+        let head = Command::new("head")
+            .args(["-c", "2147483648", "/dev/zero"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Stdio::from(head.stdout.unwrap())
+    };
+    // Of unknown length, so that only counting can tell how long it is.
+    assert_eq!(
+        get("/up.php", zeros(), &["-T", "-"]),
+        format!("{TWO_GIB} 0")
+    );
+    let size = get(
+        "/down.php",
+        Stdio::null(),
+        &["-o", "/dev/null", "-w", "%{size_download}"],
+    );
+    assert_eq!(size, TWO_GIB.to_string());
+
+    assert_eq!(
+        processes(surus.pid()),
+        (template, worker),
+        "the same worker did it all"
+    );
+    let ours = peak_memory(surus.pid());
+    assert!(ours < 50 << 20, "surus took {} MiB", ours >> 20);
+    let grown = peak_memory(worker) - worker_before;
+    assert!(grown < 16 << 20, "the worker grew by {} MiB", grown >> 20);
+}
+
+/// The template and its only worker.
+fn processes(surus: u32) -> (u32, u32) {
+    let child = |pid: u32| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children
+            .split_whitespace()
+            .next()
+            .map(|pid| pid.parse::<u32>().unwrap())
+    };
+    let all_threads = |pid: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let children = tasks
+            .map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+        children
+            .collect::<String>()
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
+    };
+    let template = all_threads(surus);
+    (template, child(template).unwrap())
+}
+
+/// The most resident memory that a process has had, in bytes.
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim()
+        .strip_suffix("kB")
+        .unwrap()
+        .trim()
+        .parse::<u64>()
+        .unwrap()
+        << 10
+}

@@ -1,0 +1,203 @@
+//! What a case file may say: scripts, the requests to them, and what must be true of the reference's answer.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+
+use super::request::Request;
+use super::watch::Watch;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topic {
+    /// php.ini directives for all cases of the topic: those that PHP heeds before it reads a directory's `.user.ini`.
+    #[serde(default)]
+    pub ini: String,
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+}
+
+/// One case. It has a directory of its own below the document root, `{dir}` in requests; `{php}` is `{dir}/index.php`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    /// Becomes `{dir}/index.php`.
+    php: Option<String>,
+    /// Becomes `{dir}/.user.ini`.
+    ini: Option<String>,
+    /// Further files of `{dir}`, by their path in it.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    /// What to ask, one after the other. A case without steps is a GET of its script.
+    #[serde(default)]
+    step: Vec<Step>,
+    /// How often to go through the steps: more often than there are workers, if something may survive in one.
+    #[serde(default = "once")]
+    pub times: usize,
+    /// Regular expressions. What they match may differ from oracle to oracle.
+    #[serde(default)]
+    pub mask: Vec<String>,
+    /// Keys of a JSON object that the script prints, listed in exceptions.toml as the server's own.
+    #[serde(default)]
+    pub server_variables: bool,
+    /// Must be in every oracle's log afterwards. The log of a case without it must have nothing of PHP's in it.
+    pub log: Option<String>,
+    /// Below the document root; filled in on loading.
+    #[serde(skip)]
+    dir: String,
+}
+
+fn once() -> usize {
+    1
+}
+
+/// One request, and what must be true of the reference's answer, so that a case cannot pass by failing everywhere.
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Short for `send = ["GET … HTTP/1.1"]`.
+    get: Option<String>,
+    /// The request line and the header lines.
+    send: Option<Vec<String>>,
+    body: Option<String>,
+    /// The body's line ends are CRLF, as multipart wants.
+    #[serde(default)]
+    crlf: bool,
+    /// The body as hexadecimal digits; spaces between them do not count.
+    hex: Option<String>,
+    /// A body of so many bytes of every value, the same in every run.
+    bytes: Option<usize>,
+    /// The body this many times over.
+    repeat: Option<usize>,
+    /// Expected of the reference; 200 unless it says something else.
+    pub status: Option<u16>,
+    /// Expected somewhere in the reference's headers or body.
+    #[serde(default)]
+    pub has: Vec<String>,
+    /// Ask again until the body is this, because something ends after its answer.
+    pub until: Option<String>,
+    /// A file of the state directory to make once the answer is here: a script that waits for it shows that it still runs.
+    touch: Option<String>,
+    /// Make it not at the end but as soon as this has arrived: a script that waits for it shows that its output is not held
+    /// back.
+    touch_at: Option<String>,
+}
+
+/// When a step makes a file.
+pub enum Touch {
+    Nothing,
+    Afterwards(PathBuf),
+    During(Watch),
+}
+
+/// Reads a topic's cases, for which nothing is written yet.
+pub fn load(topic: &str, text: &str) -> Topic {
+    let mut read: Topic =
+        toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
+    for (number, case) in read.cases.iter_mut().enumerate() {
+        case.dir = format!("/{topic}/{number}");
+    }
+    read
+}
+
+impl Case {
+    /// Writes its files below `root`. In them `{root}` is the document root and `{state}` a directory
+    /// that scripts may write to.
+    pub fn write(&self, root: &Path, state: &Path) {
+        let dir = root.join(&self.dir[1..]);
+        std::fs::create_dir_all(&dir).unwrap();
+        let php = self.php.iter().map(|text| ("index.php", text));
+        let ini = self.ini.iter().map(|text| (".user.ini", text));
+        let files = self.files.iter().map(|(name, text)| (name.as_str(), text));
+        for (name, text) in php.chain(ini).chain(files) {
+            let text = text
+                .replace("{root}", root.to_str().unwrap())
+                .replace("{state}", state.to_str().unwrap());
+            let path = dir.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let mut file = std::fs::File::create(path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            // OPcache takes no files younger than two seconds (opcache.file_update_protection).
+            let hour = Duration::from_secs(3600);
+            file.set_modified(SystemTime::now() - hour).unwrap();
+        }
+    }
+
+    pub fn steps(&self) -> Vec<Step> {
+        if self.step.is_empty() {
+            vec![Step::default()]
+        } else {
+            self.step.clone()
+        }
+    }
+
+    /// The request of `step`. `who` is put in place of `{who}`, so that oracles do not share sessions and files; `{long}` is
+    /// 6000 bytes, `{huge}` 256 times as much and `{vars}` is a query of 1100 variables, more than max_input_vars.
+    pub fn request(&self, step: &Step, who: &str) -> Request {
+        let fill = |text: &str| {
+            let vars: Vec<String> = (0..1100).map(|number| format!("v{number}")).collect();
+            text.replace("{php}", "{dir}/index.php")
+                .replace("{dir}", &self.dir)
+                .replace("{who}", who)
+                .replace("{huge}", &"{long}".repeat(256))
+                .replace("{long}", &"long5".repeat(1200))
+                .replace("{vars}", &vars.join("&"))
+        };
+        let lines = match (&step.send, &step.get) {
+            (Some(lines), None) => lines.iter().map(|line| fill(line)).collect(),
+            (None, Some(target)) => vec![fill(&format!("GET {target} HTTP/1.1"))],
+            (None, None) => vec![fill("GET {php} HTTP/1.1")],
+            (Some(_), Some(_)) => panic!("{}: `send` and `get` are two requests", self.name),
+        };
+        Request::new(&lines, step.body(fill))
+    }
+}
+
+impl Step {
+    /// The file to make in `state` for `who`, if any: after an answer, or when a text has arrived.
+    pub fn touch(&self, state: &Path, who: &str) -> Touch {
+        let file = self
+            .touch
+            .as_ref()
+            .map(|name| state.join(name.replace("{who}", who)));
+        match (file, self.touch_at.clone()) {
+            (None, _) => Touch::Nothing,
+            (Some(file), None) => Touch::Afterwards(file),
+            (Some(file), Some(text)) => Touch::During(Watch { text, file }),
+        }
+    }
+
+    fn body(&self, fill: impl Fn(&str) -> String) -> Option<Vec<u8>> {
+        let body = match (&self.body, &self.hex, self.bytes) {
+            (Some(text), None, None) if self.crlf => fill(text).replace('\n', "\r\n").into_bytes(),
+            (Some(text), None, None) => fill(text).into_bytes(),
+            (None, Some(hex), None) => {
+                let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+                let byte = |pair: &[u8]| {
+                    u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()
+                };
+                digits.chunks(2).map(byte).collect()
+            }
+            (None, None, Some(length)) => noise(length),
+            (None, None, None) => return None,
+            _ => panic!("`body`, `hex` and `bytes` are three bodies"),
+        };
+        Some(body.repeat(self.repeat.unwrap_or(1)))
+    }
+}
+
+/// Bytes without a pattern: Knuth's linear congruential generator.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state: u64 = 1;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}

@@ -1,0 +1,63 @@
+//! Which differences are not failures, each with its reason: `exceptions.toml`.
+
+use serde::Deserialize;
+
+use super::oracles::Name;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exceptions {
+    /// Entries of `$_SERVER` that are not compared.
+    pub variable: Vec<Variable>,
+    /// Parts of one case's answer that one oracle gives differently.
+    pub difference: Vec<Difference>,
+    /// Cases that are not asked of one oracle.
+    pub absence: Vec<Absence>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variable {
+    pub name: String,
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    pub case: String,
+    /// Who differs from the reference.
+    pub oracle: Name,
+    /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
+    pub part: String,
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absence {
+    /// How their names begin.
+    pub cases: String,
+    pub oracle: Name,
+    pub reason: String,
+}
+
+pub fn load() -> Exceptions {
+    let text = include_str!("exceptions.toml");
+    let exceptions: Exceptions =
+        toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
+    let variables = exceptions.variable.iter().map(|variable| &variable.reason);
+    let differences = exceptions
+        .difference
+        .iter()
+        .map(|difference| &difference.reason);
+    let absences = exceptions.absence.iter().map(|absence| &absence.reason);
+    assert!(
+        variables
+            .chain(differences)
+            .chain(absences)
+            .all(|reason| reason.len() > 20),
+        "an exception without a reason"
+    );
+    exceptions
+}

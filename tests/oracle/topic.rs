@@ -1,0 +1,269 @@
+//! Runs the cases of one topic on every oracle and reports every difference.
+
+use std::path::Path;
+
+use regex::bytes::Regex;
+
+use super::answer::Answer;
+use super::compare::{Blind, differences};
+use super::corpus::{Case, Step, Topic, Touch, load};
+use super::exceptions::{self, Exceptions};
+use super::oracles::{Name, Oracles, eventually};
+use super::request::Request;
+use super::watch::Watch;
+
+/// Panics with all that differs in the topic.
+pub fn check(topic: &str, text: &str) {
+    let Topic { ini, cases } = load(topic, text);
+    let mut oracles = Oracles::start(&ini, |root, state| {
+        copy_scripts(&root.join("scripts"));
+        cases.iter().for_each(|case| case.write(root, state));
+    });
+    let exceptions = exceptions::load();
+    let wanted = std::env::var("ORACLE_CASE").unwrap_or_default();
+    let mut failures = Vec::new();
+    let mut asked = 0;
+    for case in cases.iter().filter(|case| case.name.contains(&wanted)) {
+        asked += 1;
+        let found = Trial {
+            case,
+            oracles: &mut oracles,
+            exceptions: &exceptions,
+        }
+        .run();
+        if !found.is_empty() {
+            failures.push(format!("== {}\n{}", case.name, found.join("\n")));
+        }
+    }
+    println!("{topic}: {asked} cases");
+    assert!(
+        failures.is_empty(),
+        "{topic}: {} of {asked} cases failed\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+}
+
+fn copy_scripts(to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/scripts")).unwrap()
+    {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+struct Trial<'a> {
+    case: &'a Case,
+    oracles: &'a mut Oracles,
+    exceptions: &'a Exceptions,
+}
+
+impl Trial<'_> {
+    /// What is wrong, if anything.
+    fn run(&mut self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        // Those exceptions that turned out to be needed.
+        let mut needed = vec![false; self.exceptions.difference.len()];
+        let mut others = self.oracles.others();
+        others.retain(|&who| !self.absent(who));
+        let everybody: Vec<Name> = [Name::Fpm]
+            .into_iter()
+            .chain(others.iter().copied())
+            .collect();
+        let logged: Vec<usize> = everybody
+            .iter()
+            .map(|&name| self.oracles.log(name).len())
+            .collect();
+
+        let steps = self.case.steps();
+        for number in 0..self.case.times * steps.len() {
+            let step = &steps[number % steps.len()];
+            if number % steps.len() == 0 && !wrong.is_empty() {
+                // Another round would say the same again.
+                break;
+            }
+            let request = self.case.request(step, "{who}");
+            let mut say = |who: Name, what: String| {
+                wrong.push(format!("   {who:?}: {what}\n{}", shown(&request)))
+            };
+            let reference = match self.ask(Name::Fpm, step) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    say(Name::Fpm, error);
+                    continue;
+                }
+            };
+            for what in unexpected(step, &reference) {
+                say(Name::Fpm, what);
+            }
+            for &who in &others {
+                match self.ask(who, step) {
+                    Err(error) => say(who, error),
+                    Ok(answer) => {
+                        for difference in
+                            differences(&reference, &answer, &request.method, &self.blind(who))
+                        {
+                            if !self.excused(who, &difference.part, &mut needed) {
+                                say(
+                                    who,
+                                    format!("{} differs\n{}", difference.part, difference.shown),
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+
+        for (&who, &from) in everybody.iter().zip(&logged) {
+            let mut new = String::new();
+            match &self.case.log {
+                Some(needle) => {
+                    let logged = eventually(|| {
+                        new = self.oracles.log(who)[from..].to_string();
+                        new.contains(needle.as_str())
+                    });
+                    if !logged && !self.excused(who, "log", &mut needed) {
+                        wrong.push(format!("   {who:?}: {needle:?} is not in the log:\n{new}"));
+                    }
+                }
+                None => {
+                    new.push_str(&self.oracles.log(who)[from..]);
+                    // Not an oracle's fault: the script is not what its author thought it was.
+                    if who == Name::Fpm && new.contains("PHP ") {
+                        wrong.push(format!("   {who:?}: unexpected in the log:\n{new}"));
+                    }
+                }
+            }
+        }
+
+        for (exception, needed) in self.exceptions.difference.iter().zip(needed) {
+            if exception.case == self.case.name && others.contains(&exception.oracle) && !needed {
+                wrong.push(format!(
+                    "   {:?}: the exception for {} is not needed",
+                    exception.oracle, exception.part
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// Asks as `who`, and makes the file that the step wants.
+    fn ask(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
+        match step.touch(&self.oracles.state, who.token()) {
+            Touch::Nothing => self.ask_until(who, step, None),
+            Touch::During(watch) => self.ask_until(who, step, Some(watch)),
+            Touch::Afterwards(file) => {
+                let answer = self.ask_until(who, step, None);
+                std::fs::write(file, "").unwrap();
+                answer
+            }
+        }
+    }
+
+    /// Asks again if the step says until what.
+    fn ask_until(
+        &mut self,
+        who: Name,
+        step: &Step,
+        watch: Option<Watch>,
+    ) -> Result<Answer, String> {
+        let request = self.case.request(step, who.token());
+        let Some(until) = &step.until else {
+            return self.oracles.ask(who, &request, watch);
+        };
+        let mut answer = Err("never asked".to_string());
+        eventually(|| {
+            answer = self.oracles.ask(who, &request, watch.clone());
+            matches!(&answer, Ok(answer) if answer.body == until.as_bytes())
+        });
+        match answer {
+            Ok(answer) if answer.body != until.as_bytes() => Err(format!(
+                "it never was {until:?}, but {:?}",
+                String::from_utf8_lossy(&answer.body)
+            )),
+            answer => answer,
+        }
+    }
+
+    fn blind(&self, who: Name) -> Blind {
+        let tokens = format!("{}|{}", Name::Fpm.token(), who.token());
+        let masks = self
+            .case
+            .mask
+            .iter()
+            .chain([&tokens])
+            .map(|mask| Regex::new(mask).unwrap())
+            .collect();
+        let keys = match self.case.server_variables {
+            true => self
+                .exceptions
+                .variable
+                .iter()
+                .map(|variable| variable.name.clone())
+                .collect(),
+            false => Vec::new(),
+        };
+        Blind { masks, keys }
+    }
+
+    /// The oracle cannot take part in this case at all.
+    fn absent(&self, who: Name) -> bool {
+        self.exceptions
+            .absence
+            .iter()
+            .any(|absence| absence.oracle == who && self.case.name.starts_with(&absence.cases))
+    }
+
+    fn excused(&self, who: Name, part: &str, needed: &mut [bool]) -> bool {
+        let at = self.exceptions.difference.iter().position(|exception| {
+            exception.case == self.case.name && exception.oracle == who && exception.part == part
+        });
+        if let Some(at) = at {
+            needed[at] = true;
+        }
+        at.is_some()
+    }
+}
+
+/// What the case says of the reference's answer and is not so.
+fn unexpected(step: &Step, reference: &Answer) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut text = String::new();
+    for (name, value) in &reference.headers {
+        text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
+    }
+    text += &String::from_utf8_lossy(&reference.body);
+    let shown: String = text.chars().take(3000).collect();
+    let status = step.status.unwrap_or(200);
+    if reference.status != status {
+        wrong.push(format!(
+            "the case is about status {status}, and this is {}:\n{shown}",
+            reference.status
+        ));
+    }
+    for needle in &step.has {
+        if !text.contains(needle.as_str()) {
+            wrong.push(format!(
+                "the case is about {needle:?}, which is not in:\n{shown}"
+            ));
+        }
+    }
+    wrong
+}
+
+fn shown(request: &Request) -> String {
+    let body = &request.body[..request.body.len().min(200)];
+    let head: String = request
+        .head()
+        .trim_end()
+        .lines()
+        .map(|line| format!("      > {line:.300}\n"))
+        .collect();
+    match request.body.len() {
+        0 => head,
+        length => format!("{head}      > ({length} bytes) {}\n", body.escape_ascii()),
+    }
+}
