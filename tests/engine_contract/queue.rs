@@ -190,6 +190,15 @@ engine_contract! {
         }
     }
 
+    fn an_engine_that_has_booted_is_ready_and_shows_its_workers(engine) {
+        let engine = engine.workers(8);
+        for _ in 0..5 {
+            let pool = engine.try_boot().await.unwrap();
+            assert_eq!(pool.ready(), Ok(()));
+            assert_eq!(pool.status().workers.len(), 8);
+        }
+    }
+
     fn status_says_what_the_workers_do(engine) {
         let running = engine.occupy(1, "usleep(400000);").await;
         let status = engine.pool().await.status();

@@ -162,7 +162,9 @@ impl Generation {
                     );
                 }
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
-                if (0..workers).all(waiting) {
+                // A worker may be quicker than the template's word of it.
+                let known = self.shared.lock_workers().iter().all(Option::is_some);
+                if known && (0..workers).all(waiting) {
                     return Ok(());
                 }
             }
