@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use surus::engine::Engine;
 use surus::event::Failure;
+use surus::observe::status::WorkerState;
 
 use crate::subject::{kill, lives, time, until};
 
@@ -213,6 +214,8 @@ engine_contract! {
         for task in thief {
             assert_eq!(task.await.unwrap().unwrap().text(), "stolen");
         }
+        let pool = engine.pool().await;
+        until("the worker is idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
         kill(engine.pids().await[0], "KILL");
         let answer = tokio::time::timeout(Duration::from_secs(12), lost).await.expect("it is missed").unwrap();
         assert_eq!(answer.unwrap().text(), "done by another");

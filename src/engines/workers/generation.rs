@@ -15,7 +15,7 @@ use tracing::{debug, error, info, warn};
 use super::inbox::{Inbox, SendError};
 use super::outbox::{self, Outbox};
 use super::queue::Place;
-use super::slots::{Answer, Refusal, Slot, Slots};
+use super::slots::{Answer, Reached, Refusal, Slot, Slots};
 use super::template::{self, Report, Said, Spec, Template};
 use super::watch;
 use crate::event::{EarlyHints, Event, Failure, Response};
@@ -200,7 +200,7 @@ impl Generation {
         let Some(request) = self.shared.slots.open(slot) else {
             return Err(Refusal {
                 failure: Failure::Busy("no request id is free"),
-                begun: false,
+                reached: Reached::Nobody,
             });
         };
         self.shared.board.set_gone(request, false);
@@ -217,13 +217,13 @@ impl Generation {
                 self.shared.ended.cancelled().await;
                 return Err(Refusal {
                     failure: Failure::Died("no PHP process is left".into()),
-                    begun: false,
+                    reached: Reached::Nobody,
                 });
             }
             Err(SendError::Unsendable(failure)) => {
                 return Err(Refusal {
                     failure,
-                    begun: true,
+                    reached: Reached::Nobody,
                 });
             }
         }
@@ -232,7 +232,7 @@ impl Generation {
         answer.unwrap_or_else(|_| {
             Err(Refusal {
                 failure: Failure::Died("the engine has ended".into()),
-                begun: true,
+                reached: Reached::Php,
             })
         })
     }
@@ -305,8 +305,9 @@ impl Shared {
     }
 
     /// Says that there will be no answer, if somebody waits for it.
-    pub fn refuse(&self, request: u16, failure: Failure, begun: bool) {
-        self.slots.with(request, |slot| slot.refuse(failure, begun));
+    pub fn refuse(&self, request: u16, failure: Failure, reached: Reached) {
+        self.slots
+            .with(request, |slot| slot.refuse(failure, reached));
     }
 
     /// Says that there will be no answer, and to a worker that finds the event that nobody waits. For those who do not know
@@ -322,7 +323,7 @@ impl Shared {
             .with(request, |slot| {
                 (slot.event == event).then(|| {
                     self.board.set_gone(request, true);
-                    slot.refuse(refusal.failure, refusal.begun);
+                    slot.refuse(refusal.failure, refusal.reached);
                     change(slot)
                 })
             })
@@ -554,11 +555,11 @@ impl Shared {
             let lines: Vec<_> = (0..self.worker_count()).map(|i| self.line(i)).collect();
             for (request, mut slot) in self.slots.close_all() {
                 let failure = Failure::Died("all PHP processes have ended".into());
-                let begun = lines.iter().any(|line| {
-                    line.request == request
-                        && matches!(line.state, State::Running | State::Finishing)
-                });
-                slot.refuse(failure, begun);
+                let holder = lines
+                    .iter()
+                    .find(|line| line.request == request && line.state.holds_event());
+                let reached = holder.map_or(Reached::Nobody, |line| Reached::with(line.state));
+                slot.refuse(failure, reached);
             }
         }
     }

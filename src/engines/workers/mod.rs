@@ -27,6 +27,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
 use queue::Queue;
+use slots::Reached;
 
 /// A pool of workers.
 pub struct Pool(Arc<Inner>);
@@ -153,15 +154,17 @@ impl Inner {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
-            let lost = !refusal.begun && matches!(refusal.failure, Failure::Died(_));
-            if !lost
-                || retried
-                || !(generation.shared.is_template_gone() || event.request.method().is_idempotent())
-            {
+            let again = matches!(refusal.failure, Failure::Died(_))
+                && match refusal.reached {
+                    // Its processes have ended around it, which a reload may do to it more than once.
+                    Reached::Nobody => true,
+                    Reached::Worker => !retried && event.request.method().is_idempotent(),
+                    Reached::Php => false,
+                };
+            if !again {
                 return Err(refusal.failure);
             }
-            // No PHP has run for it: another worker may have it, once.
-            retried = true;
+            retried |= refusal.reached == Reached::Worker;
             let mut generations = self.generations.subscribe();
             let is_current = *generations.borrow_and_update() == generation.shared.number;
             if is_current && generation.shared.is_template_gone() {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::generation::{Exit, Shared};
+use super::slots::Reached;
 use super::stream::{PIECES, Piece, Stream};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
@@ -113,10 +114,11 @@ impl Outbox {
                 self.end_response().await;
                 if record.content.get(4) == Some(&fastcgi::OVERLOADED) {
                     // Nobody waits for it any more, or the deadline was over before its turn came.
-                    self.shared.refuse(record.request, Failure::TimedOut, false);
+                    self.shared
+                        .refuse(record.request, Failure::TimedOut, Reached::Worker);
                 } else {
                     let failure = Failure::Malformed("the script ended without an answer".into());
-                    self.shared.refuse(record.request, failure, true);
+                    self.shared.refuse(record.request, failure, Reached::Php);
                 }
                 self.reply = Reply::None;
                 self.ended += 1;
@@ -189,7 +191,7 @@ impl Outbox {
     }
 
     fn refuse(&mut self, request: u16, failure: Failure) {
-        self.shared.refuse(request, failure, true);
+        self.shared.refuse(request, failure, Reached::Php);
         self.reply = Reply::Done;
     }
 
@@ -379,12 +381,14 @@ impl Outbox {
                 };
             }
             _ => {
-                let begun = matches!(exit.state, State::Running | State::Finishing);
+                let reached = Reached::with(exit.state);
                 debug!(
                     pid = self.pid,
-                    request, begun, "a worker died with an event"
+                    request,
+                    ?reached,
+                    "a worker died with an event"
                 );
-                self.shared.refuse(request, failure, begun);
+                self.shared.refuse(request, failure, reached);
             }
         }
         self.shared.slots.close(request);

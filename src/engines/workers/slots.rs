@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Uri};
 use surus_sys::process::Pid;
+use surus_sys::scoreboard::State;
 use tokio::sync::oneshot;
 
 use super::queue::Place;
@@ -17,8 +18,26 @@ pub type Answer = Result<Response, Refusal>;
 #[derive(Debug)]
 pub struct Refusal {
     pub failure: Failure,
-    /// PHP code may have run for it. If not, it can be given to another worker.
-    pub begun: bool,
+    pub reached: Reached,
+}
+
+/// How far an event has come. Unless it has reached PHP, another worker can have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    Nobody,
+    /// No PHP code has run for it, but it may be what the worker died of.
+    Worker,
+    Php,
+}
+
+impl Reached {
+    /// With a worker that is in this state.
+    pub fn with(state: State) -> Reached {
+        match state {
+            State::Running | State::Finishing => Reached::Php,
+            _ => Reached::Worker,
+        }
+    }
 }
 
 /// An event in flight.
@@ -48,9 +67,9 @@ pub struct Slot {
 
 impl Slot {
     /// Tells who waits, if anybody does, that there will be no answer.
-    pub fn refuse(&mut self, failure: Failure, begun: bool) {
+    pub fn refuse(&mut self, failure: Failure, reached: Reached) {
         if let Some(answer) = self.answer.take() {
-            let _ = answer.send(Err(Refusal { failure, begun }));
+            let _ = answer.send(Err(Refusal { failure, reached }));
         }
     }
 }

@@ -8,7 +8,7 @@ use surus_sys::scoreboard::{Line, State};
 use tracing::warn;
 
 use super::generation::{Limits, Shared};
-use super::slots::{Refusal, Stopping};
+use super::slots::{Reached, Refusal, Stopping};
 use crate::event::Failure;
 
 /// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
@@ -71,14 +71,14 @@ fn look(shared: &Shared, limits: Limits) {
             (Finding::WaitedTooLong, Some(_)) => {}
             (Finding::WaitedTooLong, None) => {
                 let failure = Failure::Busy("no worker became free in time");
-                give_up(shared, request, event, failure, false);
+                give_up(shared, request, event, failure, Reached::Nobody);
             }
             (Finding::Over, None) => {
                 // Still in the inbox; the worker that finds it there drops it.
-                give_up(shared, request, event, Failure::TimedOut, false);
+                give_up(shared, request, event, Failure::TimedOut, Reached::Nobody);
             }
             (Finding::Over, Some((worker, line))) => {
-                if !give_up(shared, request, event, Failure::TimedOut, true) {
+                if !give_up(shared, request, event, Failure::TimedOut, Reached::Php) {
                     continue;
                 }
                 // If it has just died, the next look finds the event without a holder, or ended.
@@ -122,8 +122,8 @@ fn look(shared: &Shared, limits: Limits) {
     }
 }
 
-fn give_up(shared: &Shared, request: u16, event: u64, failure: Failure, begun: bool) -> bool {
-    let refusal = Refusal { failure, begun };
+fn give_up(shared: &Shared, request: u16, event: u64, failure: Failure, reached: Reached) -> bool {
+    let refusal = Refusal { failure, reached };
     shared.give_up(request, event, refusal, |_| ()).is_some()
 }
 
@@ -159,7 +159,7 @@ fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
     for (request, event) in missed {
         let refusal = Refusal {
             failure: Failure::Died("killed as it received the event".into()),
-            begun: false,
+            reached: Reached::Worker,
         };
         shared.give_up(request, event, refusal, |slot| {
             slot.place = None;
