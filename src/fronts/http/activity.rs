@@ -3,7 +3,7 @@
 //! A timer per request would cost more than the request's parsing; instead the connection notes what happens, and looks at
 //! its notes now and then.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a connection has last done. Times are milliseconds since it was opened, 0 for "is not".
@@ -18,6 +18,8 @@ pub struct Activity {
     head_since: AtomicU64,
     /// Since when the client has not taken what we write.
     write_since: AtomicU64,
+    /// HTTP/2: bytes between two requests are not a request's head, but acknowledgements and pings.
+    multiplexed: AtomicBool,
 }
 
 /// Limits of a connection.
@@ -28,6 +30,17 @@ pub struct Limits {
     pub write: Duration,
 }
 
+impl Limits {
+    /// How often to look at the notes: no timeout takes much longer than it says, and thousands of idle connections do not
+    /// wake all the time.
+    pub fn look(&self) -> Duration {
+        const LEAST: Duration = Duration::from_millis(50);
+        const MOST: Duration = Duration::from_secs(5);
+        let shortest = self.head.min(self.keep_alive).min(self.write);
+        (shortest / 4).clamp(LEAST, MOST)
+    }
+}
+
 impl Activity {
     pub fn new() -> Activity {
         Activity {
@@ -36,6 +49,7 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
             write_since: AtomicU64::new(0),
+            multiplexed: AtomicBool::new(false),
         }
     }
 
@@ -53,7 +67,10 @@ impl Activity {
     }
 
     /// A head is complete.
-    pub fn request_begins(&self) {
+    pub fn request_begins(&self, version: http::Version) {
+        if version == http::Version::HTTP_2 {
+            self.multiplexed.store(true, Ordering::Relaxed);
+        }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
     }
@@ -62,6 +79,11 @@ impl Activity {
     pub fn request_ends(&self) {
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Is no request in flight?
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 0
     }
 
     /// The client does not take what we write.
@@ -90,11 +112,15 @@ impl Activity {
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        if over(self.head_since.load(Ordering::Relaxed), limits.head) {
+        let head_since = match self.multiplexed.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.head_since.load(Ordering::Relaxed),
+        };
+        if over(head_since, limits.head) {
             return Some("a request's head did not arrive in time");
         }
-        let idle = self.head_since.load(Ordering::Relaxed) == 0
-            && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
+        let idle =
+            head_since == 0 && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
         idle.then_some("idle")
     }
 }
@@ -115,10 +141,19 @@ mod tests {
         assert_eq!(activity.overdue(LIMITS), None);
         activity.read();
         assert!(activity.overdue(LIMITS).is_some());
-        activity.request_begins();
+        activity.request_begins(http::Version::HTTP_11);
         assert_eq!(activity.overdue(LIMITS), None);
         activity.read();
         activity.request_ends();
+        assert_eq!(activity.overdue(LIMITS), None);
+    }
+
+    #[test]
+    fn between_two_requests_of_http_2_bytes_are_no_head() {
+        let activity = Activity::new();
+        activity.request_begins(http::Version::HTTP_2);
+        activity.request_ends();
+        activity.read();
         assert_eq!(activity.overdue(LIMITS), None);
     }
 
@@ -129,7 +164,7 @@ mod tests {
             write: Duration::ZERO,
             ..LIMITS
         };
-        activity.request_begins();
+        activity.request_begins(http::Version::HTTP_11);
         assert_eq!(activity.overdue(limits), None);
         activity.write_blocked();
         assert!(activity.overdue(limits).is_some());

@@ -38,8 +38,26 @@ pub enum Refused {
     NoRoom(std::io::Error),
 }
 
+/// A body, and whether trailers came with it.
+#[derive(Debug)]
+pub struct Collected {
+    pub body: Body,
+    /// They are dropped: CGI has no place for them.
+    pub trailers: bool,
+}
+
 /// Collects the body. Whoever expects `100 Continue` gets it when the first piece is asked for.
-pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Body, Refused>
+pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, Refused>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    let mut trailers = false;
+    let body = collect_into(body, limits, &mut trailers).await?;
+    Ok(Collected { body, trailers })
+}
+
+async fn collect_into<B>(body: B, limits: Limits<'_>, trailers: &mut bool) -> Result<Body, Refused>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -56,7 +74,7 @@ where
         BytesMut::with_capacity(announced.map_or(0, |len| len.min(IN_MEMORY) as usize));
     let mut spool: Option<tokio::fs::File> = None;
     let mut len = 0;
-    while let Some(piece) = within(limits.idle, next(body.as_mut())).await? {
+    while let Some(piece) = within(limits.idle, next(body.as_mut(), trailers)).await? {
         len += piece.len() as u64;
         if len > limits.max {
             return Err(Refused::TooLarge);
@@ -87,7 +105,10 @@ where
     }
 }
 
-async fn next<B>(mut body: std::pin::Pin<&mut B>) -> Result<Option<Bytes>, Refused>
+async fn next<B>(
+    mut body: std::pin::Pin<&mut B>,
+    trailers: &mut bool,
+) -> Result<Option<Bytes>, Refused>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -96,12 +117,10 @@ where
         match body.frame().await {
             None => return Ok(None),
             Some(Err(error)) => return Err(Refused::Broken(error.to_string())),
-            Some(Ok(frame)) => {
-                // Trailers are dropped: CGI has no place for them.
-                if let Ok(piece) = frame.into_data() {
-                    return Ok(Some(piece));
-                }
-            }
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(piece) => return Ok(Some(piece)),
+                Err(_) => *trailers = true,
+            },
         }
     }
 }
@@ -149,17 +168,19 @@ mod tests {
     async fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
         let body = collect(Full::new(Bytes::from_static(b"abc")), LIMITS)
             .await
-            .unwrap();
+            .unwrap()
+            .body;
         assert!(matches!(body, Body::Memory(bytes) if &bytes[..] == b"abc"));
         assert!(matches!(
-            collect(pieces(vec![]), LIMITS).await.unwrap(),
+            collect(pieces(vec![]), LIMITS).await.unwrap().body,
             Body::Empty
         ));
 
         let piece = Bytes::from(vec![b'x'; 40_000]);
         let body = collect(pieces(vec![piece.clone(), piece.clone(), piece]), LIMITS)
             .await
-            .unwrap();
+            .unwrap()
+            .body;
         let Body::Spooled { file, len } = body else {
             panic!("{body:?}")
         };
@@ -168,6 +189,18 @@ mod tests {
         (&*file).rewind().unwrap();
         (&*file).read_to_string(&mut text).unwrap();
         assert_eq!(text, "x".repeat(120_000));
+    }
+
+    #[tokio::test]
+    async fn trailers_are_dropped_but_not_overlooked() {
+        let frames = [
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc"))),
+            Ok(Frame::trailers(http::HeaderMap::new())),
+        ];
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let collected = collect(body, LIMITS).await.unwrap();
+        assert!(collected.trailers);
+        assert_eq!(collected.body.len(), 3);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,7 +17,9 @@ use tracing::{debug, warn};
 use super::activity::Limits;
 use super::io::{Io, Socket};
 use super::listen::Listener;
+use super::proxy_protocol::{self, Header};
 use super::service::{Peer, Service};
+use super::{Settings, forwarded};
 
 /// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
 pub async fn accept(
@@ -76,6 +79,7 @@ async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
                 Peer {
                     client: Some(unmapped(client)),
                     server: Some(unmapped(server)),
+                    https: false,
                 },
             ))
         }
@@ -86,6 +90,7 @@ async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
                 Peer {
                     client: None,
                     server: None,
+                    https: false,
                 },
             ))
         }
@@ -97,14 +102,62 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-async fn serve(socket: Socket, peer: Peer, service: &Arc<Service>, draining: CancellationToken) {
+/// Reads the PROXY header. None closes the connection.
+async fn introduced(
+    socket: &Socket,
+    buffer: &mut BytesMut,
+    peer: Peer,
+    settings: &Settings,
+) -> Option<Peer> {
+    if !forwarded::is_trusted(peer, &settings.trusted_proxies) {
+        warn!(client = ?peer.client, "not among http.trusted_proxies, whose PROXY headers are believed; closed");
+        return None;
+    }
+    let header = proxy_protocol::read(socket, buffer);
+    match tokio::time::timeout(settings.head_timeout.0, header).await {
+        Ok(Ok(Header::Own)) => Some(peer),
+        Ok(Ok(Header::Relayed {
+            client,
+            server,
+            https,
+        })) => Some(Peer {
+            client: Some(client),
+            server: Some(server),
+            https,
+        }),
+        Ok(Err(error)) => {
+            warn!(proxy = ?peer.client, %error, "connection closed");
+            None
+        }
+        Err(_) => {
+            debug!(proxy = ?peer.client, "no PROXY header in time; connection closed");
+            None
+        }
+    }
+}
+
+async fn serve(
+    socket: Socket,
+    mut peer: Peer,
+    service: &Arc<Service>,
+    draining: CancellationToken,
+) {
     let settings = &service.settings;
+    let mut first = BytesMut::new();
+    if settings.proxy_protocol {
+        let introduced = tokio::select! {
+            introduced = introduced(&socket, &mut first, peer, settings) => introduced,
+            () = draining.cancelled() => None,
+        };
+        let Some(client) = introduced else { return };
+        peer = client;
+    }
     let limits = Limits {
         head: settings.head_timeout.0,
         keep_alive: settings.keep_alive.0,
         write: settings.write_timeout.0,
     };
-    let io = Io::new(socket);
+    let io = Io::new(socket, first.freeze(), settings.max_uri.0);
     let shared = io.shared();
     let answer = service_fn(|request: hyper::Request<Incoming>| {
         let (service, shared) = (service.clone(), shared.clone());
@@ -117,6 +170,8 @@ async fn serve(socket: Socket, peer: Peer, service: &Arc<Service>, draining: Can
         .header_read_timeout(None)
         .max_buf_size((settings.max_head.0 as usize).max(8192))
         .max_headers(settings.max_headers)
+        // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
+        // it for the latter: work for clients who have left is what an overloaded service can least afford.
         .half_close(false)
         .writev(true);
     builder
@@ -129,7 +184,7 @@ async fn serve(socket: Socket, peer: Peer, service: &Arc<Service>, draining: Can
         .initial_connection_window_size(1024 * 1024);
     let connection = builder.serve_connection(TokioIo::new(io), answer);
     tokio::pin!(connection);
-    let look = tokio::time::sleep(super::LOOK);
+    let look = tokio::time::sleep(limits.look());
     tokio::pin!(look);
     let mut drained = false;
     loop {
@@ -139,19 +194,22 @@ async fn serve(socket: Socket, peer: Peer, service: &Arc<Service>, draining: Can
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
                 }
-                return;
+                break;
             }
             () = look.as_mut() => {
                 if let Some(why) = shared.activity.overdue(limits) {
                     debug!(client = ?peer.client, why, "connection closed");
                     return;
                 }
-                look.as_mut().reset(tokio::time::Instant::now() + super::LOOK);
+                look.as_mut().reset(tokio::time::Instant::now() + limits.look());
             }
             () = draining.cancelled(), if !drained => {
                 drained = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
+    }
+    if !drained {
+        shared.linger().await;
     }
 }

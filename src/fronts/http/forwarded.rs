@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use super::service::Peer;
+use super::service::{Peer, is_host};
 use crate::event::Origin;
 
 /// What a trusted proxy says of the request.
@@ -15,25 +15,28 @@ pub struct Forwarded {
     pub host: Option<HeaderValue>,
 }
 
-/// Believes `X-Forwarded-*` as far as the proxies that wrote them are trusted. A unix socket's peer counts as trusted when
-/// any proxy is: only a proxy of this machine can be behind it.
+/// May this peer speak for others? A unix socket's peer may when any proxy may: only a proxy of this machine can be behind it.
+pub fn is_trusted(peer: Peer, trusted: &[IpNet]) -> bool {
+    match peer.client {
+        Some(client) => trusted.iter().any(|net| net.contains(&client.ip())),
+        None => !trusted.is_empty(),
+    }
+}
+
+/// Believes `X-Forwarded-*` as far as the proxies that wrote them are trusted.
 pub fn origin(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
     let direct = Forwarded {
         origin: Origin {
             client: peer.client,
             server: peer.server,
-            https: false,
+            https: peer.https,
         },
         host: None,
     };
-    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
-    let believed = match peer.client {
-        Some(client) => is_trusted(client.ip()),
-        None => !trusted.is_empty(),
-    };
-    if !believed {
+    if !is_trusted(peer, trusted) {
         return direct;
     }
+    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
     let client = client(headers, is_trusted).or(peer.client);
     let last = |name: &str| {
         headers
@@ -51,9 +54,11 @@ pub fn origin(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
             client,
             server: peer.server,
             https: last("x-forwarded-proto")
-                .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
+                .map_or(peer.https, |proto| proto.eq_ignore_ascii_case("https")),
         },
-        host: last("x-forwarded-host").and_then(|host| HeaderValue::from_str(host).ok()),
+        host: last("x-forwarded-host")
+            .filter(|host| is_host(host.as_bytes()))
+            .and_then(|host| HeaderValue::from_str(host).ok()),
     }
 }
 
@@ -102,6 +107,7 @@ mod tests {
         let peer = Peer {
             client: Some(peer.parse().unwrap()),
             server: None,
+            https: false,
         };
         origin(
             peer,

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -54,6 +56,29 @@ impl Socket {
         }
     }
 
+    /// Waits for bytes and appends them; 0 at the end.
+    pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
+        std::future::poll_fn(|cx| {
+            let mut piece = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut piece);
+            let n = ready!(self.poll_read(cx, &mut buffer))?;
+            to.put_slice(buffer.filled());
+            Poll::Ready(Ok(n))
+        })
+        .await
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_read(to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_read_ready(cx))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
     fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.try_read_buf(&mut buffer),
@@ -72,12 +97,35 @@ impl Socket {
 /// What hyper reads from and writes to.
 pub struct Io {
     shared: Arc<Shared>,
+    /// Bytes that came before hyper did.
+    first: Bytes,
+    line: Line,
+    max_uri: u64,
+}
+
+/// The first line of what has come since something was last written.
+#[derive(Default)]
+struct Line {
+    len: u64,
+    ended: bool,
+}
+
+impl Line {
+    fn read(&mut self, bytes: &[u8]) {
+        if !self.ended {
+            let end = memchr::memchr(b'\n', bytes);
+            self.ended = end.is_some();
+            self.len += end.unwrap_or(bytes.len()) as u64;
+        }
+    }
 }
 
 /// What is shared with the requests of the connection.
 pub struct Shared {
     socket: Socket,
     pub activity: Activity,
+    /// The client has sent all that it will ever send.
+    ended: AtomicBool,
     /// What the placeholders among the bytes to write stand for.
     pub files: Files,
     /// hyper has nothing buffered: what is written now does not cut a response in two.
@@ -87,21 +135,45 @@ pub struct Shared {
 }
 
 impl Io {
-    pub fn new(socket: Socket) -> Io {
+    /// `first` has been read from the socket already.
+    pub fn new(socket: Socket, first: Bytes, max_uri: u64) -> Io {
         let shared = Shared {
             socket,
             activity: Activity::new(),
+            ended: AtomicBool::new(false),
             files: Files::default(),
             quiet: AtomicBool::new(true),
             rest: Mutex::new(Vec::new()),
         };
         Io {
             shared: Arc::new(shared),
+            first,
+            line: Line::default(),
+            max_uri,
         }
     }
 
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
+    }
+
+    /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC 9112, 3 demands 414; hyper
+    /// has not parsed anything then, so that only the bytes themselves can tell.
+    fn is_wrong_about_the_line(&mut self, bytes: &[u8]) -> bool {
+        let line = std::mem::take(&mut self.line);
+        !line.ended && line.len > self.max_uri && bytes.starts_with(b"HTTP/1.1 431 ")
+    }
+
+    fn say_uri_too_long(&self) {
+        let text = "414 URI Too Long: the request target is too long\n";
+        let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8";
+        let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let mut rest = self
+            .shared
+            .rest
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        rest.extend_from_slice(response.as_bytes());
     }
 
     /// Writes the bytes up to the first placeholder, or the file that it stands for.
@@ -147,7 +219,38 @@ impl Io {
     }
 }
 
+/// A client that is still sending gets so long to notice that nobody listens.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Or so long without sending anything.
+const LINGER_SILENCE: Duration = Duration::from_secs(2);
+
 impl Shared {
+    /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
+    /// a reset takes the response with it that says why (RFC 9112, 9.6).
+    pub async fn linger(&self) {
+        // hyper has done so, except where it takes the connection for a tunnel.
+        if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        let silent = async {
+            let mut ignored = BytesMut::new();
+            while let Ok(Ok(1..)) =
+                tokio::time::timeout(LINGER_SILENCE, self.socket.read(&mut ignored)).await
+            {
+                ignored.clear();
+            }
+        };
+        let _ = tokio::time::timeout(LINGER, silent).await;
+    }
+
+    fn shut_down(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(stream) => shutdown(stream),
+            Socket::Unix(stream) => shutdown(stream),
+        }
+    }
+
     /// Sends a `103 Early Hints` response (RFC 8297), in HTTP/1.1 only and only where nothing else is being sent: hints may
     /// be left out, responses must not be damaged. hyper has no way of its own for this.
     pub fn early_hints(&self, headers: &HeaderMap) {
@@ -204,39 +307,50 @@ impl AsyncRead for Io {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            match self.shared.socket.try_read(buffer) {
-                Ok(n) => {
-                    if n > 0 {
-                        self.shared.activity.read();
-                    }
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.shared.socket.poll_read_ready(cx))?;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        if this.first.is_empty() {
+            if ready!(this.shared.socket.poll_read(cx, buffer))? == 0 {
+                this.shared.ended.store(true, Ordering::Relaxed);
+                return Poll::Ready(Ok(()));
             }
+        } else {
+            let n = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first[..n]);
+            this.first.advance(n);
         }
+        this.shared.activity.read();
+        if this.shared.activity.is_idle() {
+            this.line.read(&buffer.filled()[before..]);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Io {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.is_wrong_about_the_line(bytes) {
+            self.say_uri_too_long();
+            return Poll::Ready(Ok(bytes.len()));
+        }
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
         self.poll_write_parts(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.is_wrong_about_the_line(bytes.first().map_or(&[], |first| first)) {
+            self.say_uri_too_long();
+            return Poll::Ready(Ok(bytes.iter().map(|slice| slice.len()).sum()));
+        }
         self.shared.quiet.store(false, Ordering::Release);
         ready!(self.poll_rest(cx))?;
         self.poll_write_parts(cx, bytes)
@@ -254,11 +368,7 @@ impl AsyncWrite for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = match &self.shared.socket {
-            Socket::Tcp(stream) => shutdown(stream),
-            Socket::Unix(stream) => shutdown(stream),
-        };
-        Poll::Ready(result)
+        Poll::Ready(self.shared.shut_down())
     }
 }
 

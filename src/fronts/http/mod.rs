@@ -10,13 +10,13 @@ mod forwarded;
 mod io;
 pub mod listen;
 mod placeholder;
+pub mod proxy_protocol;
 pub mod send_file;
 mod service;
 
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,9 @@ pub struct Settings {
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
+    /// could call itself anybody, and without the header there is nobody to call it by.
+    pub proxy_protocol: bool,
     /// Where request bodies above 64 KiB are kept; the system's directory for temporary files when not set.
     pub spool: Option<PathBuf>,
     /// What is in flight may take so long after SIGTERM.
@@ -78,6 +81,7 @@ impl Default for Settings {
             keep_alive: Time::seconds(75),
             max_connections: 10_000,
             trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             spool: None,
             grace: Time::seconds(30),
         }
@@ -116,6 +120,3 @@ pub async fn run(
     }
     let _ = tokio::time::timeout(grace, connections.wait()).await;
 }
-
-/// How often a connection's timeouts are looked at, at the least.
-const LOOK: Duration = Duration::from_secs(1);

@@ -35,6 +35,8 @@ use crate::observe::metrics::Metrics;
 pub struct Peer {
     pub client: Option<SocketAddr>,
     pub server: Option<SocketAddr>,
+    /// It has said, in a way that we believe, that the client's own connection is encrypted.
+    pub https: bool,
 }
 
 /// Answers requests.
@@ -77,11 +79,15 @@ impl Service {
         peer: Peer,
         connection: Arc<Shared>,
     ) -> Result<http::Response<Outgoing>, Infallible> {
-        connection.activity.request_begins();
+        connection.activity.request_begins(request.version());
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
+        let version = request.version();
         let is_head = request.method() == Method::HEAD;
-        let may_send_files = request.version() <= Version::HTTP_11;
-        let (engine, result) = self.respond(request, peer, &connection, end.event).await;
+        // Nothing that follows on this connection is to be taken for a request.
+        let mut is_last = false;
+        let (engine, result) = self
+            .respond(request, peer, &connection, end.event, &mut is_last)
+            .await;
         end.engine = engine;
         let outcome;
         let mut response = match result {
@@ -97,6 +103,7 @@ impl Service {
                     "refused"
                 );
                 outcome = class(refusal.status);
+                is_last |= ends_connection(refusal.status);
                 plain(refusal.status, refusal.why)
             }
             Err(Problem::Failed(failure)) => {
@@ -108,8 +115,15 @@ impl Service {
         if !is_head {
             response = fit_length(response);
         }
-        if may_send_files && let Some(file) = response.extensions_mut().remove::<FileRange>() {
+        if version <= Version::HTTP_11
+            && let Some(file) = response.extensions_mut().remove::<FileRange>()
+        {
             *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
+        }
+        if is_last && version <= Version::HTTP_11 {
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.answered(engine, outcome, end.began.elapsed());
         end.status = response.status();
@@ -131,10 +145,15 @@ impl Service {
         peer: Peer,
         connection: &Arc<Shared>,
         id: u64,
+        is_last: &mut bool,
     ) -> (&'static str, Result<Response, Problem>) {
         let (mut head, incoming) = request.into_parts();
-        if let Err(refusal) = check(&head, &self.settings) {
+        let trusted = forwarded::is_trusted(peer, &self.settings.trusted_proxies);
+        if let Err(refusal) = check(&mut head, &self.settings, trusted) {
             return (STATIC, Err(refusal.into()));
+        }
+        if head.method == Method::OPTIONS && head.uri.path() == "*" {
+            return (STATIC, Ok(no_content()));
         }
         let (engine, script) = match self.find(&head) {
             Ok(Found::Script(engine, script)) => (engine, script),
@@ -161,9 +180,11 @@ impl Service {
             spool: self.settings.spool.as_deref(),
         };
         let collected = match body::collect(incoming, limits).await {
-            Ok(body) => body,
+            Ok(collected) => collected,
             Err(refused) => return (STATIC, Err(body_refused(refused).into())),
         };
+        // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
+        *is_last |= collected.trailers;
         // The time for PHP begins when PHP can begin.
         let deadline = Instant::now() + self.settings.timeout.0;
         if head.version == Version::HTTP_11 {
@@ -176,7 +197,7 @@ impl Service {
         let asked = asked(&head.headers);
         let event = Event {
             id,
-            request: Request::from_parts(head, collected),
+            request: Request::from_parts(head, collected.body),
             script,
             origin: forwarded.origin,
             deadline,
@@ -267,8 +288,17 @@ impl From<Refusal> for Problem {
 /// Who answers when no engine does.
 const STATIC: &str = "static";
 
-/// Rules of RFC 9112 that hyper leaves to us.
-fn check(head: &http::request::Parts, settings: &Settings) -> Result<(), Refusal> {
+/// No registered method is half as long.
+const MAX_METHOD: usize = 64;
+
+/// Rules of RFC 9110, 9112 and 9113 that hyper leaves to us. Afterwards `Host` is who the request is for, whichever way that
+/// was said.
+fn check(
+    head: &mut http::request::Parts,
+    settings: &Settings,
+    trusted: bool,
+) -> Result<(), Refusal> {
+    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
     let target = head
         .uri
         .path_and_query()
@@ -279,37 +309,147 @@ fn check(head: &http::request::Parts, settings: &Settings) -> Result<(), Refusal
             "the request target is too long",
         ));
     }
+    if head.method.as_str().len() > MAX_METHOD {
+        return Err(refuse(StatusCode::NOT_IMPLEMENTED, "no such method"));
+    }
     if head.method == Method::CONNECT {
         return Err(refuse(
             StatusCode::METHOD_NOT_ALLOWED,
             "this is not a proxy",
         ));
     }
+    let is_server_wide = head.method == Method::OPTIONS && target == "*";
+    if !target.starts_with('/') && !is_server_wide {
+        return bad("the request target is not a path");
+    }
+    check_transfer_encoding(&head.headers)?;
+    // The body is decoded by now; what it was sent in is nobody's business.
+    head.headers.remove(header::TRANSFER_ENCODING);
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
-        return Err(refuse(StatusCode::BAD_REQUEST, "more than one Host"));
+        return bad("more than one Host");
     }
-    if host.is_none() && head.version == Version::HTTP_11 {
-        return Err(refuse(StatusCode::BAD_REQUEST, "no Host"));
+    if host.is_some_and(|host| !is_host(host.as_bytes())) {
+        return bad("an invalid Host");
     }
-    if host.is_some_and(|host| !is_host(host)) {
-        return Err(refuse(StatusCode::BAD_REQUEST, "an invalid Host"));
-    }
-    if !target.starts_with('/') {
-        return Err(refuse(
-            StatusCode::BAD_REQUEST,
-            "the request target is not a path",
-        ));
+    match head.uri.authority() {
+        Some(authority) => {
+            if host.is_none() && head.version == Version::HTTP_11 {
+                return bad("no Host");
+            }
+            if !is_host(authority.as_str().as_bytes()) {
+                return bad("an invalid authority");
+            }
+            if head.version == Version::HTTP_2
+                && host.is_some_and(|host| {
+                    !host
+                        .as_bytes()
+                        .eq_ignore_ascii_case(authority.as_str().as_bytes())
+                })
+            {
+                return bad("Host is not :authority");
+            }
+            match head.uri.scheme_str() {
+                Some("http") => {}
+                // RFC 9110, 7.4: only a gateway may say that an unencrypted request was once encrypted.
+                Some("https") if trusted => {}
+                Some("https") => {
+                    return Err(refuse(
+                        StatusCode::MISDIRECTED_REQUEST,
+                        "this connection is not encrypted",
+                    ));
+                }
+                _ => return bad("the request target is no http URI"),
+            }
+            // RFC 9112, 3.2.2: Host is ignored then.
+            if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+                head.headers.insert(header::HOST, host);
+            }
+        }
+        None if host.is_none() && head.version != Version::HTTP_10 => return bad("no Host"),
+        None => {}
     }
     Ok(())
 }
 
-/// RFC 9110, 7.2: `uri-host [ ":" port ]`, and an empty one for targets without authority.
-fn is_host(host: &HeaderValue) -> bool {
-    host.as_bytes()
+/// hyper takes everything whose last word is `chunked` for chunked alone.
+fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers
+        .get_all(header::TRANSFER_ENCODING)
         .iter()
-        .all(|c| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(c))
+        .flat_map(|value| value.as_bytes().split(|c| *c == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty());
+    let mut chunked = 0;
+    if !codings.all(|coding| {
+        chunked += 1;
+        coding.eq_ignore_ascii_case(b"chunked")
+    }) {
+        return Err(refuse(
+            StatusCode::NOT_IMPLEMENTED,
+            "the only known transfer coding is chunked",
+        ));
+    }
+    match chunked {
+        0 | 1 => Ok(()),
+        _ => Err(refuse(StatusCode::BAD_REQUEST, "chunked more than once")),
+    }
+}
+
+/// RFC 9110, 7.2: `uri-host [ ":" port ]`, and an empty one for targets without authority.
+pub fn is_host(host: &[u8]) -> bool {
+    let end = match host.first() {
+        Some(b'[') => host.iter().position(|c| *c == b']').map_or(0, |at| at + 1),
+        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(end);
+    let port_is_valid = match port.split_first() {
+        None => true,
+        Some((b':', [])) => true,
+        Some((b':', digits)) => std::str::from_utf8(digits)
+            .is_ok_and(|port| !port.starts_with('+') && port.parse::<u16>().is_ok()),
+        Some(_) => false,
+    };
+    port_is_valid
+        && match name {
+            [b'[', address @ .., b']'] => std::str::from_utf8(address)
+                .is_ok_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok()),
+            name => is_reg_name(name),
+        }
+}
+
+/// RFC 3986, 3.2.2.
+fn is_reg_name(mut name: &[u8]) -> bool {
+    loop {
+        name = match name {
+            [] => return true,
+            [b'%', a, b, rest @ ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => rest,
+            [c, rest @ ..] if c.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(c) => rest,
+            _ => return false,
+        }
+    }
+}
+
+/// Was the request refused because we do not understand it, or do not want the rest of it? Then nobody knows where the next
+/// one would begin.
+fn ends_connection(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::URI_TOO_LONG
+            | StatusCode::NOT_IMPLEMENTED
+            | StatusCode::INSUFFICIENT_STORAGE
+    )
+}
+
+fn no_content() -> Response {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 /// The headers that decide how a response is sent, once the request itself is gone.
@@ -600,5 +740,55 @@ impl Drop for End {
                 user_agent: line.user_agent,
             });
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for valid in [
+            "",
+            "a",
+            "a:80",
+            "a:",
+            "192.0.2.1:80",
+            "[::1]",
+            "[::1]:80",
+            "a_b.c",
+            "a%2eb",
+            "a,b",
+        ] {
+            assert!(is_host(valid.as_bytes()), "{valid}");
+        }
+        for invalid in [
+            "a b", "a/b", "u@a", "a:b", "a:80:80", "a:+80", "a:99999", "[::1", "[::1]x", "[a]",
+            "::1", "a%zz", "a%2", "a?b", "a#b", "a\\b", "\u{e9}", "[]",
+        ] {
+            assert!(!is_host(invalid.as_bytes()), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn only_chunked_and_only_once() {
+        let check = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::TRANSFER_ENCODING, value.parse().unwrap());
+            }
+            check_transfer_encoding(&headers)
+                .map_err(|refusal| refusal.status.as_u16())
+                .err()
+        };
+        assert_eq!(check(&[]), None);
+        assert_eq!(check(&["Chunked"]), None);
+        assert_eq!(check(&["gzip, chunked"]), Some(501));
+        assert_eq!(check(&["identity", "chunked"]), Some(501));
+        assert_eq!(check(&[", chunked"]), None);
+        assert_eq!(check(&["chunked, chunked"]), Some(400));
+        assert_eq!(check(&["chunked", "chunked"]), Some(400));
     }
 }

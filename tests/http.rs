@@ -1,0 +1,12 @@
+//! The HTTP front as a client sees it: bytes against a started `surus serve`.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "http/hygiene.rs"]
+mod hygiene;
+#[path = "http/proxies.rs"]
+mod proxies;
+#[path = "http/timeouts.rs"]
+mod timeouts;
+#[path = "http/wire.rs"]
+mod wire;

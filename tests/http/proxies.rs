@@ -1,0 +1,149 @@
+//! Who PHP believes the client to be.
+
+use std::path::Path;
+
+use crate::common::Surus;
+use crate::wire::{Answer, Wire, serve, site};
+
+const FORWARDED: &str = "X-Forwarded-For: 198.51.100.9, 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
+                         X-Forwarded-Host: shop.example\r\n";
+
+fn ask(surus: &Surus, before: &[u8], headers: &str) -> Answer {
+    let mut wire = Wire::connect(surus);
+    wire.send(before);
+    wire.ask(&format!("GET / HTTP/1.1\r\nHost: inner\r\n{headers}\r\n"))
+        .expect("an answer")
+}
+
+fn seen(answer: &Answer) -> [String; 5] {
+    [
+        "REMOTE_ADDR",
+        "HTTPS",
+        "HTTP_HOST",
+        "SERVER_NAME",
+        "REQUEST_SCHEME",
+    ]
+    .map(|name| answer.seen(name))
+}
+
+#[test]
+fn a_trusted_proxy_speaks_for_the_client() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("trusted_proxies", "127.0.0.0/8")]);
+    let answer = ask(&surus, b"", FORWARDED);
+    let expected = ["192.0.2.7", "on", "shop.example", "shop.example", "https"];
+    assert_eq!(seen(&answer), expected);
+    assert_eq!(answer.seen("SERVER_PORT"), "443");
+    let with_port = FORWARDED.replace("shop.example", "shop.example:8443");
+    assert_eq!(ask(&surus, b"", &with_port).seen("SERVER_PORT"), "8443");
+    let nonsense = FORWARDED.replace("shop.example", "shop example/");
+    assert_eq!(ask(&surus, b"", &nonsense).seen("HTTP_HOST"), "inner");
+}
+
+#[test]
+fn a_stranger_speaks_for_itself() {
+    let dir = site();
+    for trusted in [&[][..], &[("trusted_proxies", "10.0.0.0/8")]] {
+        let surus = serve(dir.path(), trusted);
+        let answer = ask(&surus, b"", FORWARDED);
+        let expected = ["127.0.0.1", "null", "inner", "inner", "http"];
+        assert_eq!(seen(&answer), expected);
+        let port = surus.address.rsplit(':').next().unwrap();
+        assert_eq!(answer.seen("SERVER_PORT"), port);
+    }
+}
+
+fn behind_a_balancer(dir: &Path) -> Surus {
+    let settings = [
+        ("proxy_protocol", "true"),
+        ("trusted_proxies", "127.0.0.0/8"),
+        ("head_timeout", "1s"),
+    ];
+    serve(dir, &settings)
+}
+
+fn version_2(tls: bool) -> Vec<u8> {
+    let client: std::net::SocketAddr = "[2001:db8::1]:4711".parse().unwrap();
+    let server: std::net::SocketAddr = "[2001:db8::2]:443".parse().unwrap();
+    ppp::v2::Builder::with_addresses(
+        ppp::v2::Version::Two | ppp::v2::Command::Proxy,
+        ppp::v2::Protocol::Stream,
+        (client, server),
+    )
+    .write_tlv(ppp::v2::Type::SSL, &[u8::from(tls), 0, 0, 0, 0])
+    .unwrap()
+    .build()
+    .unwrap()
+}
+
+#[test]
+fn a_load_balancer_introduces_the_client() {
+    let dir = site();
+    let surus = behind_a_balancer(dir.path());
+    let line = b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 8443\r\n";
+    let answer = ask(&surus, line, "");
+    assert_eq!(answer.seen("REMOTE_ADDR"), "192.0.2.1");
+    assert_eq!(answer.seen("REMOTE_PORT"), "4711");
+    assert_eq!(answer.seen("SERVER_ADDR"), "198.51.100.2");
+    assert_eq!(answer.seen("SERVER_PORT"), "8443");
+    assert_eq!(answer.seen("HTTPS"), "null");
+    let answer = ask(&surus, line, FORWARDED);
+    assert_eq!(
+        answer.seen("REMOTE_ADDR"),
+        "192.0.2.1",
+        "the client is no trusted proxy"
+    );
+
+    let answer = ask(&surus, &version_2(true), "");
+    assert_eq!(answer.seen("REMOTE_ADDR"), "2001:db8::1");
+    assert_eq!(answer.seen("HTTPS"), "on");
+    assert_eq!(ask(&surus, &version_2(false), "").seen("HTTPS"), "null");
+
+    for own in [&b"PROXY UNKNOWN\r\n"[..], b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"] {
+        assert_eq!(ask(&surus, own, "").seen("REMOTE_ADDR"), "127.0.0.1");
+    }
+}
+
+#[test]
+fn one_header_counts_for_the_whole_connection_and_may_come_in_pieces() {
+    let dir = site();
+    let surus = behind_a_balancer(dir.path());
+    let mut wire = Wire::connect(&surus);
+    for byte in version_2(true) {
+        wire.send([byte]);
+    }
+    for _ in 0..3 {
+        let answer = wire.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(answer.seen("REMOTE_ADDR"), "2001:db8::1");
+    }
+}
+
+#[test]
+fn a_connection_without_a_proper_header_is_closed_without_a_word() {
+    let dir = site();
+    let surus = behind_a_balancer(dir.path());
+    for wrong in [
+        &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
+        b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 99999\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PROXY TCP4 192.0.2.1",
+        b"",
+    ] {
+        let mut wire = Wire::connect(&surus);
+        wire.send(wrong);
+        assert!(wire.rest().is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn strangers_may_not_introduce_anybody() {
+    let dir = site();
+    let settings = [
+        ("proxy_protocol", "true"),
+        ("trusted_proxies", "10.0.0.0/8"),
+    ];
+    let surus = serve(dir.path(), &settings);
+    let mut wire = Wire::connect(&surus);
+    wire.send("PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(wire.rest().is_empty());
+    surus.wait_for_log(|log| log.contains("http.trusted_proxies"));
+}

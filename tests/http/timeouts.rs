@@ -1,0 +1,186 @@
+//! Clients that are slow, silent or many.
+
+use std::time::{Duration, Instant};
+
+use crate::common::Surus;
+use crate::wire::{Wire, serve, site};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn status(surus: &Surus) -> Option<u16> {
+    Wire::connect(surus).ask(GET).map(|answer| answer.status)
+}
+
+#[test]
+fn a_head_that_drips_is_cut_off() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("head_timeout", "1s"), ("keep_alive", "1h")]);
+    let mut wire = Wire::connect(&surus);
+    wire.send("GET / HTTP/1.1\r\n");
+    let began = Instant::now();
+    while wire.send("X: y\r\n") {
+        assert!(began.elapsed() < Duration::from_secs(30), "still open");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(began.elapsed() >= Duration::from_millis(900));
+    assert_eq!(status(&surus), Some(200));
+}
+
+#[test]
+fn a_body_that_stalls_holds_no_worker() {
+    let dir = site();
+    // One worker: if the slow one had it, nobody else would be answered.
+    let surus = serve(dir.path(), &[("body_timeout", "1h")]);
+    let mut slow = Wire::connect(&surus);
+    slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    for _ in 0..20 {
+        assert_eq!(status(&surus), Some(200));
+    }
+    assert_eq!(slow.ask("lo").unwrap().seen("body"), "hello");
+}
+
+#[test]
+fn a_body_that_stalls_is_given_up() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("body_timeout", "500ms")]);
+    for body in [
+        "Content-Length: 5\r\n\r\nhel",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+    ] {
+        let mut slow = Wire::connect(&surus);
+        let answer = slow
+            .ask(&format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"))
+            .unwrap();
+        assert_eq!(answer.status, 408);
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert!(slow.rest().is_empty());
+    }
+}
+
+#[test]
+fn a_connection_that_nobody_uses_is_closed() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("keep_alive", "500ms")]);
+    let mut wire = Wire::connect(&surus);
+    assert_eq!(wire.ask(GET).unwrap().status, 200);
+    assert!(wire.rest().is_empty());
+    assert!(
+        Wire::connect(&surus).rest().is_empty(),
+        "nor one that was never used"
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_gets_the_worker_taken_away() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let mut wire = Wire::connect(&surus);
+    wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.begins();
+    // The only worker: when this is answered, the other one has been given up.
+    assert_eq!(status(&surus), Some(200));
+    let got = wire.rest().len();
+    assert!(got < 100 << 20, "{got} bytes");
+}
+
+#[test]
+fn more_connections_than_allowed_are_closed_at_once() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("max_connections", "2")]);
+    let mut first = Wire::connect(&surus);
+    let mut second = Wire::connect(&surus);
+    assert_eq!(first.ask(GET).unwrap().status, 200);
+    assert_eq!(second.ask(GET).unwrap().status, 200);
+    assert!(Wire::connect(&surus).rest().is_empty());
+    assert_eq!(
+        first.ask(GET).unwrap().status,
+        200,
+        "those that are open go on"
+    );
+    drop(second);
+    let began = Instant::now();
+    while status(&surus).is_none() {
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody moves up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Resident memory of a process, in bytes.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+/// CPU time of a process, in clock ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit(')').next().unwrap();
+    let field = |n: usize| -> u64 {
+        after_name
+            .split_whitespace()
+            .nth(n)
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    field(11) + field(12)
+}
+
+/// Open files that this process may have.
+fn open_files() -> usize {
+    surus_sys::process::raise_open_files().unwrap();
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(3)
+        .unwrap()
+        .parse()
+        .unwrap_or(usize::MAX)
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little() {
+    let many = 10_000.min(open_files() - 500);
+    let dir = site();
+    let surus = serve(
+        dir.path(),
+        &[("max_connections", "20000"), ("keep_alive", "1h")],
+    );
+    assert_eq!(status(&surus), Some(200));
+    let before = resident(surus.pid());
+    let mut idle: Vec<Wire> = (0..many)
+        .map(|_| {
+            let mut wire = Wire::connect(&surus);
+            let answer = wire
+                .ask("GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap();
+            assert_eq!(answer.status, 200);
+            wire
+        })
+        .collect();
+    let each = (resident(surus.pid()).saturating_sub(before)) / many as u64;
+    let (began, busy) = (Instant::now(), ticks(surus.pid()));
+    std::thread::sleep(Duration::from_secs(3));
+    let cpu = (ticks(surus.pid()) - busy) as f64 / 100.0 / began.elapsed().as_secs_f64();
+    println!(
+        "{many} idle connections: {each} bytes each, {:.1} % of a CPU",
+        cpu * 100.0
+    );
+    assert!(each < 64 * 1024, "{each} bytes");
+    assert_eq!(status(&surus), Some(200), "a new one is served");
+    for wire in idle.iter_mut().step_by(1000) {
+        assert_eq!(
+            wire.ask(GET).unwrap().status,
+            200,
+            "and so are the old ones"
+        );
+    }
+}

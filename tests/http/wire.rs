@@ -1,0 +1,209 @@
+//! A client that sends exactly the bytes that it is told to.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::Surus;
+
+/// Says what it was asked as JSON; `?status=` and `?mib=` choose the answer.
+const INDEX: &str = r#"<?php
+$query = $_GET;
+http_response_code((int) ($query['status'] ?? 200));
+if (isset($query['mib'])) {
+    $piece = str_repeat('x', 1 << 20);
+    for ($i = 0; $i < $query['mib']; $i++) { echo $piece; flush(); }
+    exit;
+}
+if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); }
+header('Content-Type: application/json');
+$body = file_get_contents('php://input');
+echo json_encode(['body' => $body] + $_SERVER, JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);
+"#;
+
+/// A directory with one script that answers everything, and a static file.
+pub fn site() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.php"), INDEX).unwrap();
+    std::fs::write(dir.path().join("static.txt"), "static").unwrap();
+    dir
+}
+
+/// Serves the site with `settings` of `[http]` and one worker.
+pub fn serve(dir: &Path, settings: &[(&str, &str)]) -> Surus {
+    let names: Vec<String> = settings
+        .iter()
+        .map(|(name, _)| format!("SURUS_HTTP_{}", name.to_ascii_uppercase()))
+        .collect();
+    let mut env: Vec<(&str, &str)> = names
+        .iter()
+        .zip(settings)
+        .map(|(name, (_, value))| (name.as_str(), *value))
+        .collect();
+    env.push(("SURUS_ENGINE_WORKERS", "1"));
+    Surus::spawn(dir, &[], &env).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+}
+
+pub struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// What PHP saw.
+    pub fn seen(&self, name: &str) -> String {
+        let seen: serde_json::Value =
+            serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        match &seen[name] {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Far more than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Wire {
+    pub fn connect(surus: &Surus) -> Wire {
+        let stream = TcpStream::connect(&surus.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Wire {
+            stream,
+            read: Vec::new(),
+        }
+    }
+
+    /// The other end may have closed already; what it has said is what counts.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    pub fn close_sending(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// The next response, 1xx included. None when the connection has ended.
+    pub fn answer(&mut self) -> Option<Answer> {
+        self.answer_to("GET")
+    }
+
+    pub fn answer_to(&mut self, method: &str) -> Option<Answer> {
+        let end = loop {
+            if let Some(at) = find(&self.read, b"\r\n\r\n") {
+                break at + 4;
+            }
+            if self.more() == 0 {
+                assert!(self.read.is_empty(), "cut off: {:?}", text(&self.read));
+                return None;
+            }
+        };
+        let head = text(&self.read.drain(..end).collect::<Vec<_>>());
+        let status = head[9..12]
+            .parse()
+            .unwrap_or_else(|_| panic!("no status: {head:?}"));
+        let mut answer = Answer {
+            status,
+            head,
+            body: Vec::new(),
+        };
+        let has_body = method != "HEAD" && status >= 200 && status != 204 && status != 304;
+        if !has_body {
+            return Some(answer);
+        }
+        if let Some(len) = answer.header("content-length") {
+            let len = len.parse().unwrap();
+            answer.body = self.take(len);
+        } else if answer.header("transfer-encoding").is_some() {
+            loop {
+                let line = self.line();
+                let len = usize::from_str_radix(&line, 16).unwrap();
+                answer.body.extend(self.take(len));
+                assert_eq!(self.line(), "");
+                if len == 0 {
+                    break;
+                }
+            }
+        } else {
+            while self.more() > 0 {}
+            answer.body = std::mem::take(&mut self.read);
+        }
+        Some(answer)
+    }
+
+    /// A request and its answer.
+    pub fn ask(&mut self, request: &str) -> Option<Answer> {
+        self.send(request);
+        self.answer()
+    }
+
+    /// Waits for the first bytes of a response and leaves it there.
+    pub fn begins(&mut self) {
+        assert!(self.more() > 0);
+    }
+
+    /// Everything until the other end closes; panics when it does not.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.more() > 0 {}
+        std::mem::take(&mut self.read)
+    }
+
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        while self.read.len() < len {
+            assert!(self.more() > 0, "cut off: {:?}", text(&self.read));
+        }
+        self.read.drain(..len).collect()
+    }
+
+    fn line(&mut self) -> String {
+        let end = loop {
+            if let Some(at) = find(&self.read, b"\r\n") {
+                break at;
+            }
+            assert!(self.more() > 0, "cut off: {:?}", text(&self.read));
+        };
+        let line = text(&self.read[..end]);
+        self.read.drain(..end + 2);
+        line
+    }
+
+    /// Reads once; 0 at the end, and a reset is an end.
+    fn more(&mut self) -> usize {
+        let mut piece = [0; 64 * 1024];
+        match self.stream.read(&mut piece) {
+            Ok(n) => {
+                self.read.extend_from_slice(&piece[..n]);
+                n
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) => {
+                let end = &self.read[self.read.len().saturating_sub(200)..];
+                panic!("{error}; last read: {:?}", text(end))
+            }
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    memchr::memmem::find(haystack, needle)
+}
