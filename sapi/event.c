@@ -181,6 +181,9 @@ size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t cou
 	if (count > left) {
 		count = (size_t)left;
 	}
+	if (count == 0) {
+		return 0;
+	}
 	if (event->body_fd < 0) {
 		memcpy(buffer, event->body + event->body_read, count);
 		done = count;

@@ -61,7 +61,8 @@ static void add_extensions(void)
 
 	at += snprintf(at, (size_t)(end - at), "extensions=");
 	ZEND_HASH_FOREACH_PTR(&module_registry, extension) {
-		int len = snprintf(at, (size_t)(end - at), "%s ", extension->name);
+		/* Commas, because "Zend OPcache" is one name. */
+		int len = snprintf(at, (size_t)(end - at), "%s,", extension->name);
 		if (len >= end - at) {
 			break;
 		}
@@ -77,6 +78,7 @@ size_t surus_report(char *text, size_t size)
 	static const char *settings[] = {
 		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
 		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
+		"opcache.validate_timestamps",
 	};
 
 	at = text;

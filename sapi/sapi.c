@@ -278,7 +278,7 @@ static void register_server_variables(zval *array)
 	/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the SAPI). */
 	char *self = emalloc(script_len + path_len + 1);
 	memcpy(self, script, script_len);
-	memcpy(self + script_len, path_info, path_len);
+	memcpy(self + script_len, path_info ? path_info : "", path_len);
 	self[script_len + path_len] = '\0';
 	register_variable("PHP_SELF", sizeof("PHP_SELF") - 1, self, script_len + path_len, array, PARSE_SERVER);
 	efree(self);

@@ -123,10 +123,11 @@ static void reap(void)
 			if (place->pid != pid) {
 				continue;
 			}
-			char text[96];
+			char text[128];
 			/* With what it was doing: its line is about to belong to another. */
-			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u", i, (int)pid, status,
-			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request));
+			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
+			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request),
+			                   (unsigned long long)atomic_load(&lines[i].taken));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
 			/* A worker that ends without having served anything would do so again at once. */
@@ -221,6 +222,34 @@ static void run(int signals)
 	}
 }
 
+/* While PHP starts, nobody looks at the control socket: the application's own code may run (preloading, in a process of its
+ * own at that) and may hang. A surus that is gone, or has given up, ends all of us; the process group is ours. */
+static void on_control(int signal)
+{
+	struct pollfd control = {.fd = SURUS_FD_CONTROL, .events = 0};
+	(void)signal;
+	if (poll(&control, 1, 0) > 0) {
+		kill(0, SIGKILL);
+	}
+}
+
+static void watch_control(bool on)
+{
+	struct sigaction action = {.sa_handler = on ? on_control : SIG_DFL, .sa_flags = SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	if (on) {
+		sigaction(SIGIO, &action, NULL);
+		fcntl(SURUS_FD_CONTROL, F_SETOWN, getpid());
+	}
+	fcntl(SURUS_FD_CONTROL, F_SETFL, on ? O_ASYNC : 0);
+	if (on) {
+		on_control(SIGIO); /* it may have gone before we asked to be told */
+	} else {
+		sigaction(SIGIO, &action, NULL);
+	}
+}
+
 int surus_template_run(const char *program)
 {
 	sigset_t blocked;
@@ -248,9 +277,11 @@ int surus_template_run(const char *program)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 
+	watch_control(true);
 	if (!surus_php_startup(program)) {
 		return 70;
 	}
+	watch_control(false);
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);

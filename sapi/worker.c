@@ -124,7 +124,9 @@ _Noreturn void surus_worker_run(uint32_t index, int outbox, int log)
 			continue;
 		}
 		atomic_store_explicit(&surus_line->request, surus_event.id, memory_order_relaxed);
-		atomic_store_explicit(&surus_line->taken, ++taken, memory_order_relaxed);
+		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
+		 * the events that surus has seen the end of. */
+		atomic_store_explicit(&surus_line->taken, ++taken, memory_order_release);
 		surus_set_state(SURUS_RECEIVED);
 		if (surus_client_gone() || (surus_event.deadline && surus_now() >= surus_event.deadline)) {
 			surus_outbox_begin(surus_event.id);

@@ -54,6 +54,7 @@ fn two_gib_in_and_out_leave_memory_as_it_was() {
     let (template, worker) = processes(surus.pid());
     let worker_before = peak_memory(worker);
 
+    #[allow(clippy::zombie_processes)] // it ends with its pipe
     let zeros = || {
         let head = Command::new("head")
             .args(["-c", "2147483648", "/dev/zero"])

@@ -1,8 +1,260 @@
-//! `surus check`.
+//! `surus check`: starts everything that `surus serve` does but the serving, and says what it has found.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::bail;
+use http::Method;
+
+use super::findings::{Facts, contradictions, missing_extensions};
 use super::options::Args;
+use super::{readable, serve};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engines;
+use crate::engines::workers::Report;
+use crate::fronts::admin;
+use crate::fronts::site::{Site, route::Routes};
+use crate::observe::log;
+use crate::observe::machine::Machine;
+use crate::observe::metrics::Metrics;
+
+/// What is printed, and whether something would stop the start.
+#[derive(Default)]
+struct Findings {
+    stops: usize,
+}
+
+impl Findings {
+    /// What will run.
+    fn fine(&self, what: &str, is: impl std::fmt::Display) {
+        println!("✓ {what:<17}{is}");
+    }
+
+    /// What will run, and not as its owner may expect.
+    fn note(&self, text: impl std::fmt::Display) {
+        println!("! {text}");
+    }
+
+    /// What would not run.
+    fn stop(&mut self, error: &anyhow::Error) {
+        self.stops += 1;
+        println!("✗ {error:#}");
+    }
+}
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let _ = args.load()?;
-    Ok(())
+    let project = args.project.directory()?;
+    let loaded = args.load()?;
+    let mut findings = Findings::default();
+    if let Err(error) = loaded.config.log.filter() {
+        findings.stop(&error);
+    }
+    // What PHP itself complains about, and nothing of our own progress.
+    log::start(&log::Settings {
+        level: "warn".into(),
+        ..loaded.config.log.clone()
+    })?;
+    match &loaded.file {
+        Some(file) => findings.fine("configuration", file.display()),
+        None => findings.fine("configuration", "defaults; there is no surus.toml"),
+    }
+    let checked = check(
+        &project,
+        args.script.as_deref(),
+        &loaded.config,
+        &mut findings,
+    );
+    super::block_on(async {
+        checked.await;
+        Ok(())
+    })?;
+    match findings.stops {
+        0 => Ok(()),
+        1 => bail!("1 thing would stop `surus serve`, marked ✗"),
+        stops => bail!("{stops} things would stop `surus serve`, marked ✗"),
+    }
+}
+
+async fn check(project: &Path, script: Option<&Path>, config: &Config, findings: &mut Findings) {
+    addresses(project, config, findings).await;
+    match serve::open_place(project, config, script) {
+        Ok(place) => {
+            site(project, &place.site, findings);
+            user(config, &place.site, findings);
+        }
+        Err(error) => findings.stop(&error),
+    }
+    match Routes::new(&config.route, config.site.symlinks) {
+        Ok(routes) => {
+            if !config.route.is_empty() {
+                findings.fine("routes", config.route.len());
+            }
+            match serve::asked_for(config, &routes) {
+                Ok(names) => {
+                    for name in names {
+                        engine(name, project, config, findings).await;
+                    }
+                }
+                Err(error) => findings.stop(&error),
+            }
+        }
+        Err(error) => findings.stop(&error),
+    }
+}
+
+async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
+    let names: Vec<_> = config.http.listen.iter().map(ToString::to_string).collect();
+    let address = config.admin.address(project);
+    if admin::ask(&address, Method::GET, "/-/health").await.is_ok() {
+        findings.fine("listens at", names.join(", "));
+        findings.note(format_args!(
+            "a surus runs for this project already, with its admin listener at {address}"
+        ));
+        return;
+    }
+    match serve::bind(config).and_then(|_| admin::bind(&address)) {
+        Ok(_) => findings.fine("listens at", names.join(", ")),
+        Err(error) => findings.stop(&error),
+    }
+}
+
+fn site(project: &Path, site: &Site, findings: &Findings) {
+    let root = site.root();
+    findings.fine("document root", root.display());
+    match site.front_controller() {
+        Some(script) => findings.fine("front controller", script.filename.display()),
+        None => findings.note(
+            "there is no front controller: what is no file is 404; name one with --script, or put an index.php into the \
+             document root",
+        ),
+    }
+    if project.canonicalize().is_ok_and(|project| project == root) {
+        let private: Vec<_> = ["composer.json", ".env", "vendor"]
+            .into_iter()
+            .filter(|name| root.join(name).exists())
+            .collect();
+        if !private.is_empty() {
+            findings.note(format_args!(
+                "the document root is the project itself, which holds {}: visitors can ask for every file but dot files; \
+                 move what is public into public/ or name its directory in site.root",
+                private.join(", ")
+            ));
+        }
+    }
+}
+
+/// Boots PHP as `surus serve` would, with one worker.
+async fn engine(name: &str, project: &Path, config: &Config, findings: &mut Findings) {
+    let machine = Machine::read();
+    let workers = match engines::worker_count(&config.engine) {
+        Ok(workers) => workers,
+        Err(error) => return findings.stop(&error),
+    };
+    let mut one = config.clone();
+    one.engine.workers = Some(1);
+    let pool = match serve::boot_one(name, &one, &Arc::new(Metrics::default())).await {
+        Ok(pool) => pool,
+        Err(error) => return findings.stop(&error),
+    };
+    let report = pool.report();
+    pool.drain().await;
+
+    let happens = engines::find(name).map_or("", |entry| entry.what_happens);
+    findings.fine("engine", format_args!("{name}: {happens}"));
+    let why = match config.engine.workers {
+        Some(_) => "engine.workers".to_string(),
+        None => format!(
+            "two for each of {} CPUs, as far as {} MiB of memory allow; engine.workers sets it",
+            machine.cpus,
+            machine.memory >> 20
+        ),
+    };
+    findings.fine("workers", format_args!("{workers} ({why})"));
+    php(&report, config, findings);
+    let facts = Facts {
+        config,
+        php: &|name| report.get(name).to_string(),
+        workers,
+        memory: machine.memory,
+    };
+    for sentence in contradictions(&facts) {
+        findings.note(sentence);
+    }
+    match missing_extensions(project, report.get("extensions")) {
+        Ok(missing) => {
+            for extension in missing {
+                findings.note(format_args!(
+                    "composer.json requires ext-{extension}, and PHP does not have it; install it for this PHP, or enable \
+                     it in its ini file"
+                ));
+            }
+        }
+        Err(error) => findings.note(format_args!("composer.json cannot be read: {error}")),
+    }
+}
+
+fn php(report: &Report, config: &Config, findings: &Findings) {
+    findings.fine("PHP", report.get("php_running"));
+    let program = engines::find_program(config.engine.php.as_deref());
+    if let Ok(program) = program {
+        findings.fine("run by", program.display());
+    }
+    match report.get("ini_file") {
+        "" => findings.note(
+            "PHP has found no php.ini and runs with its own defaults; engine.ini_file names one",
+        ),
+        file => findings.fine("php.ini", file),
+    }
+    match report.get("opcache") {
+        "on" => findings.fine("OPcache", "on"),
+        state => findings.note(format_args!(
+            "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
+        )),
+    }
+    let extensions = report.get("extensions").trim_end_matches(',');
+    findings.fine("extensions", extensions.replace(',', ", "));
+    let limits = [
+        ("http.timeout", config.http.timeout.to_string()),
+        ("http.max_body", config.http.max_body.to_string()),
+        ("engine.queue", config.engine.queue.to_string()),
+        ("memory_limit", report.get("memory_limit").to_string()),
+        ("post_max_size", report.get("post_max_size").to_string()),
+        (
+            "upload_max_filesize",
+            report.get("upload_max_filesize").to_string(),
+        ),
+        (
+            "max_execution_time",
+            report.get("max_execution_time").to_string(),
+        ),
+    ];
+    let limits: Vec<_> = limits
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    findings.fine("limits", limits.join(", "));
+}
+
+/// Whom PHP runs as, and whether that user gets at the application at all.
+fn user(config: &Config, site: &Site, findings: &Findings) {
+    // An error is the engine's to report.
+    let Ok(Some(user)) = engines::user(&config.engine) else {
+        return;
+    };
+    findings.fine(
+        "user",
+        format_args!("{} (engine.user), for Surus is started as root", user.name),
+    );
+    let needed = site
+        .front_controller()
+        .map_or(site.root(), |script| script.filename.as_path());
+    if let Some(obstacle) = readable::obstacle(&user, needed) {
+        findings.note(format_args!(
+            "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set engine.user",
+            obstacle.display(),
+            user.name,
+            needed.display()
+        ));
+    }
 }

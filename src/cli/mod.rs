@@ -2,7 +2,9 @@
 
 mod check;
 mod engines;
+mod findings;
 mod options;
+mod readable;
 mod reload;
 mod serve;
 mod status;

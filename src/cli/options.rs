@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 
 use crate::config::{self, Config, IniValue, Loaded};
+use crate::engines;
 use crate::fronts::http::Address;
 
 /// Which project.
@@ -71,6 +72,7 @@ impl Args {
             config.http.listen.clone_from(&self.listen);
         }
         if let Some(engine) = &self.engine {
+            engines::find(engine).context("--engine")?;
             config.engine.name.clone_from(engine);
         }
         if self.workers.is_some() {

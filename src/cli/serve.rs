@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::options::Args;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines;
+use crate::engines::{self, workers::Pool};
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
 use crate::fronts::http::{self, AccessLog, Listener, Place, Service};
@@ -49,15 +49,7 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    let listeners: Vec<Listener> = config
-        .http
-        .listen
-        .iter()
-        .map(Listener::bind)
-        .collect::<anyhow::Result<_>>()?;
-    if listeners.is_empty() {
-        bail!("http.listen is empty; nobody could reach the application");
-    }
+    let listeners = bind(&config)?;
     let admin_listener = admin::bind(&config.admin.address(&project))?;
     let place = open_place(&project, &config, script.as_deref())?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
@@ -159,8 +151,21 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
     Ok(())
 }
 
+/// Binds the addresses that the application is served at.
+pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
+    let listen = &config.http.listen;
+    if listen.is_empty() {
+        bail!("http.listen is empty; nobody could reach the application");
+    }
+    listen.iter().map(Listener::bind).collect()
+}
+
 /// Opens the application's directory.
-fn open_place(project: &Path, config: &Config, script: Option<&Path>) -> anyhow::Result<Place> {
+pub(super) fn open_place(
+    project: &Path,
+    config: &Config,
+    script: Option<&Path>,
+) -> anyhow::Result<Place> {
     let site = Arc::new(Site::open(project, &config.site, script)?);
     let send_file = SendFile::open(
         project,
@@ -171,28 +176,44 @@ fn open_place(project: &Path, config: &Config, script: Option<&Path>) -> anyhow:
     Ok(Place { site, send_file })
 }
 
-type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
-
-/// Boots the engine that is configured, and those that routes name.
-async fn boot(config: &Config, routes: &Routes, metrics: &Arc<Metrics>) -> anyhow::Result<Engines> {
-    let mut booted: Engines = BTreeMap::new();
+/// The engine that is configured, and those that routes name, each once.
+pub(super) fn asked_for(config: &Config, routes: &Routes) -> anyhow::Result<Vec<&'static str>> {
+    let mut names = Vec::new();
     for name in std::iter::once(config.engine.name.as_str()).chain(routes.engines()) {
         let entry = engines::find(name)?;
-        if booted.contains_key(entry.name) {
-            continue;
+        if !names.contains(&entry.name) {
+            names.push(entry.name);
         }
-        let settings = engines::Settings {
-            name: name.to_string(),
-            ..config.engine.clone()
-        };
-        let ini = config
-            .php
-            .iter()
-            .map(|(name, value)| (name.clone(), value.to_string()))
-            .collect();
-        let pool = engines::boot(&settings, ini, config.env.clone(), metrics.clone())
-            .await
-            .with_context(|| format!("engine `{name}`"))?;
+    }
+    Ok(names)
+}
+
+/// Boots the engine of that name with what the configuration says for all of them.
+pub(super) async fn boot_one(
+    name: &str,
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Pool> {
+    let settings = engines::Settings {
+        name: name.to_string(),
+        ..config.engine.clone()
+    };
+    let ini = config
+        .php
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
+    engines::boot(&settings, ini, config.env.clone(), metrics.clone())
+        .await
+        .with_context(|| format!("engine `{name}`"))
+}
+
+type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
+
+async fn boot(config: &Config, routes: &Routes, metrics: &Arc<Metrics>) -> anyhow::Result<Engines> {
+    let mut booted: Engines = BTreeMap::new();
+    for name in asked_for(config, routes)? {
+        let pool = boot_one(name, config, metrics).await?;
         let report = pool.report();
         if report.get("opcache") != "on" {
             warn!(
@@ -208,7 +229,7 @@ async fn boot(config: &Config, routes: &Routes, metrics: &Arc<Metrics>) -> anyho
             workers = pool.status().workers.len(),
             "PHP is ready"
         );
-        booted.insert(entry.name, Arc::new(pool));
+        booted.insert(name, Arc::new(pool));
     }
     Ok(booted)
 }

@@ -13,7 +13,7 @@ pub fn read(path: &Path) -> anyhow::Result<toml::Table> {
     // For its error, which knows the place; what is merged with the environment is the table.
     if let Err(error) = toml::from_str::<Config>(&text) {
         let line = error.span().map_or(1, |span| {
-            text[..span.start.min(text.len())].lines().count().max(1)
+            1 + text[..span.start.min(text.len())].matches('\n').count()
         });
         bail!("{}:{line}: {}", path.display(), error.message());
     }

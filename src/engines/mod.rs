@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
@@ -22,6 +22,7 @@ use workers::{Limits, Pool, Spec};
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// An engine of the catalogue.
+    #[serde(deserialize_with = "known")]
     pub name: String,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
     pub workers: Option<usize>,
@@ -123,7 +124,7 @@ pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
 }
 
 /// Whom the workers become; none when we are not root and so cannot choose.
-fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
+pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::is_root() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!("engine.user and engine.group need Surus to be started as root");
@@ -211,6 +212,12 @@ pub const CATALOGUE: &[Entry] = &[Entry {
     boots: "per event",
     survives: "OPcache",
 }];
+
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    find(&name).map_err(serde::de::Error::custom)?;
+    Ok(name)
+}
 
 /// The entry of that name; the error names those that there are.
 pub fn find(name: &str) -> anyhow::Result<&'static Entry> {

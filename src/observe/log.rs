@@ -38,10 +38,22 @@ pub enum Format {
     Json,
 }
 
+impl Settings {
+    /// Which lines are written.
+    pub fn filter(&self) -> anyhow::Result<EnvFilter> {
+        EnvFilter::try_new(&self.level).map_err(|error| {
+            anyhow::anyhow!(
+                "log.level `{}`: {error}; write `error`, `warn`, `info`, `debug` or `trace`, or per part as in \
+                 `info,surus::engines=debug`",
+                self.level
+            )
+        })
+    }
+}
+
 /// Sends the log to stderr from here on; once per process.
 pub fn start(settings: &Settings) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&settings.level)
-        .map_err(|error| anyhow::anyhow!("log.level `{}`: {error}", settings.level))?;
+    let filter = settings.filter()?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr);

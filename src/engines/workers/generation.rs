@@ -9,14 +9,13 @@ use surus_sys::process::{self, Pid};
 use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::inbox::{Inbox, SendError};
 use super::outbox::{self, Outbox};
 use super::queue::Place;
-use super::slots::{Answer, Refusal, Slot, Slots};
+use super::slots::{Answer, Reached, Refusal, Slot, Slots};
 use super::template::{self, Report, Said, Spec, Template};
 use super::watch;
 use crate::event::{EarlyHints, Event, Failure, Response};
@@ -38,7 +37,6 @@ pub struct Limits {
 pub struct Generation {
     inbox: Inbox,
     pub shared: Arc<Shared>,
-    tasks: [AbortHandle; 2],
 }
 
 /// What a generation shares with the tasks that serve it and with the responses that come from it.
@@ -54,6 +52,11 @@ pub struct Shared {
     report: OnceLock<Report>,
     retire: Notify,
     retiring: AtomicBool,
+    /// Cancelled when nobody needs the generation any more: all of its processes have to end.
+    dropped: CancellationToken,
+    /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
+    /// that is killed as a message arrives takes it along.
+    pub may_miss: AtomicBool,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
 }
@@ -73,8 +76,8 @@ pub struct Exit {
     pub wait_status: Option<i32>,
     pub state: State,
     pub request: u16,
-    /// We have killed it, for being over the deadline.
-    pub killed: bool,
+    /// Events that it had taken from the inbox.
+    pub taken: u64,
 }
 
 impl Generation {
@@ -104,6 +107,8 @@ impl Generation {
             report: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
+            dropped: CancellationToken::new(),
+            may_miss: AtomicBool::new(false),
             ended: CancellationToken::new(),
         });
         let words = log::FirstLines::default();
@@ -120,12 +125,11 @@ impl Generation {
                 words.clone(),
             )));
         }
-        let listener = tokio::spawn(shared.clone().listen(control, child)).abort_handle();
-        let watcher = tokio::spawn(watch::run(shared.clone(), limits)).abort_handle();
+        tokio::spawn(shared.clone().listen(control, child));
+        tokio::spawn(watch::run(shared.clone(), limits));
         let generation = Generation {
             inbox: Inbox::new(inbox)?,
             shared,
-            tasks: [listener, watcher],
         };
 
         if let Err(failure) = generation.booted(spec.workers, limits.boot).await {
@@ -158,7 +162,9 @@ impl Generation {
                     );
                 }
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
-                if (0..workers).all(waiting) {
+                // A worker may be quicker than the template's word of it.
+                let known = self.shared.lock_workers().iter().all(Option::is_some);
+                if known && (0..workers).all(waiting) {
                     return Ok(());
                 }
             }
@@ -173,25 +179,28 @@ impl Generation {
     }
 
     /// Gives the event to the workers and waits for the head of the answer.
-    pub async fn dispatch(&self, event: &Event, place: Place) -> Answer {
+    /// It has waited for its place since `began`, if it had to.
+    pub async fn dispatch(&self, event: &Event, place: Place, began: Option<Instant>) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
         let slot = Slot {
             event: event.id,
             answer: Some(answer),
             hints: event.request.extensions().get::<EarlyHints>().cloned(),
+            entered: began.unwrap_or(now),
             sent: now,
+            missed: None,
             deadline: Some(event.deadline),
             patience: event.deadline.saturating_duration_since(now),
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
-            _place: place,
+            place: Some(place),
         };
         let Some(request) = self.shared.slots.open(slot) else {
             return Err(Refusal {
                 failure: Failure::Busy("no request id is free"),
-                begun: false,
+                reached: Reached::Nobody,
             });
         };
         self.shared.board.set_gone(request, false);
@@ -204,15 +213,17 @@ impl Generation {
         match self.inbox.send(event, request).await {
             Ok(()) => waiting.sent = true,
             Err(SendError::Closed) => {
+                // The template holds the other end as long as it lives; whoever decides what to do next has to know.
+                self.shared.ended.cancelled().await;
                 return Err(Refusal {
                     failure: Failure::Died("no PHP process is left".into()),
-                    begun: false,
+                    reached: Reached::Nobody,
                 });
             }
             Err(SendError::Unsendable(failure)) => {
                 return Err(Refusal {
                     failure,
-                    begun: true,
+                    reached: Reached::Nobody,
                 });
             }
         }
@@ -221,7 +232,7 @@ impl Generation {
         answer.unwrap_or_else(|_| {
             Err(Refusal {
                 failure: Failure::Died("the engine has ended".into()),
-                begun: true,
+                reached: Reached::Php,
             })
         })
     }
@@ -237,10 +248,7 @@ impl Generation {
 impl Drop for Generation {
     fn drop(&mut self) {
         if !self.shared.retiring.load(Ordering::Acquire) {
-            // Ends the template's control socket, and so the template and its workers.
-            for task in &self.tasks {
-                task.abort();
-            }
+            self.shared.dropped.cancel();
         }
     }
 }
@@ -258,14 +266,17 @@ impl Drop for Waiting<'_> {
         if self.sent {
             self.shared.abandon(self.request, self.event);
         } else {
-            self.shared.slots.close(self.request);
+            self.shared.slots.close_of(self.request, self.event);
         }
     }
 }
 
+/// Request ids in reserve: that of an event that was [missed](Shared::may_miss) is never used again.
+const SPARE: usize = 16;
+
 /// One message per worker may wait in the inbox beside what runs; the request id 0 is never used.
 pub fn requests(workers: usize) -> u16 {
-    u16::try_from(capacity(workers) + 1).unwrap_or(u16::MAX)
+    u16::try_from(capacity(workers) + SPARE + 1).unwrap_or(u16::MAX)
 }
 
 /// Events that the workers and the inbox hold together.
@@ -293,13 +304,30 @@ impl Shared {
         waiting.is_some_and(|answer| answer.send(Ok(response)).is_ok())
     }
 
-    /// Says that there will be no answer. False when nobody waits for it.
-    pub fn refuse(&self, request: u16, failure: Failure, begun: bool) -> bool {
-        let waiting = self
-            .slots
-            .with(request, |slot| slot.answer.take())
-            .flatten();
-        waiting.is_some_and(|answer| answer.send(Err(Refusal { failure, begun })).is_ok())
+    /// Says that there will be no answer, if somebody waits for it.
+    pub fn refuse(&self, request: u16, failure: Failure, reached: Reached) {
+        self.slots
+            .with(request, |slot| slot.refuse(failure, reached));
+    }
+
+    /// Says that there will be no answer, and to a worker that finds the event that nobody waits. For those who do not know
+    /// whether the request id is still this event's; None when it is not.
+    pub fn give_up<T>(
+        &self,
+        request: u16,
+        event: u64,
+        refusal: Refusal,
+        change: impl FnOnce(&mut Slot) -> T,
+    ) -> Option<T> {
+        self.slots
+            .with(request, |slot| {
+                (slot.event == event).then(|| {
+                    self.board.set_gone(request, true);
+                    slot.refuse(refusal.failure, refusal.reached);
+                    change(slot)
+                })
+            })
+            .flatten()
     }
 
     pub fn line(&self, worker: usize) -> Line {
@@ -328,19 +356,24 @@ impl Shared {
         self.ended.is_cancelled()
     }
 
-    /// Asks a worker to end its event number `taken`.
-    pub fn stop(&self, worker: usize, taken: u64) {
+    /// Asks a worker to end its event number `taken`, as its line has just said it. None when that worker is gone.
+    pub fn stop(&self, worker: usize, taken: u64) -> Option<Arc<Pid>> {
+        let pid = self.pid(worker)?;
         self.board.stop(worker, taken);
-        if let Some(pid) = self.pid(worker)
-            && let Err(error) = pid.stop()
-        {
+        if let Err(error) = pid.stop() {
+            // The line may be its successor's already, whose events have numbers of their own.
+            self.board.stop(worker, 0);
             debug!(pid = pid.get(), %error, "cannot signal the worker");
+            return None;
         }
+        Some(pid)
     }
 
-    /// Ends a worker at once.
-    pub fn kill(&self, worker: usize) {
-        if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut) {
+    /// Ends a process at once, if it still has this place among the workers.
+    pub fn kill(&self, worker: usize, pid: &Arc<Pid>) {
+        if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut)
+            && Arc::ptr_eq(&worker.pid, pid)
+        {
             worker.killed = true;
             if let Err(error) = worker.pid.kill() {
                 debug!(pid = worker.pid.get(), %error, "cannot kill the worker");
@@ -371,6 +404,7 @@ impl Shared {
                     let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
                     continue;
                 }
+                () = self.dropped.cancelled() => break,
             };
             match said {
                 Ok(Said::Ready(report)) => drop(self.report.set(report)),
@@ -391,8 +425,15 @@ impl Shared {
                     wait_status,
                     state,
                     request,
+                    taken,
                 }) => {
-                    self.dismissed(index, pid, wait_status, State::from_number(state), request);
+                    let exit = Exit {
+                        wait_status: Some(wait_status),
+                        state: State::from_number(state),
+                        request,
+                        taken,
+                    };
+                    self.dismissed(index, pid, wait_status, exit);
                 }
                 Ok(Said::End) => break,
                 Err(error) => {
@@ -401,20 +442,42 @@ impl Shared {
                 }
             }
         }
+        // It ends its workers when it sees this.
         drop(control);
+        let status = self.reap(&mut child).await;
         self.ended.cancel();
         // Nobody will say how the workers end; their readers look for themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
             worker.exit = None;
         }
-        if let Ok(Ok(status)) = tokio::task::spawn_blocking(move || child.wait()).await
+        if let Some(status) = status
             && !self.retiring.load(Ordering::Acquire)
+            && !self.dropped.is_cancelled()
             && self.report.get().is_some()
         {
             use std::os::unix::process::ExitStatusExt;
             error!(how = %process::describe_exit(status.into_raw()), "the template has ended");
         }
         self.lose_orphans();
+    }
+
+    /// Waits for the template's end, which is at hand, unless PHP hangs while it starts.
+    async fn reap(&self, child: &mut std::process::Child) -> Option<std::process::ExitStatus> {
+        let until = Instant::now() + Duration::from_secs(1);
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            if Instant::now() > until {
+                for worker in self.lock_workers().iter().flatten() {
+                    let _ = worker.pid.kill();
+                }
+                let _ = child.kill();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// A new worker.
@@ -443,21 +506,15 @@ impl Shared {
         self.alive.fetch_add(1, Ordering::AcqRel);
         tokio::spawn(log::follow_worker(log, pid.get()));
         tokio::spawn(async move {
-            let mut outbox = Outbox::new(self.clone(), stream, pid.get());
+            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get());
             let broken = outbox.read().await;
-            let killed = |this: &Shared| {
-                this.lock_workers()
-                    .get(index)
-                    .and_then(Option::as_ref)
-                    .is_some_and(|w| w.pid.get() == pid.get() && w.killed)
-            };
             let exit = exited.await.unwrap_or_else(|_| {
                 let line = self.board.line(index);
                 Exit {
                     wait_status: None,
                     state: line.state,
                     request: line.request,
-                    killed: killed(&self),
+                    taken: line.taken,
                 }
             });
             outbox.worker_ended(exit, broken);
@@ -469,7 +526,7 @@ impl Shared {
     }
 
     /// A worker has ended.
-    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, state: State, request: u16) {
+    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
         let worker = self.lock_workers().get_mut(index).and_then(|place| {
             place
                 .as_ref()
@@ -486,27 +543,23 @@ impl Shared {
                 warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
             }
         }
-        if let Some(exit) = worker.and_then(|worker| worker.exit) {
-            let _ = exit.send(Exit {
-                wait_status: Some(wait_status),
-                state,
-                request,
-                killed,
-            });
+        if let Some(hear) = worker.and_then(|worker| worker.exit) {
+            let _ = hear.send(exit);
         }
     }
 
     /// With the template and all workers gone, nobody will take what is left in the inbox.
     fn lose_orphans(&self) {
         if self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0 {
-            for mut slot in self.slots.close_all() {
-                if let Some(answer) = slot.answer.take() {
-                    let failure = Failure::Died("all PHP processes have ended".into());
-                    let _ = answer.send(Err(Refusal {
-                        failure,
-                        begun: false,
-                    }));
-                }
+            // A worker of which the template could not tell us any more may have held one.
+            let lines: Vec<_> = (0..self.worker_count()).map(|i| self.line(i)).collect();
+            for (request, mut slot) in self.slots.close_all() {
+                let failure = Failure::Died("all PHP processes have ended".into());
+                let holder = lines
+                    .iter()
+                    .find(|line| line.request == request && line.state.holds_event());
+                let reached = holder.map_or(Reached::Nobody, |line| Reached::with(line.state));
+                slot.refuse(failure, reached);
             }
         }
     }

@@ -11,9 +11,9 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
 use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
@@ -27,6 +27,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
 use queue::Queue;
+use slots::Reached;
 
 /// A pool of workers.
 pub struct Pool(Arc<Inner>);
@@ -133,39 +134,45 @@ impl Inner {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let next = Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await?;
         self.clone().install(next);
+        if self.queue.is_draining() {
+            // The drain may have retired the one before already, and would never see this one.
+            self.current.store(None);
+            bail!("shutting down");
+        }
         Ok(())
     }
 
     async fn handle(&self, event: Event) -> Result<Response, Failure> {
         let mut retried = false;
         loop {
-            let place = self.enter().await?;
+            let (place, began) = self.enter(event.deadline).await?;
             let current = self.current.load_full();
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
-            let refusal = match generation.dispatch(&event, place).await {
+            let refusal = match generation.dispatch(&event, place, began).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
-            let lost = !refusal.begun && matches!(refusal.failure, Failure::Died(_));
-            if !lost
-                || retried
-                || !(generation.shared.is_template_gone() || event.request.method().is_idempotent())
-            {
+            let again = matches!(refusal.failure, Failure::Died(_))
+                && match refusal.reached {
+                    // Its processes have ended around it, which a reload may do to it more than once.
+                    Reached::Nobody => true,
+                    Reached::Worker => !retried && event.request.method().is_idempotent(),
+                    Reached::Php => false,
+                };
+            if !again {
                 return Err(refusal.failure);
             }
-            // No PHP has run for it: another worker may have it, once.
-            retried = true;
+            retried |= refusal.reached == Reached::Worker;
             let mut generations = self.generations.subscribe();
             let is_current = *generations.borrow_and_update() == generation.shared.number;
             if is_current && generation.shared.is_template_gone() {
                 drop(generation);
-                let limit = self.queue.max_wait().min(
-                    event
-                        .deadline
-                        .saturating_duration_since(std::time::Instant::now()),
-                );
+                let limit = self
+                    .queue
+                    .max_wait()
+                    .min(event.deadline.saturating_duration_since(Instant::now()));
                 if tokio::time::timeout(limit, generations.changed())
                     .await
                     .is_err()
@@ -176,15 +183,15 @@ impl Inner {
         }
     }
 
-    /// Waits for a worker; measured only when it is a wait.
-    async fn enter(&self) -> Result<queue::Place, Failure> {
+    /// Waits for a worker; measured only when it is a wait, which began at the instant.
+    async fn enter(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
         if let Some(place) = self.queue.try_enter()? {
-            return Ok(place);
+            return Ok((place, None));
         }
-        let began = std::time::Instant::now();
-        let place = self.queue.enter().await;
+        let began = Instant::now();
+        let place = self.queue.enter(deadline.into()).await;
         self.metrics.queue_wait(self.spec.engine, began.elapsed());
-        place
+        Ok((place?, Some(began)))
     }
 
     async fn drain(&self) {

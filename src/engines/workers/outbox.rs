@@ -2,16 +2,19 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use surus_sys::process;
+use surus_sys::scoreboard::State;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::generation::{Exit, Shared};
+use super::slots::Reached;
 use super::stream::{PIECES, Piece, Stream};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
@@ -22,7 +25,11 @@ use crate::observe::log;
 pub struct Outbox {
     shared: Arc<Shared>,
     stream: UnixStream,
+    /// Its line in the scoreboard.
+    index: usize,
     pid: u32,
+    /// Events whose end it has said. The next one is its number one more, as `taken` in its line counts.
+    ended: u64,
     reply: Reply,
     /// A log message that has not ended yet.
     message: Vec<u8>,
@@ -44,17 +51,21 @@ enum Reply {
     Streaming {
         request: u16,
         pieces: mpsc::Sender<Piece>,
+        /// The way to `pieces` once the worker is done and only the client is slow.
+        rest: Option<mpsc::UnboundedSender<Piece>>,
     },
     /// The client has its answer or has gone; what still comes is thrown away.
     Done,
 }
 
 impl Outbox {
-    pub fn new(shared: Arc<Shared>, stream: UnixStream, pid: u32) -> Outbox {
+    pub fn new(shared: Arc<Shared>, stream: UnixStream, index: usize, pid: u32) -> Outbox {
         Outbox {
             shared,
             stream,
+            index,
             pid,
+            ended: 0,
             reply: Reply::None,
             message: Vec::new(),
         }
@@ -101,13 +112,16 @@ impl Outbox {
             fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;
-                let begun = record.content.get(4) != Some(&fastcgi::OVERLOADED);
-                self.shared.refuse(
-                    record.request,
-                    Failure::Malformed("the script ended without an answer".into()),
-                    begun,
-                );
+                if record.content.get(4) == Some(&fastcgi::OVERLOADED) {
+                    // Nobody waits for it any more, or the deadline was over before its turn came.
+                    self.shared
+                        .refuse(record.request, Failure::TimedOut, Reached::Worker);
+                } else {
+                    let failure = Failure::Malformed("the script ended without an answer".into());
+                    self.shared.refuse(record.request, failure, Reached::Php);
+                }
                 self.reply = Reply::None;
+                self.ended += 1;
                 self.shared.slots.close(record.request);
             }
             kind => return Err(format!("a record of type {kind}")),
@@ -147,10 +161,7 @@ impl Outbox {
                 }
             }
             Reply::Ready { body, .. } => body.push(content),
-            Reply::Streaming { request, pieces } => {
-                let (request, pieces) = (*request, pieces.clone());
-                self.pass_on(request, &pieces, Piece::Data(content)).await;
-            }
+            Reply::Streaming { .. } => self.pass_on(Piece::Data(content)).await,
             Reply::Done => {}
         }
     }
@@ -180,7 +191,7 @@ impl Outbox {
     }
 
     fn refuse(&mut self, request: u16, failure: Failure) {
-        self.shared.refuse(request, failure, true);
+        self.shared.refuse(request, failure, Reached::Php);
         self.reply = Reply::Done;
     }
 
@@ -200,8 +211,27 @@ impl Outbox {
                 self.shared
                     .answer(request, response(*head, ResponseBody::Full(body)));
             }
-            Reply::Streaming { request, pieces } => {
-                self.pass_on(request, &pieces, Piece::End).await
+            Reply::Streaming {
+                request,
+                pieces,
+                rest,
+            } => {
+                let stopped = self
+                    .shared
+                    .slots
+                    .with(request, |slot| slot.stopping.is_some());
+                self.reply = Reply::Streaming {
+                    request,
+                    pieces,
+                    rest,
+                };
+                // What was cut off must not look complete.
+                self.pass_on(match stopped {
+                    Some(true) => Piece::Failed(Failure::TimedOut),
+                    _ => Piece::End,
+                })
+                .await;
+                self.reply = Reply::Done;
             }
             Reply::Head { request, .. } => {
                 self.refuse(
@@ -239,34 +269,69 @@ impl Outbox {
         }
         self.reply = Reply::Streaming {
             request,
-            pieces: pieces.clone(),
+            pieces,
+            rest: None,
         };
         for piece in body {
-            self.pass_on(request, &pieces, Piece::Data(piece)).await;
+            self.pass_on(Piece::Data(piece)).await;
         }
     }
 
-    /// Waits for the client to take a piece; the worker waits with us, and its deadline does not count meanwhile.
-    async fn pass_on(&mut self, request: u16, pieces: &mpsc::Sender<Piece>, piece: Piece) {
+    /// Waits for the client to take a piece; the worker waits with us, and its deadline does not count meanwhile. Once the
+    /// worker is done, what is left of its answer is no more than a socket holds, and must not hold up its next.
+    async fn pass_on(&mut self, piece: Piece) {
+        let Reply::Streaming {
+            request,
+            pieces,
+            rest,
+        } = &mut self.reply
+        else {
+            return;
+        };
+        if let Some(rest) = rest {
+            let _ = rest.send(piece);
+            return;
+        }
+        let request = *request;
         let sent = match pieces.try_send(piece) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(piece)) => {
                 self.shared.slots.with(request, |slot| slot.deadline = None);
-                pieces.send(piece).await.is_ok()
+                loop {
+                    match tokio::time::timeout(LOOK, pieces.reserve()).await {
+                        Ok(Ok(permit)) => {
+                            permit.send(piece);
+                            break true;
+                        }
+                        Ok(Err(_)) => break false,
+                        Err(_) => {}
+                    }
+                    let line = self.shared.line(self.index);
+                    if line.taken > self.ended + 1 || !line.state.holds_event() {
+                        let (sender, mut left) = mpsc::unbounded_channel();
+                        let _ = sender.send(piece);
+                        *rest = Some(sender);
+                        let pieces = pieces.clone();
+                        tokio::spawn(async move {
+                            while let Some(piece) = left.recv().await {
+                                if pieces.send(piece).await.is_err() {
+                                    break;
+                                }
+                            }
+                        });
+                        break true;
+                    }
+                }
             }
         };
-        if sent {
-            self.shared.slots.with(request, |slot| {
-                slot.deadline = Some(Instant::now() + slot.patience)
-            });
-        } else {
+        if !sent {
             // The client has gone; Stream's drop has told the worker.
             self.reply = Reply::Done;
-            self.shared.slots.with(request, |slot| {
-                slot.deadline = Some(Instant::now() + slot.patience)
-            });
         }
+        self.shared.slots.with(request, |slot| {
+            slot.deadline = Some(Instant::now() + slot.patience)
+        });
     }
 
     fn hints(&self, request: u16, block: &[u8]) {
@@ -286,11 +351,20 @@ impl Outbox {
         if let Some(wrong) = &broken {
             warn!(pid = self.pid, wrong, "a worker cannot be understood");
         }
-        if !exit.state.holds_event() {
+        let request = exit.request;
+        if exit.taken <= self.ended {
+            // Told by the template or ended by a signal: it may have been about to write down what it has received.
+            let at_inbox = matches!(exit.state, State::Starting | State::Idle);
+            if at_inbox && exit.wait_status.and_then(process::exit_status).is_none() {
+                self.shared.may_miss.store(true, Ordering::Release);
+            }
             return;
         }
-        let request = exit.request;
-        let failure = if exit.killed {
+        let stopped = self
+            .shared
+            .slots
+            .with(request, |slot| slot.stopping.is_some());
+        let failure = if stopped == Some(true) {
             Failure::TimedOut
         } else {
             Failure::Died(
@@ -299,17 +373,22 @@ impl Outbox {
             )
         };
         match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { pieces, .. } => {
+            Reply::Streaming { pieces, rest, .. } => {
                 // When the channel is full, dropping it says the same.
-                let _ = pieces.try_send(Piece::Failed(failure));
+                let _ = match rest {
+                    Some(rest) => rest.send(Piece::Failed(failure)).is_ok(),
+                    None => pieces.try_send(Piece::Failed(failure)).is_ok(),
+                };
             }
             _ => {
-                let begun = exit.state != surus_sys::scoreboard::State::Received;
+                let reached = Reached::with(exit.state);
                 debug!(
                     pid = self.pid,
-                    request, begun, "a worker died with an event"
+                    request,
+                    ?reached,
+                    "a worker died with an event"
                 );
-                self.shared.refuse(request, failure, begun);
+                self.shared.refuse(request, failure, reached);
             }
         }
         self.shared.slots.close(request);
@@ -319,6 +398,9 @@ impl Outbox {
 /// Bytes to make room for before each read: enough for the usual page, more once a response turns out to be long.
 const SMALL: usize = 16 * 1024;
 const LARGE: usize = 128 * 1024;
+
+/// How often to ask whether a worker is done while its client takes nothing.
+const LOOK: Duration = Duration::from_millis(20);
 
 fn response(head: Head, body: ResponseBody) -> Response {
     let mut response = Response::new(body);

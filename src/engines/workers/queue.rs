@@ -1,7 +1,7 @@
 //! Who waits for a worker, how many may, and for how long.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
@@ -16,6 +16,7 @@ pub struct Queue {
     waiting: AtomicUsize,
     max_waiting: usize,
     max_wait: Duration,
+    draining: AtomicBool,
 }
 
 /// The right to hand an event to the workers, given back when it is dropped.
@@ -30,11 +31,15 @@ impl Queue {
             waiting: AtomicUsize::new(0),
             max_waiting,
             max_wait,
+            draining: AtomicBool::new(false),
         }
     }
 
-    /// A place, if one is free; nobody who waits is overtaken. Fails when the queue is closed.
+    /// A place, if one is free; nobody who waits is overtaken. Fails when the queue drains.
     pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
+        if self.is_draining() {
+            return Err(CLOSED);
+        }
         match self.places.clone().try_acquire_owned() {
             Ok(place) => Ok(Some(place)),
             Err(TryAcquireError::NoPermits) => Ok(None),
@@ -42,16 +47,19 @@ impl Queue {
         }
     }
 
-    /// Waits for a place. Fails at once when too many wait already, or when the queue is closed.
-    pub async fn enter(&self) -> Result<Place, Failure> {
+    /// Waits for a place, until `deadline` at the most. Fails at once when too many wait already, or when the queue drains.
+    pub async fn enter(&self, deadline: Instant) -> Result<Place, Failure> {
         if let Some(place) = self.try_enter()? {
             return Ok(place);
         }
         let _waiting = Waiting::begin(&self.waiting, self.max_waiting)?;
         let until = Instant::now() + self.max_wait;
-        match tokio::time::timeout_at(until, self.places.clone().acquire_owned()).await {
+        match tokio::time::timeout_at(until.min(deadline), self.places.clone().acquire_owned())
+            .await
+        {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) => Err(CLOSED),
+            Err(_) if deadline <= until => Err(Failure::TimedOut),
             Err(_) => Err(Failure::Busy("no worker became free in time")),
         }
     }
@@ -64,8 +72,13 @@ impl Queue {
         self.max_wait
     }
 
-    /// Returns when no place is taken any more; events that wait go first.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Admits no more; returns when no place is taken any more. Events that wait already go first.
     pub async fn emptied(&self) {
+        self.draining.store(true, Ordering::Release);
         if let Ok(all) = self
             .places
             .clone()
@@ -104,18 +117,22 @@ impl Drop for Waiting<'_> {
 mod tests {
     use super::*;
 
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_queue_is_bounded_in_number_and_time() {
         let queue = Arc::new(Queue::new(1, 1, Duration::from_secs(5)));
-        let place = queue.enter().await.unwrap();
+        let place = queue.enter(later()).await.unwrap();
         let second = tokio::spawn({
             let queue = queue.clone();
-            async move { queue.enter().await }
+            async move { queue.enter(later()).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(queue.waiting(), 1);
         assert!(matches!(
-            queue.enter().await,
+            queue.enter(later()).await,
             Err(Failure::Busy("the queue is full"))
         ));
         assert!(matches!(
@@ -123,14 +140,19 @@ mod tests {
             Err(Failure::Busy("no worker became free in time"))
         ));
         assert_eq!(queue.waiting(), 0);
+        let deadline = Instant::now() + Duration::from_secs(1);
+        assert!(matches!(
+            queue.enter(deadline).await,
+            Err(Failure::TimedOut)
+        ));
         drop(place);
-        assert!(queue.enter().await.is_ok());
+        assert!(queue.enter(later()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn emptied_waits_for_the_last_event_and_closes() {
         let queue = Arc::new(Queue::new(2, 10, Duration::from_secs(5)));
-        let place = queue.enter().await.unwrap();
+        let place = queue.enter(later()).await.unwrap();
         let emptied = tokio::spawn({
             let queue = queue.clone();
             async move { queue.emptied().await }
@@ -140,7 +162,7 @@ mod tests {
         drop(place);
         emptied.await.unwrap();
         assert!(matches!(
-            queue.enter().await,
+            queue.enter(later()).await,
             Err(Failure::Busy("shutting down"))
         ));
     }

@@ -1,9 +1,11 @@
 //! The events in flight: who waits for which request id, since when and until when.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::{Method, Uri};
+use surus_sys::process::Pid;
+use surus_sys::scoreboard::State;
 use tokio::sync::oneshot;
 
 use super::queue::Place;
@@ -16,8 +18,26 @@ pub type Answer = Result<Response, Refusal>;
 #[derive(Debug)]
 pub struct Refusal {
     pub failure: Failure,
-    /// PHP code may have run for it. If not, it can be given to another worker.
-    pub begun: bool,
+    pub reached: Reached,
+}
+
+/// How far an event has come. Unless it has reached PHP, another worker can have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    Nobody,
+    /// No PHP code has run for it, but it may be what the worker died of.
+    Worker,
+    Php,
+}
+
+impl Reached {
+    /// With a worker that is in this state.
+    pub fn with(state: State) -> Reached {
+        match state {
+            State::Running | State::Finishing => Reached::Php,
+            _ => Reached::Worker,
+        }
+    }
 }
 
 /// An event in flight.
@@ -27,7 +47,12 @@ pub struct Slot {
     /// Who waits for the response's head; taken when it is sent.
     pub answer: Option<oneshot::Sender<Answer>>,
     pub hints: Option<EarlyHints>,
+    /// When it began to wait for a worker.
+    pub entered: Instant,
+    /// When it was handed to the workers, who take what was handed over first, first.
     pub sent: Instant,
+    /// Since when it looks as if no worker had it, though one should.
+    pub missed: Option<Instant>,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.
     pub deadline: Option<Instant>,
     /// From the event's sending to its deadline; a response that streams has as long again for every piece.
@@ -36,14 +61,25 @@ pub struct Slot {
     pub stopping: Option<Stopping>,
     pub method: Method,
     pub uri: Uri,
-    /// Kept until the worker is done with the event.
-    pub _place: Place,
+    /// Kept until the worker is done with the event, or until none will ever be.
+    pub place: Option<Place>,
+}
+
+impl Slot {
+    /// Tells who waits, if anybody does, that there will be no answer.
+    pub fn refuse(&mut self, failure: Failure, reached: Reached) {
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(Err(Refusal { failure, reached }));
+        }
+    }
 }
 
 /// A worker that has been asked to end an event.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Stopping {
     pub worker: usize,
+    /// The process; its place among the workers may be another's by now.
+    pub pid: Arc<Pid>,
     /// The event's number in the worker's line.
     pub taken: u64,
     pub kill_at: Instant,
@@ -92,14 +128,25 @@ impl Slots {
         Some(slot)
     }
 
+    /// Closes the slot if it is still that event's: the request id may be another's by now.
+    pub fn close_of(&self, request: u16, event: u64) {
+        let mut table = self.lock();
+        let Some(slot) = table.slots.get_mut(usize::from(request)) else {
+            return;
+        };
+        if slot.take_if(|slot| slot.event == event).is_some() {
+            table.free.push(request);
+        }
+    }
+
     /// Closes all.
-    pub fn close_all(&self) -> Vec<Slot> {
+    pub fn close_all(&self) -> Vec<(u16, Slot)> {
         let mut table = self.lock();
         let mut closed = Vec::new();
         for request in 1..table.slots.len() {
             if let Some(slot) = table.slots[request].take() {
                 table.free.push(request as u16);
-                closed.push(slot);
+                closed.push((request as u16, slot));
             }
         }
         closed

@@ -94,6 +94,9 @@ fn encode(spec: &Spec, requests: u16) -> anyhow::Result<Vec<u8>> {
         put("gid", &user.gid.to_string())?;
     }
     if let Some(file) = &spec.ini_file {
+        // PHP would go on without it, and say nothing.
+        std::fs::File::open(file)
+            .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
         put(
             "ini_file",
             file.to_str().context("the path of php.ini is not UTF-8")?,
@@ -143,6 +146,7 @@ pub enum Said {
         wait_status: i32,
         state: u32,
         request: u16,
+        taken: u64,
     },
     /// It is gone.
     End,
@@ -202,6 +206,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             wait_status: words.next()?.parse().ok()?,
             state: words.next()?.parse().ok()?,
             request: words.next()?.parse().ok()?,
+            taken: words.next()?.parse().ok()?,
         }),
         _ => None,
     }
@@ -232,10 +237,11 @@ mod tests {
         assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
         assert!(parse("nonsense", vec![]).is_none());
         assert!(matches!(
-            parse("exited 1 2 3 4 5", vec![]),
+            parse("exited 1 2 3 4 5 6", vec![]),
             Some(Said::Exited {
                 index: 1,
                 request: 5,
+                taken: 6,
                 ..
             })
         ));

@@ -1,16 +1,22 @@
 //! Ends what takes too long: the wait in the inbox, and the event itself.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use surus_sys::scoreboard::{Line, State};
 use tracing::warn;
 
 use super::generation::{Limits, Shared};
-use super::slots::Stopping;
+use super::slots::{Reached, Refusal, Stopping};
 use crate::event::Failure;
 
 /// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
 const TICK: Duration = Duration::from_millis(50);
+
+/// Between receiving an event and writing that down, a worker needs microseconds; on a machine that does not let it run,
+/// longer.
+const MISSED_AFTER: Duration = Duration::from_secs(1);
 
 /// What a look at one slot has found.
 enum Finding {
@@ -36,48 +42,58 @@ fn look(shared: &Shared, limits: Limits) {
     let now = Instant::now();
     let mut found = Vec::new();
     shared.slots.each(|request, slot| {
-        if let Some(stopping) = slot.stopping {
-            if now >= stopping.kill_at {
-                found.push((request, Finding::NotEnding(stopping)));
-            }
+        let finding = if let Some(stopping) = &slot.stopping {
+            (now >= stopping.kill_at).then(|| Finding::NotEnding(stopping.clone()))
         } else if slot.deadline.is_some_and(|deadline| now >= deadline) {
-            found.push((request, Finding::Over));
-        } else if slot.answer.is_some() && now.duration_since(slot.sent) > limits.queue_wait {
-            found.push((request, Finding::WaitedTooLong));
+            Some(Finding::Over)
+        } else {
+            let waits =
+                slot.answer.is_some() && now.duration_since(slot.entered) > limits.queue_wait;
+            waits.then_some(Finding::WaitedTooLong)
+        };
+        if let Some(finding) = finding {
+            found.push((request, slot.event, finding));
         }
     });
-    if found.is_empty() {
+    let may_miss = shared.may_miss.load(Ordering::Acquire);
+    if found.is_empty() && !may_miss {
         return;
     }
     let lines: Vec<_> = (0..shared.worker_count())
         .map(|worker| (worker, shared.line(worker)))
         .collect();
-    for (request, finding) in found {
+    // Whatever was found, the event may have ended since and its request id may be another's; so each is named by both.
+    for (request, event, finding) in found {
         let holder = lines
             .iter()
             .find(|(_, line)| line.state.holds_event() && line.request == request);
         match (finding, holder) {
             (Finding::WaitedTooLong, Some(_)) => {}
             (Finding::WaitedTooLong, None) => {
-                shared.board.set_gone(request, true);
-                shared.refuse(
-                    request,
-                    Failure::Busy("no worker became free in time"),
-                    false,
-                );
+                let failure = Failure::Busy("no worker became free in time");
+                give_up(shared, request, event, failure, Reached::Nobody);
             }
             (Finding::Over, None) => {
                 // Still in the inbox; the worker that finds it there drops it.
-                shared.board.set_gone(request, true);
-                shared.refuse(request, Failure::TimedOut, false);
+                give_up(shared, request, event, Failure::TimedOut, Reached::Nobody);
             }
             (Finding::Over, Some((worker, line))) => {
+                if !give_up(shared, request, event, Failure::TimedOut, Reached::Php) {
+                    continue;
+                }
+                // If it has just died, the next look finds the event without a holder, or ended.
+                let Some(pid) = shared.stop(*worker, line.taken) else {
+                    continue;
+                };
                 let what = shared.slots.with(request, |slot| {
-                    slot.stopping = Some(Stopping {
-                        worker: *worker,
-                        taken: line.taken,
-                        kill_at: now + limits.kill_after,
-                    });
+                    if slot.event == event {
+                        slot.stopping = Some(Stopping {
+                            worker: *worker,
+                            pid,
+                            taken: line.taken,
+                            kill_at: now + limits.kill_after,
+                        });
+                    }
                     format!("{} {}", slot.method, slot.uri)
                 });
                 warn!(
@@ -85,24 +101,70 @@ fn look(shared: &Shared, limits: Limits) {
                     request = what,
                     "over its deadline; PHP is asked to end it"
                 );
-                shared.board.set_gone(request, true);
-                shared.refuse(request, Failure::TimedOut, true);
-                shared.stop(*worker, line.taken);
             }
             (Finding::NotEnding(stopping), Some((worker, line)))
                 if *worker == stopping.worker && line.taken == stopping.taken =>
             {
                 warn!(worker, "did not end its event; killed");
-                shared.kill(*worker);
+                shared.kill(*worker, &stopping.pid);
                 // Once is enough; its end closes the slot.
                 shared.slots.with(request, |slot| {
-                    slot.stopping = Some(Stopping {
-                        kill_at: now + Duration::from_secs(3600),
-                        ..stopping
-                    });
+                    if let Some(stopping) = &mut slot.stopping {
+                        stopping.kill_at = now + Duration::from_secs(3600);
+                    }
                 });
             }
             (Finding::NotEnding(_), _) => {}
         }
+    }
+    if may_miss {
+        find_missed(shared, &lines, now);
+    }
+}
+
+fn give_up(shared: &Shared, request: u16, event: u64, failure: Failure, reached: Reached) -> bool {
+    let refusal = Refusal { failure, reached };
+    shared.give_up(request, event, refusal, |_| ()).is_some()
+}
+
+/// Gives up events that a worker has taken along when it died at the inbox. Nobody can say whether a message is in the
+/// inbox; but whoever is idle would take it, and whatever was sent later comes after it. The request id stays reserved, so
+/// that a worker that comes to it after all answers nobody instead of somebody else.
+fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
+    let held: Vec<_> = lines
+        .iter()
+        .filter(|(_, line)| line.state.holds_event())
+        .map(|(_, line)| line.request)
+        .collect();
+    let anyone_idle = lines.iter().any(|(_, line)| line.state == State::Idle);
+    let mut last_held = None;
+    shared.slots.each(|request, slot| {
+        if held.contains(&request) {
+            last_held = last_held.max(Some(slot.sent));
+        }
+    });
+    let mut missed = Vec::new();
+    shared.slots.each(|request, slot| {
+        let out_of_sight = slot.place.is_some()
+            && !held.contains(&request)
+            && (anyone_idle || last_held > Some(slot.sent));
+        slot.missed = out_of_sight.then(|| slot.missed.unwrap_or(now));
+        if slot
+            .missed
+            .is_some_and(|since| now.duration_since(since) > MISSED_AFTER)
+        {
+            missed.push((request, slot.event));
+        }
+    });
+    for (request, event) in missed {
+        let refusal = Refusal {
+            failure: Failure::Died("killed as it received the event".into()),
+            reached: Reached::Worker,
+        };
+        shared.give_up(request, event, refusal, |slot| {
+            slot.place = None;
+            slot.deadline = None;
+            warn!(request = %slot.uri, "an event was lost with an idle worker");
+        });
     }
 }

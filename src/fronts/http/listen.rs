@@ -1,6 +1,7 @@
 //! Where requests arrive.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -99,21 +100,32 @@ impl Listener {
                 socket.set_reuseaddr(true)?;
                 socket
                     .bind(*address)
-                    .with_context(|| format!("cannot listen at {address}"))?;
-                Ok(Listener::Tcp(socket.listen(BACKLOG)?))
+                    .map_err(|error| refused(error, *address))?;
+                let listener = socket
+                    .listen(BACKLOG)
+                    .map_err(|error| refused(error, *address))?;
+                Ok(Listener::Tcp(listener))
             }
             Address::Unix(path) => {
                 if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
                 {
                     if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                        bail!("cannot listen at {}: another process does", path.display());
+                        bail!(
+                            "cannot listen at unix:{}: another process does; end it, or choose another address with --listen \
+                             or http.listen",
+                            path.display()
+                        );
                     }
                     std::fs::remove_file(path).with_context(|| {
                         format!("cannot remove the abandoned socket {}", path.display())
                     })?;
                 }
-                let listener = UnixListener::bind(path)
-                    .with_context(|| format!("cannot listen at {}", path.display()))?;
+                let listener = UnixListener::bind(path).with_context(|| {
+                    format!(
+                        "cannot make the socket {}; its directory must exist and be writable",
+                        path.display()
+                    )
+                })?;
                 Ok(Listener::Unix(listener, SocketFile(path.clone())))
             }
         }
@@ -129,6 +141,23 @@ impl Listener {
             Listener::Unix(_, file) => format!("unix:{}", file.0.display()),
         }
     }
+}
+
+/// Says what may help.
+fn refused(error: io::Error, address: SocketAddr) -> anyhow::Error {
+    let help = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another process does; end it, or choose another address with --listen or http.listen"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another with --listen or http.listen"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have the address; choose another with --listen or http.listen"
+        }
+        _ => "choose another address with --listen or http.listen",
+    };
+    anyhow::anyhow!("cannot listen at {address}: {help} ({error})")
 }
 
 #[cfg(test)]

@@ -91,6 +91,13 @@ impl Root {
             path.parent().is_some(),
             "the directory / holds everything; name the one that is to be served"
         );
+        // Opening takes no permission; what is below cannot be opened without this one.
+        std::fs::metadata(path.join(".")).with_context(|| {
+            format!(
+                "the user that surus runs as may not enter the directory {}",
+                path.display()
+            )
+        })?;
         let dir = open::directory(&path)
             .with_context(|| format!("cannot open the directory {}", path.display()))?;
         Ok(Root {

@@ -1,0 +1,135 @@
+"""Measures Surus beside nginx + php-fpm and Apache mod_php, as README.md says."""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import check
+import machine
+import report
+import round_trip
+import rounds
+import slow
+from contestants import CONTESTANTS, Contestant
+from pages import PAGES, make_project
+from server import Refused, Server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PARTS = ("pages", "round-trip", "slow")
+
+
+def main() -> None:
+    options = _options()
+    contestants = [contestant for contestant in CONTESTANTS if contestant.name in options.contestants]
+    pages = [page for page in PAGES if page.name in options.pages]
+    _check_machine(contestants, options)
+    # SIGTERM ends the servers as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch:
+        os.chmod(scratch, 0o755)  # for www-data
+        symfony = options.symfony if any(page.symfony for page in pages) else None
+        project = make_project(Path(scratch), symfony)
+
+        def start(contestant: Contestant, workers: int, what: str) -> Server:
+            directory = Path(scratch) / f"{what}-{CONTESTANTS.index(contestant)}"
+            return Server(contestant, directory, project, options.surus, workers)
+
+        cells, round_trips, slow_scripts = [], {}, {}
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(start(contestant, options.workers, "pages")) for contestant in contestants]
+            check.same_settings(servers)
+            for page in pages if "pages" in options.parts else []:
+                check.same_answer(servers, page)
+                for connections in options.connections:
+                    cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                # wrk does not look at bodies, so that one that goes wrong under load would show only here.
+                check.same_answer(servers, page)
+        # Where PHP runs inside the web server there are no workers to count.
+        for contestant in (contestant for contestant in contestants if contestant.php_process):
+            if "round-trip" in options.parts:
+                with start(contestant, 1, "round-trip") as server:
+                    round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
+            if "slow" in options.parts:
+                with start(contestant, 2, "slow") as server:
+                    slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+
+    about = machine.describe(contestants, options.surus)
+    command = shlex.join(["python3", *sys.argv])
+    print(report.head(about, command, options.workers, options.rounds, options.seconds))
+    if cells:
+        print(report.table(cells, contestants))
+        print(report.goals(cells, contestants))
+    if round_trips:
+        print(report.round_trips(round_trips))
+    if slow_scripts:
+        print(report.slow_scripts(slow_scripts))
+    _write_raw(options.json, about | {"command": command}, cells, round_trips, slow_scripts)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benches/peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 2 s instead of 5 of 5 s")
+    parser.add_argument("--rounds", type=int, help="how often each contestant has its turn")
+    parser.add_argument("--seconds", type=int, help="how long each turn is")
+    parser.add_argument("--workers", type=int, default=2 * os.cpu_count(), help="PHP processes; two for each CPU")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 64], choices=range(1, 65), metavar="N")
+    parser.add_argument("--surus", type=Path, default=REPOSITORY / "target/release/surus", help="the program to measure")
+    parser.add_argument("--symfony", type=Path, default=REPOSITORY / "examples/symfony", help="the Symfony application")
+    parser.add_argument("--json", type=Path, default=REPOSITORY / "target/peers.json", help="where all rounds are written to")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    names = [page.name for page in PAGES]
+    parser.add_argument("--pages", nargs="+", default=names, choices=names)
+    names = [contestant.name for contestant in CONTESTANTS]
+    parser.add_argument("--contestants", nargs="+", default=names, choices=names)
+    options = parser.parse_args()
+    options.rounds = options.rounds or (3 if options.quick else 5)
+    options.slow_seconds = options.seconds or (2 if options.quick else 10)
+    options.seconds = options.seconds or (2 if options.quick else 5)
+    options.surus = options.surus.resolve()
+    return options
+
+
+def _check_machine(contestants: list[Contestant], options: argparse.Namespace) -> None:
+    if os.geteuid() != 0:
+        raise Refused("servers change to www-data, which needs root: sudo make bench")
+    if not any(contestant.reference for contestant in contestants):
+        raise Refused("without nginx + php-fpm there is nothing to compare with")
+    if not options.surus.is_file():
+        raise Refused(f"{options.surus} does not exist; cargo build --release, or name it with --surus")
+    if not (options.symfony / "public/index.php").is_file() and any(name.startswith("symfony") for name in options.pages):
+        raise Refused(f"{options.symfony} is not a Symfony application; name one with --symfony, or choose --pages without it")
+    for program, package in ({"wrk": "wrk"} | {k: v for one in contestants for k, v in one.needs.items()}).items():
+        if not shutil.which(program):
+            raise Refused(f"{program} is not installed: apt-get install {package}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _write_raw(path: Path, about: dict, cells: list, round_trips: dict, slow_scripts: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = {
+        "about": about,
+        "pages": [asdict(cell) for cell in cells],
+        "round_trip": {who: asdict(result) for who, result in round_trips.items()},
+        "slow": {who: asdict(result) for who, result in slow_scripts.items()},
+    }
+    path.write_text(json.dumps(raw, indent=1) + "\n")
+    _say(f"all rounds: {path}")
+
+
+try:
+    main()
+except Refused as refused:
+    sys.exit(f"not measured: {refused}")
+except KeyboardInterrupt:
+    sys.exit(130)

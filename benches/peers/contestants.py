@@ -1,0 +1,70 @@
+"""Who is measured: a table of plain data. Adding a contestant is one entry, and its files in conf/."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Contestant:
+    name: str
+    """As it is called in the report."""
+    commands: tuple[str, ...]
+    """Its servers, which stay in the foreground. `@word@` stands for a value of this run, here and in `conf`."""
+    conf: tuple[str, ...]
+    """Files of conf/ that are filled in and put into `@dir@`."""
+    values: dict[str, str] = field(default_factory=dict)
+    """More words for `conf`."""
+    needs: dict[str, str] = field(default_factory=dict)
+    """Programs, and the package that has each."""
+    version: tuple[str, ...] = ()
+    """Commands whose first line is the version."""
+    php_process: str = ""
+    """How the processes that run PHP are called; empty where they are the web server itself."""
+    ours: bool = False
+    """Held to the goals."""
+    reference: bool = False
+    """The others are compared to the best of those that are."""
+    sends_files: bool = True
+    """Not when another entry has the same server in front for static files."""
+
+
+PHP_FPM = "php-fpm8.2 -F -y @dir@/php-fpm.conf -c @dir@/php.ini"
+NGINX = "nginx -c @dir@/nginx.conf -e @dir@/nginx.log"
+NGINX_PHP_FPM = {
+    "commands": (PHP_FPM, NGINX),
+    "conf": ("nginx.conf", "php-fpm.conf"),
+    "needs": {"nginx": "nginx", "php-fpm8.2": "php8.2-fpm"},
+    "version": ("nginx -v", "php-fpm8.2 -v"),
+    "php_process": "php-fpm8.2",
+    "reference": True,
+}
+
+CONTESTANTS = (
+    Contestant(
+        name="nginx + php-fpm",
+        values={"upstream": "", "keep": ""},
+        **NGINX_PHP_FPM,
+    ),
+    Contestant(
+        name="nginx + php-fpm, kept",
+        # An idle kept connection occupies a child. So that nginx's workers cannot hold all children idle between them, they
+        # keep no more than there are.
+        values={"upstream": "keepalive @kept@;", "keep": "fastcgi_keep_conn on;"},
+        sends_files=False,
+        **NGINX_PHP_FPM,
+    ),
+    Contestant(
+        name="Apache mod_php",
+        commands=("apache2 -f @dir@/apache.conf -DFOREGROUND",),
+        conf=("apache.conf",),
+        needs={"apache2": "apache2, libapache2-mod-php8.2"},
+        version=("apache2 -v",),
+    ),
+    Contestant(
+        name="Surus classic",
+        commands=("@surus@ serve @project@ --config @dir@/surus.toml --engine classic",),
+        conf=("surus.toml",),
+        version=("@surus@ --version",),
+        php_process="surus worker",
+        ours=True,
+    ),
+)

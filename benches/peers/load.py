@@ -1,0 +1,82 @@
+"""One load of wrk on one page of one contestant: how fast, and how much CPU?"""
+
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+
+import processes
+from pages import Page
+from server import Refused, Server
+
+MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
+
+
+@dataclass(frozen=True)
+class Load:
+    requests: int
+    per_second: float
+    mean_us: float
+    p50_us: float
+    p99_us: float
+    cpu_us: float
+    """CPU of all server processes for one request."""
+    php_cpu_us: float
+    """The part of it that the processes that run PHP have used; all of it where they are the web server."""
+    wrk_busy: float
+    """Part of one CPU that wrk itself used; near 1 it is what is measured."""
+
+
+def load(server: Server, page: Page, connections: int, seconds: int) -> Load:
+    pids = server.pids()
+    php = processes.named(pids, server.contestant.php_process) if server.contestant.php_process else pids
+    if not php:
+        raise Refused(f"{server.contestant.name} has no process called {server.contestant.php_process!r}")
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s", server.url(page)]
+    before, began = _times(pids, php), time.monotonic()
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    took = time.monotonic() - began
+    cpu, php_cpu, own = (after - start for after, start in zip(_times(pids, php), before))
+    who = f"{server.contestant.name}, {page.name}, {connections} connections"
+    if result.returncode != 0:
+        raise Refused(f"{who}: wrk failed: {result.stderr}{result.stdout}")
+    for sign in ("Socket errors", "Non-2xx"):
+        if line := re.search(rf"^.*{sign}.*$", result.stdout, re.MULTILINE):
+            raise Refused(f"{who}: {line.group().strip()}")
+    # Processes that came or went meanwhile would be missing from the CPU time.
+    if sorted(server.pids()) != sorted(pids):
+        raise Refused(f"{who}: the server's processes changed during the load")
+    requests = int(_find(result.stdout, r"(\d+) requests in"))
+    if requests == 0:
+        raise Refused(f"{who}: no request was answered")
+    return Load(
+        requests=requests,
+        per_second=float(_find(result.stdout, r"Requests/sec:\s+([\d.]+)")),
+        mean_us=_time(result.stdout, r"Latency\s+([\d.]+)(\w+)"),
+        p50_us=_time(result.stdout, r"50%\s+([\d.]+)(\w+)"),
+        p99_us=_time(result.stdout, r"99%\s+([\d.]+)(\w+)"),
+        cpu_us=cpu / requests * 1e6,
+        php_cpu_us=php_cpu / requests * 1e6,
+        wrk_busy=own / took,
+    )
+
+
+def _find(text: str, pattern: str) -> str:
+    match = re.search(pattern, text)
+    if not match:
+        raise Refused(f"wrk's report has no {pattern!r}:\n{text}")
+    return match.group(1)
+
+
+def _time(text: str, pattern: str) -> float:
+    match = re.search(pattern, text)
+    if not match or match.group(2) not in MICROSECONDS:
+        raise Refused(f"wrk's report has no {pattern!r}:\n{text}")
+    return float(match.group(1)) * MICROSECONDS[match.group(2)]
+
+
+def _times(pids: list[int], php: list[int]) -> tuple[float, float, float]:
+    """CPU seconds of the server, of its PHP processes, and of wrk."""
+    ours = os.times()
+    return processes.cpu_seconds(pids), processes.cpu_seconds(php), ours.children_user + ours.children_system

@@ -1,0 +1,40 @@
+"""What does the server add to PHP's own time? One worker, one connection.
+
+PHP's own time is the CPU time that the process that runs PHP has used for a request: its request startup, script and
+shutdown, and the two system calls that bring the request and take the answer. What remains of wrk's round trip is the
+front, both hand-overs with their wake-ups, the loopback, and wrk.
+"""
+
+from dataclasses import dataclass
+from typing import Callable
+
+from load import Load, load
+from pages import Page
+from server import Server
+
+HELLO = Page("hello", "Hello-world JSON", "/hello.php")
+STATIC = Page("tiny", "A static file of the same size", "/hello.json", static=True)
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    hello: list[Load]
+    static: list[Load]
+    """The same without PHP and hand-over, to see what client, loopback and HTTP take."""
+
+    def added(self, what: str) -> list[float]:
+        """Of each round: `what` of the round trip less PHP's own time."""
+        return [getattr(load, what) - load.php_cpu_us for load in self.hello]
+
+
+def measure(server: Server, rounds: int, seconds: int, say: Callable[[str], None]) -> RoundTrip:
+    load(server, HELLO, 1, min(2, seconds))  # warm-up
+    result = RoundTrip([], [])
+    for turn in range(rounds):
+        result.hello.append(load(server, HELLO, 1, seconds))
+        result.static.append(load(server, STATIC, 1, seconds))
+        say(
+            f"round trip {turn + 1}/{rounds} {server.contestant.name}: mean {result.hello[-1].mean_us:.1f} us, "
+            f"PHP {result.hello[-1].php_cpu_us:.1f} us, static {result.static[-1].mean_us:.1f} us"
+        )
+    return result

@@ -1,0 +1,214 @@
+//! Which settings contradict each other?
+
+use std::path::Path;
+
+use crate::config::Config;
+use crate::units::Size;
+
+/// What is known when PHP has started.
+pub(super) struct Facts<'a> {
+    pub config: &'a Config,
+    /// A value of PHP's report.
+    pub php: &'a dyn Fn(&str) -> String,
+    pub workers: usize,
+    /// Bytes that this machine lets us use.
+    pub memory: u64,
+}
+
+/// One sentence for each contradiction: what, and what to do.
+pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    found.extend(sizes(facts));
+    found.extend(memory(facts));
+    found.extend(times(facts));
+    let php = |name: &str| (facts.php)(name);
+    if !["", "0", "off", "no", "false", "stderr"]
+        .contains(&php("display_errors").to_ascii_lowercase().as_str())
+    {
+        found.push(
+            "display_errors is on: visitors see PHP's errors, with paths and values; set [php] display_errors = false \
+             in production"
+                .into(),
+        );
+    }
+    if php("opcache") == "on" && ["1", "on"].contains(&php("opcache.validate_timestamps").as_str())
+    {
+        found.push(
+            "opcache.validate_timestamps is on: PHP looks whether each file has changed; where only deployments change \
+             files, set it to 0 and run `surus reload` after each"
+                .into(),
+        );
+    }
+    found
+}
+
+fn sizes(facts: &Facts<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let body = facts.config.http.max_body;
+    let size = |name: &str| php_size(&(facts.php)(name));
+    let (post, upload) = (size("post_max_size"), size("upload_max_filesize"));
+    if let Some(post) = post {
+        if post > body {
+            found.push(format!(
+                "post_max_size is {post}, but bodies above {body} are refused before PHP sees them (http.max_body)"
+            ));
+        } else if post < body {
+            found.push(format!(
+                "post_max_size is {post}, below http.max_body ({body}): of forms between the two PHP gets no fields; set \
+                 both to the same"
+            ));
+        }
+    }
+    if let Some(upload) = upload {
+        if upload > body {
+            found.push(format!(
+                "upload_max_filesize is {upload}, but bodies above {body} are refused before PHP sees them \
+                 (http.max_body)"
+            ));
+        }
+        if let Some(post) = post.filter(|post| upload > *post) {
+            found.push(format!(
+                "upload_max_filesize is {upload}, but a form with such a file is larger than post_max_size ({post})"
+            ));
+        }
+    }
+    found
+}
+
+fn memory(facts: &Facts<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(limit) = php_size(&(facts.php)("memory_limit")) else {
+        found.push(
+            "memory_limit is -1: one script may take all memory of the machine; set [php] memory_limit"
+                .into(),
+        );
+        return found;
+    };
+    if let Some(post) = php_size(&(facts.php)("post_max_size")).filter(|post| limit < *post) {
+        found.push(format!(
+            "memory_limit is {limit}, below post_max_size ({post}): a large form may end its script; raise the one or \
+             lower the other"
+        ));
+    }
+    let all = limit.0.saturating_mul(facts.workers as u64);
+    if all > facts.memory {
+        found.push(format!(
+            "{} workers that all reach memory_limit ({limit}) need {} MiB, and there are {} MiB; lower engine.workers or \
+             memory_limit",
+            facts.workers,
+            all >> 20,
+            facts.memory >> 20
+        ));
+    }
+    found
+}
+
+fn times(facts: &Facts<'_>) -> Option<String> {
+    let timeout = facts.config.http.timeout;
+    let seconds: u64 = (facts.php)("max_execution_time").parse().ok()?;
+    (seconds > timeout.0.as_secs()).then(|| {
+        format!(
+            "max_execution_time is {seconds} s, but after {timeout} without an answer the request ends with 504 \
+             (http.timeout)"
+        )
+    })
+}
+
+/// A size as php.ini writes it; none where it means "no limit" or is not understood.
+fn php_size(text: &str) -> Option<Size> {
+    text.trim().parse().ok().filter(|size| *size != Size(0))
+}
+
+/// The extensions that `require` of the project's composer.json asks for and PHP does not have.
+pub(super) fn missing_extensions(project: &Path, loaded: &str) -> anyhow::Result<Vec<String>> {
+    let Ok(text) = std::fs::read_to_string(project.join("composer.json")) else {
+        return Ok(Vec::new());
+    };
+    let json: serde_json::Value = serde_json::from_str(&text)?;
+    // Composer writes the spaces of a name as dashes.
+    let loaded: Vec<String> = loaded
+        .split(',')
+        .map(|name| name.to_ascii_lowercase().replace(' ', "-"))
+        .collect();
+    let required = json["require"].as_object().into_iter().flatten();
+    Ok(required
+        .filter_map(|(name, _)| name.strip_prefix("ext-"))
+        .filter(|name| !loaded.contains(&name.to_ascii_lowercase()))
+        .map(str::to_string)
+        .collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn found(ini: &[(&str, &str)]) -> String {
+        let php = |name: &str| {
+            let set = ini
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value);
+            let default = match name {
+                "post_max_size" | "upload_max_filesize" => "64M",
+                "memory_limit" => "128M",
+                "max_execution_time" => "30",
+                _ => "",
+            };
+            set.unwrap_or(default).to_string()
+        };
+        let facts = Facts {
+            config: &Config::default(),
+            php: &php,
+            workers: 4,
+            memory: 1 << 30,
+        };
+        contradictions(&facts).join("\n")
+    }
+
+    #[test]
+    fn what_fits_together_is_not_mentioned() {
+        assert_eq!(found(&[]), "");
+    }
+
+    #[test]
+    fn what_does_not_is() {
+        for (name, value, expected) in [
+            ("post_max_size", "8M", "below http.max_body (64M)"),
+            ("post_max_size", "100M", "bodies above 64M are refused"),
+            (
+                "upload_max_filesize",
+                "100M",
+                "larger than post_max_size (64M)",
+            ),
+            (
+                "memory_limit",
+                "32M",
+                "memory_limit is 32M, below post_max_size",
+            ),
+            (
+                "memory_limit",
+                "1G",
+                "4 workers that all reach memory_limit (1G) need 4096 MiB",
+            ),
+            ("memory_limit", "-1", "memory_limit is -1"),
+            ("max_execution_time", "90", "after 1m without an answer"),
+            ("display_errors", "1", "visitors see"),
+        ] {
+            let found = found(&[(name, value)]);
+            assert!(found.contains(expected), "{name}={value}: {found}");
+        }
+    }
+
+    #[test]
+    fn extensions_of_composer_json_are_looked_for() {
+        let project = tempfile::tempdir().unwrap();
+        let missing = || missing_extensions(project.path(), "Core,Zend OPcache,PDO");
+        assert!(missing().unwrap().is_empty());
+        let json = r#"{"require": {"php": ">=8.2", "ext-pdo": "*", "ext-zend-opcache": "*", "ext-redis": "*"}}"#;
+        std::fs::write(project.path().join("composer.json"), json).unwrap();
+        assert_eq!(missing().unwrap(), ["redis"]);
+        std::fs::write(project.path().join("composer.json"), "{").unwrap();
+        assert!(missing().is_err());
+    }
+}

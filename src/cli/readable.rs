@@ -1,0 +1,81 @@
+//! May the user that PHP runs as read a file?
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use surus_sys::process::User;
+
+/// The part of the way to `file` that stops this user, by the permission bits; access control lists are not looked at.
+pub(super) fn obstacle(user: &User, file: &Path) -> Option<PathBuf> {
+    let groups = groups(user);
+    let may = |path: &Path, bits: u32| {
+        std::fs::metadata(path).is_ok_and(|found| allowed(user, &groups, &found, bits))
+    };
+    let mut above: Vec<&Path> = file.ancestors().skip(1).collect();
+    above.reverse();
+    above
+        .into_iter()
+        .find(|directory| !may(directory, 0o1))
+        .or_else(|| (!may(file, 0o4)).then_some(file))
+        .map(Path::to_path_buf)
+}
+
+fn allowed(user: &User, groups: &[u32], found: &Metadata, bits: u32) -> bool {
+    let shift = if user.uid == 0 {
+        return true;
+    } else if found.uid() == user.uid {
+        6
+    } else if groups.contains(&found.gid()) {
+        3
+    } else {
+        0
+    };
+    found.mode() >> shift & bits == bits
+}
+
+/// The user's own group and those of /etc/group that name it.
+fn groups(user: &User) -> Vec<u32> {
+    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let member = |line: &str| {
+        let mut parts = line.split(':').skip(2);
+        let gid = parts.next()?.parse().ok()?;
+        parts
+            .next()?
+            .split(',')
+            .any(|name| name == user.name)
+            .then_some(gid)
+    };
+    std::iter::once(user.gid)
+        .chain(text.lines().filter_map(member))
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_directory_that_stops_a_user_is_named() {
+        let stranger = User {
+            name: "nobody-of-this-name".into(),
+            uid: 4_000_000,
+            gid: 4_000_000,
+        };
+        let top = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let file = top.path().join("index.php");
+        std::fs::write(&file, "").unwrap();
+        set(&file, 0o644);
+        set(top.path(), 0o700);
+        assert_eq!(obstacle(&stranger, &file).as_deref(), Some(top.path()));
+        set(top.path(), 0o711);
+        assert_eq!(obstacle(&stranger, &file), None);
+        set(&file, 0o640);
+        assert_eq!(obstacle(&stranger, &file), Some(file));
+    }
+}

@@ -1,0 +1,28 @@
+//! What every engine has to do, as sentences; each runs on every engine of the catalogue.
+#![allow(clippy::unwrap_used)]
+
+#[path = "engine_contract/subject.rs"]
+mod subject;
+
+/// Makes a test of every sentence.
+macro_rules! engine_contract {
+    ($(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::subject::on_every_engine(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+}
+
+#[path = "engine_contract/answers.rs"]
+mod answers;
+#[path = "engine_contract/ends.rs"]
+mod ends;
+#[path = "engine_contract/isolation.rs"]
+mod isolation;
+#[path = "engine_contract/queue.rs"]
+mod queue;
+#[path = "engine_contract/reload.rs"]
+mod reload;

@@ -1,0 +1,341 @@
+//! One engine under test: how it is booted, and how it is asked.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use surus::engine::Engine;
+use surus::engines::workers::Pool;
+use surus::engines::{self, Entry, Settings};
+use surus::event::{Body, Event, Failure, Origin, Response, Script};
+use surus::observe::metrics::Metrics;
+use surus::units::Time;
+
+/// An engine of the catalogue, running or about to.
+pub struct Subject {
+    pub settings: Settings,
+    pub ini: Vec<(String, String)>,
+    pub env: BTreeMap<String, String>,
+    /// Holds the PHP files; readable by the user that workers become.
+    pub dir: Arc<tempfile::TempDir>,
+    pool: tokio::sync::OnceCell<Arc<Pool>>,
+}
+
+static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
+static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
+
+/// The set-up of each engine.
+pub fn subject(entry: &Entry) -> Subject {
+    match entry.name {
+        "classic" => Subject::new(Settings {
+            name: entry.name.into(),
+            workers: Some(2),
+            ..Settings::default()
+        }),
+        other => panic!("the contract does not know how to set up `{other}`; add an arm"),
+    }
+}
+
+impl Subject {
+    fn new(settings: Settings) -> Subject {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Subject {
+            settings,
+            ini: vec![
+                ("log_errors".into(), "1".into()),
+                ("output_buffering".into(), "0".into()),
+            ],
+            env: BTreeMap::new(),
+            dir: Arc::new(dir),
+            pool: tokio::sync::OnceCell::new(),
+        }
+    }
+
+    /// The same engine with other settings, not booted yet.
+    pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Subject {
+        change(&mut self.settings);
+        self
+    }
+
+    pub fn workers(self, count: usize) -> Subject {
+        self.with(|settings| settings.workers = Some(count))
+    }
+
+    pub fn ini(mut self, name: &str, value: &str) -> Subject {
+        self.ini.push((name.into(), value.into()));
+        self
+    }
+
+    pub async fn try_boot(&self) -> anyhow::Result<Pool> {
+        engines::boot(
+            &self.settings,
+            self.ini.clone(),
+            self.env.clone(),
+            Arc::new(Metrics::default()),
+        )
+        .await
+    }
+
+    pub async fn pool(&self) -> Arc<Pool> {
+        self.pool
+            .get_or_init(|| async { Arc::new(self.try_boot().await.expect("the engine boots")) })
+            .await
+            .clone()
+    }
+
+    /// Ends the engine as a program does that drops it.
+    pub fn forget(&mut self) {
+        self.pool.take();
+    }
+
+    /// Writes a PHP file; `code` is what stands behind `<?php`.
+    pub fn file(&self, code: &str) -> PathBuf {
+        let name = format!("{}.php", NEXT_FILE.fetch_add(1, Ordering::Relaxed));
+        self.write(&name, &format!("<?php {code}"))
+    }
+
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, content).unwrap();
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+        path
+    }
+
+    /// A directory that workers may write to, whoever they are.
+    pub fn writable(&self) -> PathBuf {
+        let path = self.dir.path().join("writable");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        path
+    }
+
+    /// GET of `code`.
+    pub fn php(&self, code: &str) -> Ask {
+        self.ask(&self.file(code))
+    }
+
+    /// GET of a file.
+    pub fn ask(&self, file: &Path) -> Ask {
+        let name = format!("/{}", file.file_name().unwrap().to_str().unwrap());
+        Ask {
+            request: http::Request::builder()
+                .uri(&name)
+                .header("host", "example.test")
+                .body(Body::Empty)
+                .unwrap(),
+            script: Script {
+                root: self.dir.path().to_str().unwrap().into(),
+                filename: file.into(),
+                name,
+                path_info: String::new(),
+            },
+            timeout: Duration::from_secs(40),
+        }
+    }
+
+    pub async fn send(&self, ask: Ask) -> Result<Response, Failure> {
+        self.pool().await.handle(ask.event()).await
+    }
+
+    /// Sends it and takes the whole answer in.
+    pub async fn answer(&self, ask: Ask) -> Result<Answer, Failure> {
+        let response = self.send(ask).await?;
+        let (head, body) = response.into_parts();
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.collect().await?.to_bytes(),
+        })
+    }
+
+    /// The text that `code` answers.
+    pub async fn text(&self, code: &str) -> String {
+        self.answer(self.php(code)).await.expect("an answer").text()
+    }
+
+    /// The answer to an event that runs beside the test.
+    pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
+        let pool = self.pool().await;
+        tokio::spawn(async move {
+            let response = pool.handle(ask.event()).await?;
+            let (head, body) = response.into_parts();
+            Ok(Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body: body.collect().await?.to_bytes(),
+            })
+        })
+    }
+
+    /// Occupies `count` workers with `code` that first makes a file of the name in `$began`; returns when all have begun.
+    pub async fn occupy(
+        &self,
+        count: usize,
+        code: &str,
+    ) -> Vec<tokio::task::JoinHandle<Result<Answer, Failure>>> {
+        let mut running = Vec::new();
+        for _ in 0..count {
+            let began = self
+                .writable()
+                .join(NEXT_FILE.fetch_add(1, Ordering::Relaxed).to_string());
+            let code = format!("touch('{}'); {code}", began.display());
+            running.push(self.start(self.php(&code)).await);
+            until("the script begins", || began.exists()).await;
+        }
+        running
+    }
+
+    /// The pids of the workers, as the status page shows them.
+    pub async fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<_> = self
+            .pool()
+            .await
+            .status()
+            .workers
+            .iter()
+            .map(|worker| worker.pid)
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+}
+
+/// A request about to be sent.
+#[derive(Clone)]
+pub struct Ask {
+    pub request: http::Request<Body>,
+    pub script: Script,
+    pub timeout: Duration,
+}
+
+impl Ask {
+    pub fn query(mut self, query: &str) -> Ask {
+        *self.request.uri_mut() = format!("{}?{query}", self.script.name).parse().unwrap();
+        self
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Ask {
+        let value = http::HeaderValue::from_bytes(value.as_ref()).unwrap();
+        self.request.headers_mut().append(name, value);
+        self
+    }
+
+    pub fn post(self, kind: &str, body: impl Into<Bytes>) -> Ask {
+        let body = body.into();
+        self.post_body(kind, Body::Memory(body))
+    }
+
+    pub fn post_body(mut self, kind: &str, body: Body) -> Ask {
+        *self.request.method_mut() = http::Method::POST;
+        self = self
+            .header("content-type", kind)
+            .header("content-length", body.len().to_string());
+        *self.request.body_mut() = body;
+        self
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Ask {
+        self.timeout = timeout;
+        self
+    }
+
+    fn event(self) -> Event {
+        Event {
+            id: NEXT_EVENT.fetch_add(1, Ordering::Relaxed),
+            request: self.request,
+            script: self.script,
+            origin: Origin {
+                client: Some(([127, 0, 0, 1], 50000).into()),
+                server: Some(([127, 0, 0, 1], 80).into()),
+                https: false,
+            },
+            deadline: Instant::now() + self.timeout,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Polls until `condition` holds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..4000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// Is this process there, and not a zombie?
+pub fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
+}
+
+/// Who has started it.
+pub fn parent(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    fields.nth(1).unwrap().parse().unwrap()
+}
+
+pub fn kill(pid: u32, signal: &str) {
+    let _ = std::process::Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .status();
+}
+
+/// `n` bytes that repeat late, so that a piece that is lost, doubled or moved is seen.
+pub fn bytes(n: usize) -> Bytes {
+    let mut state = 0x2545_f491_u32;
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+/// One case on every engine of the catalogue.
+pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    for entry in engines::CATALOGUE {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        eprintln!("on {}", entry.name);
+        runtime.block_on(async {
+            let case = pin!(case(subject(entry)));
+            tokio::time::timeout(Duration::from_secs(90), case)
+                .await
+                .expect("the case ends within 90 seconds");
+        });
+    }
+}
+
+pub fn time(ms: u64) -> Time {
+    Time(Duration::from_millis(ms))
+}

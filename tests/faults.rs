@@ -1,0 +1,17 @@
+//! What may go wrong with a running `surus`, and what it may cost.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "faults/site.rs"]
+mod site;
+
+#[path = "faults/clients.rs"]
+mod clients;
+#[path = "faults/ends.rs"]
+mod ends;
+#[path = "faults/processes.rs"]
+mod processes;
+#[path = "faults/scripts.rs"]
+mod scripts;
+#[path = "faults/start.rs"]
+mod start;

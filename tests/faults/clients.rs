@@ -1,0 +1,169 @@
+//! Clients that leave, bodies that do not fit, and what remains after many requests: nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::site::{Site, Tmpfs, ask, children, descriptors, request, until};
+
+/// Sends `bytes`, waits, and is gone.
+fn leave(site: &Site, bytes: &[u8], wait: Duration) {
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    stream.write_all(bytes).unwrap();
+    std::thread::sleep(wait);
+}
+
+#[test]
+fn a_client_may_leave_at_any_time() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let before = descriptors(site.surus.pid());
+    let moment = Duration::from_millis(100);
+    // While it uploads, into memory and into a file.
+    leave(
+        &site,
+        b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc",
+        moment,
+    );
+    let mut large =
+        b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    large.extend_from_slice(&vec![b'x'; 200_000]);
+    leave(&site, &large, moment);
+    // While it is queued, and while PHP runs.
+    let busy = site.begun("/nap.php?ms=400");
+    for _ in 0..4 {
+        leave(
+            &site,
+            request("GET", "/nap.php?ms=1", "").as_bytes(),
+            Duration::from_millis(20),
+        );
+    }
+    assert_eq!(busy.join().unwrap().unwrap().body, "rested");
+    leave(
+        &site,
+        request("GET", "/nap.php?ms=300", "").as_bytes(),
+        moment,
+    );
+    // While the answer streams.
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    stream
+        .write_all(request("GET", "/stream.php", "").as_bytes())
+        .unwrap();
+    stream.read_exact(&mut [0; 10_000]).unwrap();
+    drop(stream);
+    // The 16 MiB of that script would take 4 seconds.
+    let began = std::time::Instant::now();
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    until("no descriptor is left over", || {
+        descriptors(site.surus.pid()) <= before
+    });
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_stays_on_it() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = Tmpfs::mount(&place.path().join("spool"), 300 * 1024) else {
+        eprintln!("skipped: no right to mount");
+        return;
+    };
+    let spool = place.path().join("spool");
+    let site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_SPOOL", spool.to_str().unwrap())],
+    );
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let before = descriptors(site.surus.pid());
+    for _ in 0..5 {
+        let fits = site
+            .ask(&request("POST", "/count.php", &"x".repeat(200_000)))
+            .unwrap();
+        assert_eq!((fits.status, fits.body.as_str()), (200, "200000"));
+        let large = site
+            .ask(&request("POST", "/count.php", &"x".repeat(900_000)))
+            .unwrap();
+        assert_eq!(large.status, 507, "{large:?}");
+    }
+    until("the disk is empty again", || disk.used() == 0);
+    until("no descriptor is left over", || {
+        descriptors(site.surus.pid()) <= before
+    });
+    drop(site);
+}
+
+#[test]
+fn nothing_grows_over_ten_thousand_requests() {
+    let spool = tempfile::tempdir().unwrap();
+    let site = Site::start(
+        &["--workers", "2"],
+        &[("SURUS_HTTP_SPOOL", spool.path().to_str().unwrap())],
+    );
+    let address = site.surus.address.clone();
+    let run = |requests: usize| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let address = address.clone();
+                std::thread::spawn(move || {
+                    let mut stream = TcpStream::connect(&address).unwrap();
+                    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                    for n in 0..requests / 4 {
+                        let body = "b".repeat(if n % 100 == thread { 100_000 } else { n % 50 });
+                        let request = format!("POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                        stream.write_all(request.as_bytes()).unwrap();
+                        read_one(&mut stream, &body.len().to_string());
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    };
+    let count = || {
+        let mut counts = vec![descriptors(site.surus.pid()), descriptors(site.template())];
+        counts.extend(site.workers().into_iter().map(descriptors));
+        counts
+    };
+    run(200);
+    until("the connections are closed", || {
+        ask(&address, request("GET", "/hello.php", "").as_bytes()).is_ok()
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let before = count();
+    run(10_000);
+    // One crash and one reload, for what they leave behind.
+    site.get("/segfault.php");
+    site.surus.signal("HUP");
+    site.surus.wait_for_log(|log| log.contains("reloaded"));
+    let mut after = Vec::new();
+    for _ in 0..200 {
+        // Every worker has to have served something: it keeps a descriptor from then on.
+        run(40);
+        after = count();
+        if after == before {
+            break;
+        }
+    }
+    assert_eq!(
+        after, before,
+        "descriptors of surus, the template, and the workers"
+    );
+    assert_eq!(children(site.surus.pid()).len(), 1, "no zombies");
+    assert_eq!(site.workers().len(), 2, "no zombies");
+    assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+}
+
+/// Reads one answer with this body from a connection that stays open.
+fn read_one(stream: &mut TcpStream, expected: &str) {
+    let mut text = Vec::new();
+    let mut byte = [0; 4096];
+    while !String::from_utf8_lossy(&text).ends_with(&format!("\r\n\r\n{expected}")) {
+        let n = stream.read(&mut byte).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&byte[..n]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Processes that die, or are stopped.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::site::{Site, kill, lives, until};
+
+#[test]
+fn killing_a_busy_worker_costs_its_request_alone() {
+    let site = Site::start(&["--workers", "3"], &[]);
+    let others = [
+        site.begun("/nap.php?ms=1500"),
+        site.begun("/nap.php?ms=1500"),
+    ];
+    let before: BTreeSet<u32> = site.workers().into_iter().collect();
+    // Ours is the one that burns time.
+    let victim = site.begun("/loop.php");
+    let busy = *before
+        .iter()
+        .max_by_key(|pid| cpu(**pid))
+        .expect("there are workers");
+    until("it has used some", || {
+        cpu(busy) > 5 || before.iter().any(|pid| cpu(*pid) > 5)
+    });
+    let busy = *before.iter().max_by_key(|pid| cpu(**pid)).unwrap();
+    kill(busy, "KILL");
+    assert_eq!(victim.join().unwrap().unwrap().status, 502);
+    for other in others {
+        assert_eq!(other.join().unwrap().unwrap().body, "rested");
+    }
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+fn cpu(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .skip(11);
+    fields
+        .next()
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn killing_idle_workers_costs_nothing() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    for pid in site.workers() {
+        kill(pid, "KILL");
+    }
+    for _ in 0..20 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+    until("both are replaced", || site.workers().len() == 2);
+}
+
+#[test]
+fn killing_the_template_costs_nothing() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let template = site.template();
+    let running = [
+        site.begun("/nap.php?ms=1000"),
+        site.begun("/nap.php?ms=1000"),
+    ];
+    kill(template, "KILL");
+    let load = site.load(4, "/hello.php");
+    for task in running {
+        assert_eq!(task.join().unwrap().unwrap().body, "rested");
+    }
+    until("there is another", || {
+        site.template() != template && lives(site.template())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let answers = load.stop();
+    assert!(answers.len() > 10, "{}", answers.len());
+    assert!(
+        answers.iter().all(|status| *status == Some(200)),
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn killing_surus_leaves_no_php_process() {
+    let mut site = Site::start(&["--workers", "3"], &[]);
+    let processes: Vec<u32> = site
+        .workers()
+        .into_iter()
+        .chain([site.template()])
+        .collect();
+    let looping = site.begun("/loop.php");
+    let napping = site.begun("/nap.php?ms=30000");
+    site.surus.signal("KILL");
+    site.surus.wait();
+    for pid in processes {
+        until("PHP has ended", || !lives(pid));
+    }
+    assert!(looping.join().unwrap().is_err() && napping.join().unwrap().is_err());
+}
+
+#[test]
+fn killing_surus_and_the_template_leaves_no_php_process() {
+    let mut site = Site::start(&["--workers", "2"], &[]);
+    let processes: Vec<u32> = site.workers();
+    let _looping = site.begun("/loop.php");
+    let template = site.template();
+    kill(template, "KILL");
+    site.surus.signal("KILL");
+    site.surus.wait();
+    for pid in processes {
+        until("PHP has ended", || !lives(pid));
+    }
+}
+
+#[test]
+fn a_stopped_worker_is_replaced_after_its_deadline() {
+    let site = Site::start(
+        &["--workers", "1"],
+        &[
+            ("SURUS_HTTP_TIMEOUT", "1s"),
+            ("SURUS_ENGINE_KILL_AFTER", "300ms"),
+        ],
+    );
+    let worker = site.workers()[0];
+    let held = site.begun("/nap.php?ms=500");
+    kill(worker, "STOP");
+    assert_eq!(held.join().unwrap().unwrap().status, 504);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert!(!site.workers().contains(&worker));
+}
+
+#[test]
+fn workers_that_die_at_once_are_replaced_more_and_more_slowly() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let mut seen = BTreeSet::new();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        for pid in site.workers() {
+            if seen.insert(pid) {
+                kill(pid, "KILL");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(
+        (4..30).contains(&seen.len()),
+        "{} processes in 3 seconds",
+        seen.len()
+    );
+    assert_eq!(site.get("/hello.php").body, "hello");
+}

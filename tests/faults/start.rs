@@ -1,0 +1,129 @@
+//! Starting: what stops it, and as whom PHP then runs.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::site::{Site, app, is_root, lives, until};
+
+#[test]
+fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
+    let dir = app();
+    std::fs::write(
+        dir.path().join("preload.php"),
+        "<?php\n\nthrow new LogicException('these words');",
+    )
+    .unwrap();
+    let preload = format!(
+        "opcache.preload={}",
+        dir.path().join("preload.php").display()
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "-d",
+            &preload,
+            "-d",
+            "opcache.preload_user=root",
+            "-d",
+            "opcache.enable=1",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("Uncaught LogicException: these words"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_boot_that_hangs_ends_with_surus() {
+    let dir = app();
+    let pid_file = dir.path().join("writable/pid");
+    std::fs::write(
+        dir.path().join("preload.php"),
+        format!(
+            "<?php file_put_contents('{}', getmypid()); while (true) usleep(1000);",
+            pid_file.display()
+        ),
+    )
+    .unwrap();
+    let preload = format!(
+        "opcache.preload={}",
+        dir.path().join("preload.php").display()
+    );
+    let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "-d",
+            &preload,
+            "-d",
+            "opcache.preload_user=root",
+            "-d",
+            "opcache.enable=1",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while !std::fs::read_to_string(&pid_file).is_ok_and(|pid| !pid.is_empty())
+        && began.elapsed() < Duration::from_secs(20)
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    surus.kill().unwrap();
+    surus.wait().unwrap();
+    let pid = std::fs::read_to_string(&pid_file)
+        .expect("PHP began to start")
+        .parse()
+        .unwrap();
+    until("PHP has ended", || !lives(pid));
+}
+
+#[test]
+fn php_runs_as_another_user_with_a_clean_environment() {
+    let site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_ENV_SECRET", "hush-hush"), ("CARGO", "leaks")],
+    );
+    let who: serde_json::Value = serde_json::from_str(&site.get("/who.php").body).unwrap();
+    if is_root() {
+        assert_eq!(who[0], "www-data");
+    }
+    assert_eq!(who[1], true);
+    assert_eq!(who[2], "hush-hush", "[env] reaches PHP");
+    assert_eq!(
+        (&who[3], &who[4]),
+        (&false.into(), &false.into()),
+        "the rest does not"
+    );
+    for pid in site
+        .workers()
+        .into_iter()
+        .chain([site.template(), site.surus.pid()])
+    {
+        let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!String::from_utf8_lossy(&cmdline).contains("hush"));
+    }
+}
+
+#[test]
+fn the_admin_socket_is_for_its_owner() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("admin/surus.sock");
+    let listen = format!("unix:{}", socket.display());
+    let _site = Site::start(&["--workers", "1"], &[("SURUS_ADMIN_LISTEN", &listen)]);
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&socket), 0o600);
+    assert_eq!(mode(socket.parent().unwrap()), 0o700);
+}
