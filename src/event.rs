@@ -14,7 +14,6 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 /// One piece of work for PHP. Whatever the front, it is an HTTP request.
-#[derive(Debug)]
 pub struct Event {
     /// Unique within this process; the log lines of one event carry it.
     pub id: u64,
@@ -26,6 +25,8 @@ pub struct Event {
     pub origin: Origin,
     /// After this instant nobody waits for the answer.
     pub deadline: Instant,
+    /// None where the front has no way of sending them.
+    pub early_hints: Option<Arc<dyn EarlyHints>>,
 }
 
 /// A request body that has arrived completely, so that a worker is never lent to a client that is still uploading.
@@ -83,9 +84,17 @@ pub struct Origin {
 /// What PHP answered. The body may still be arriving.
 pub type Response = http::Response<ResponseBody>;
 
-/// A way for an engine to pass `103 Early Hints` to the client, in the extensions of a request whose front can send them.
-#[derive(Clone)]
-pub struct EarlyHints(pub Arc<dyn Fn(&HeaderMap) + Send + Sync>);
+/// A front's way of sending `103 Early Hints` before the response.
+pub trait EarlyHints: Send + Sync {
+    /// Sends the `Link` headers among `headers`, or leaves it where that is not possible: hints may be lost.
+    fn send(&self, headers: &HeaderMap);
+}
+
+impl<F: Fn(&HeaderMap) + Send + Sync> EarlyHints for F {
+    fn send(&self, headers: &HeaderMap) {
+        self(headers);
+    }
+}
 
 /// The bytes of a response.
 pub enum ResponseBody {

@@ -97,6 +97,7 @@ pub async fn boot(
         queue_wait: settings.queue_timeout.0,
         kill_after: settings.kill_after.0,
         boot: settings.boot_timeout.0,
+        capacity: workers::capacity(spec.workers, settings.queue),
     };
     Pool::boot(spec, limits, settings.queue, metrics).await
 }

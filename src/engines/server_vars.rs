@@ -198,6 +198,7 @@ mod tests {
                 https,
             },
             deadline: Instant::now(),
+            early_hints: None,
         };
         let mut vars = BTreeMap::new();
         each(&event, |name, value| {

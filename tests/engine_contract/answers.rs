@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_body::Body as _;
-use surus::event::{Body, EarlyHints, Failure};
+use surus::event::{Body, Failure};
 
 use crate::subject::bytes;
 
@@ -128,13 +128,13 @@ engine_contract! {
         }
     }
 
-    fn early_hints_go_to_the_extension(engine) {
+    fn early_hints_go_to_the_front(engine) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
         let hints = seen.clone();
-        ask.request.extensions_mut().insert(EarlyHints(Arc::new(move |headers: &http::HeaderMap| {
+        ask.early_hints = Some(Arc::new(move |headers: &http::HeaderMap| {
             hints.lock().unwrap().push(headers["link"].clone());
-        })));
+        }));
         assert_eq!(engine.answer(ask).await.unwrap().text(), "done");
         assert_eq!(*seen.lock().unwrap(), ["</a.css>; rel=preload"]);
     }

@@ -11,11 +11,7 @@ engine_contract! {
     fn a_full_queue_refuses_at_once(engine) {
         let engine = engine.workers(1).with(|settings| settings.queue = 1);
         let running = engine.occupy(1, "usleep(800000);").await;
-        // One in the inbox, one in the queue.
-        let mut waiting = Vec::new();
-        for _ in 0..2 {
-            waiting.push(engine.start(engine.php("echo 'waited';")).await);
-        }
+        let waiting = [engine.start(engine.php("echo 'waited';")).await];
         let pool = engine.pool().await;
         until("one waits", || pool.status().queued == 1).await;
         let began = Instant::now();
@@ -160,7 +156,7 @@ engine_contract! {
             waiting.push(engine.start(engine.php("usleep(50000); echo 'waited';")).await);
         }
         let pool = engine.pool().await;
-        until("four wait", || pool.status().queued == 4).await;
+        until("six wait", || pool.status().queued == 6).await;
         let drain = tokio::spawn({ let pool = pool.clone(); async move { pool.drain().await } });
         for task in running {
             assert_eq!(task.await.unwrap().unwrap().text(), "ran");

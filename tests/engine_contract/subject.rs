@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use surus::engine::Engine;
 use surus::engines::workers::Pool;
 use surus::engines::{self, Entry, Settings};
-use surus::event::{Body, Event, Failure, Origin, Response, Script};
+use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::units::Time;
 
@@ -127,6 +127,7 @@ impl Subject {
     pub fn ask(&self, file: &Path) -> Ask {
         let name = format!("/{}", file.file_name().unwrap().to_str().unwrap());
         Ask {
+            early_hints: None,
             request: http::Request::builder()
                 .uri(&name)
                 .header("host", "example.test")
@@ -215,6 +216,7 @@ pub struct Ask {
     pub request: http::Request<Body>,
     pub script: Script,
     pub timeout: Duration,
+    pub early_hints: Option<Arc<dyn EarlyHints>>,
 }
 
 impl Ask {
@@ -259,6 +261,7 @@ impl Ask {
                 https: false,
             },
             deadline: Instant::now() + self.timeout,
+            early_hints: self.early_hints,
         }
     }
 }

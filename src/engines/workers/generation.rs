@@ -18,7 +18,7 @@ use super::queue::Place;
 use super::slots::{Answer, Reached, Refusal, Slot, Slots};
 use super::template::{self, Report, Said, Spec, Template};
 use super::watch;
-use crate::event::{EarlyHints, Event, Failure, Response};
+use crate::event::{Event, Failure, Response};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
@@ -30,6 +30,8 @@ pub struct Limits {
     /// From asking PHP to end an event to killing its process.
     pub kill_after: Duration,
     pub boot: Duration,
+    /// Events that the workers and the inbox hold together.
+    pub capacity: usize,
 }
 
 /// A running generation. Dropping it lets the workers finish what they hold and what is in the inbox; unless it was
@@ -88,7 +90,7 @@ impl Generation {
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Generation> {
-        let requests = requests(spec.workers);
+        let requests = requests(limits.capacity);
         let board = Scoreboard::new(spec.workers, requests.into())
             .context("no memory for the scoreboard")?;
         let Template {
@@ -186,7 +188,7 @@ impl Generation {
         let slot = Slot {
             event: event.id,
             answer: Some(answer),
-            hints: event.request.extensions().get::<EarlyHints>().cloned(),
+            hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
             sent: now,
             missed: None,
@@ -274,14 +276,9 @@ impl Drop for Waiting<'_> {
 /// Request ids in reserve: that of an event that was [missed](Shared::may_miss) is never used again.
 const SPARE: usize = 16;
 
-/// One message per worker may wait in the inbox beside what runs; the request id 0 is never used.
-pub fn requests(workers: usize) -> u16 {
-    u16::try_from(capacity(workers) + SPARE + 1).unwrap_or(u16::MAX)
-}
-
-/// Events that the workers and the inbox hold together.
-pub fn capacity(workers: usize) -> usize {
-    (workers * 2).min(usize::from(u16::MAX) - 1)
+/// How many request ids a generation needs; 0 is never used.
+fn requests(capacity: usize) -> u16 {
+    u16::try_from(capacity + SPARE + 1).unwrap_or(u16::MAX)
 }
 
 impl Shared {
@@ -562,6 +559,16 @@ impl Shared {
                 slot.refuse(failure, reached);
             }
         }
+    }
+
+    /// Events that wait in the inbox.
+    pub fn waiting(&self) -> usize {
+        let held = (0..self.worker_count()).filter(|worker| self.line(*worker).state.holds_event());
+        let held = held.count();
+        let mut sent = 0;
+        self.slots
+            .each(|_, slot| sent += usize::from(slot.place.is_some()));
+        sent.saturating_sub(held)
     }
 
     /// What every worker does now.

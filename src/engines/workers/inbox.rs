@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use surus_sys::scoreboard::now_micros;
@@ -133,8 +134,10 @@ fn close_params(head: &mut [u8], at: usize, request: u16) {
     head[at..at + fastcgi::HEADER_LEN].copy_from_slice(&header);
 }
 
-/// `Instant` is the same clock as the workers', but its numbers are hidden; so the way there is through the distance to now.
+/// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.
 fn deadline_micros(deadline: Instant) -> u64 {
-    let left = deadline.saturating_duration_since(Instant::now());
-    now_micros().saturating_add(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+    static READ: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), now_micros()));
+    let (instant, micros) = *READ;
+    let later = deadline.saturating_duration_since(instant).as_micros();
+    micros.saturating_add(u64::try_from(later).unwrap_or(u64::MAX))
 }

@@ -29,6 +29,15 @@ use generation::Generation;
 use queue::Queue;
 use slots::Reached;
 
+/// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
+/// wait for us. An event in the inbox is given up at its deadline or when its client leaves as one in the queue is.
+const INBOX_DEPTH: usize = 16;
+
+/// Events that the workers and the inbox hold together, when `max_waiting` may wait. Request ids have 16 bits.
+pub fn capacity(workers: usize, max_waiting: usize) -> usize {
+    (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
+}
+
 /// A pool of workers.
 pub struct Pool(Arc<Inner>);
 
@@ -55,9 +64,10 @@ impl Pool {
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
         let first = Generation::boot(&spec, 1, limits, metrics.clone()).await?;
+        let in_inbox = limits.capacity - spec.workers;
         let queue = Queue::new(
-            generation::capacity(spec.workers),
-            max_waiting,
+            limits.capacity,
+            max_waiting.saturating_sub(in_inbox),
             limits.queue_wait,
         );
         let inner = Arc::new(Inner {
@@ -240,7 +250,7 @@ impl Engine for Pool {
                 .map(|shared| shared.report().get("php").to_string())
                 .unwrap_or_default(),
             generation: shared.map_or(0, |shared| shared.number),
-            queued: self.0.queue.waiting(),
+            queued: self.0.queue.waiting() + shared.map_or(0, |shared| shared.waiting()),
             workers: shared.map(|shared| shared.status()).unwrap_or_default(),
         }
     }

@@ -341,7 +341,7 @@ impl Outbox {
             .with(request, |slot| slot.hints.clone())
             .flatten();
         if let (Some(hints), Ok((head, _))) = (hints, cgi_reply::parse(block)) {
-            (hints.0)(&head.headers);
+            hints.send(&head.headers);
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Slot {
     pub event: u64,
     /// Who waits for the response's head; taken when it is sent.
     pub answer: Option<oneshot::Sender<Answer>>,
-    pub hints: Option<EarlyHints>,
+    pub hints: Option<Arc<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
     /// When it was handed to the workers, who take what was handed over first, first.

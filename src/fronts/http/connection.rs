@@ -161,7 +161,8 @@ async fn serve(
     let shared = io.shared();
     let answer = service_fn(|request: hyper::Request<Incoming>| {
         let (service, shared) = (service.clone(), shared.clone());
-        async move { service.answer(request, peer, shared).await }
+        // Boxed, because hyper moves it about, and it is large.
+        Box::pin(service.answer(request, peer, shared))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -14,6 +14,8 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::event::EarlyHints;
+
 use super::activity::Activity;
 use super::placeholder::{Files, is_placeholder};
 
@@ -79,11 +81,20 @@ impl Socket {
         }
     }
 
+    /// Reads what is there. A read that leaves room has emptied the socket, so the next waits without having tried; tokio knows
+    /// no way to be told that but by an attempt that would have had to wait.
     fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_read_buf(&mut buffer),
-            Socket::Unix(stream) => stream.try_read_buf(&mut buffer),
-        }
+        let room = buffer.remaining();
+        let mut emptied = None;
+        let read = match self {
+            Socket::Tcp(stream) => stream.try_io(Interest::READABLE, || {
+                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
+            }),
+            Socket::Unix(stream) => stream.try_io(Interest::READABLE, || {
+                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
+            }),
+        };
+        emptied.map_or(read, Ok)
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -92,6 +103,15 @@ impl Socket {
             Socket::Unix(stream) => stream.poll_read_ready(cx),
         }
     }
+}
+
+/// `WouldBlock` when `read` bytes were all that there was; then they are in `emptied`.
+fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usize> {
+    if read == 0 || read == room {
+        return Ok(read);
+    }
+    *emptied = Some(read);
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// What hyper reads from and writes to.
@@ -250,10 +270,12 @@ impl Shared {
             Socket::Unix(stream) => shutdown(stream),
         }
     }
+}
 
+impl EarlyHints for Shared {
     /// Sends a `103 Early Hints` response (RFC 8297), in HTTP/1.1 only and only where nothing else is being sent: hints may
     /// be left out, responses must not be damaged. hyper has no way of its own for this.
-    pub fn early_hints(&self, headers: &HeaderMap) {
+    fn send(&self, headers: &HeaderMap) {
         if !self.quiet.load(Ordering::Acquire) {
             return;
         }

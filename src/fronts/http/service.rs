@@ -187,12 +187,10 @@ impl Service {
         *is_last |= collected.trailers;
         // The time for PHP begins when PHP can begin.
         let deadline = Instant::now() + self.settings.timeout.0;
-        if head.version == Version::HTTP_11 {
-            let connection = connection.clone();
-            head.extensions.insert(EarlyHints(Arc::new(move |headers| {
-                connection.early_hints(headers)
-            })));
-        }
+        let early_hints: Option<Arc<dyn EarlyHints>> = match head.version {
+            Version::HTTP_11 => Some(connection.clone()),
+            _ => None,
+        };
         let method = head.method.clone();
         let asked = asked(&head.headers);
         let event = Event {
@@ -201,6 +199,7 @@ impl Service {
             script,
             origin: forwarded.origin,
             deadline,
+            early_hints,
         };
         let result = match self.engines.get(engine) {
             Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
