@@ -41,6 +41,11 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup ## Run all tests
 	cargo test --workspace
 
+.PHONY: bench
+bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try
+	scripts/install bench test
+	python3 benches/peers $(BENCH)
+
 .PHONY: lint
 lint: ## Check format and lints
 	cargo fmt --all --check

@@ -358,9 +358,32 @@ void surus_php_shutdown(void)
 	sapi_shutdown();
 }
 
+#ifdef ZEND_SIGNALS
+/* What PHP does at each signal that it watches over, when no script has changed it. */
+static zend_signal_entry_t handlers[sizeof(SIGG(handlers)) / sizeof(*SIGG(handlers))];
+#endif
+
 void surus_php_after_fork(void)
 {
 	surus_in_worker = true;
+#ifdef ZEND_SIGNALS
+	memcpy(handlers, SIGG(handlers), sizeof(handlers));
+#endif
+}
+
+/* PHP would ask the kernel for seven signal handlers at every request, in case the one before has changed them
+ * (zend_signal_activate in Zend/zend_signal.c). It is told whether that is so. */
+static void note_signal_handlers(void)
+{
+#ifdef ZEND_SIGNALS
+	bool changed = false;
+
+	for (int signal = 1; signal < NSIG; signal++) {
+		/* SIGPROF is PHP's own, for max_execution_time. */
+		changed |= signal != SIGPROF && SIGG(handlers)[signal - 1].handler != handlers[signal - 1].handler;
+	}
+	SIGG(reset) = changed;
+#endif
 }
 
 /* --- one event --- */
@@ -421,6 +444,7 @@ void surus_php_serve(void)
 		}
 	} zend_catch {
 	} zend_end_try();
+	note_signal_handlers();
 	php_request_shutdown(NULL);
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));

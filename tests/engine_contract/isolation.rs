@@ -34,6 +34,18 @@ engine_contract! {
         assert_eq!(state, "[null,null,[],true]");
     }
 
+    fn signal_handlers_do_not_outlive_their_event(engine) {
+        let engine = engine.workers(1);
+        // As the kernel has them: what is ignored and what is caught.
+        let state = "echo implode(' ', preg_grep('/^Sig(Ign|Cgt)/', file('/proc/self/status')));";
+        let before = engine.text(state).await;
+        let changed = engine.text(&format!("pcntl_signal(SIGTERM, fn() => 1); pcntl_signal(SIGUSR1, SIG_IGN); {state}")).await;
+        assert_ne!(changed, before);
+        for _ in 0..3 {
+            assert_eq!(engine.text(state).await, before);
+        }
+    }
+
     fn the_environment_is_the_configured_one(engine) {
         engine.env.insert("FROM_ENV".into(), "a b=c".into());
         let names = engine.text("echo json_encode([getenv('FROM_ENV'), getenv('PATH'), getenv('CARGO_MANIFEST_DIR'), getenv('HOME') !== false]);").await;
