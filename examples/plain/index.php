@@ -88,8 +88,7 @@ function h(string $text): string
 <main>
     <section class="lead">
         <p>Surus is one program that serves PHP applications. It takes requests in, keeps PHP alive between them in
-            processes of its own, and gives you the choice of how: a fresh start for every request, a booted worker,
-            or a worker that is put back into its first state each time.</p>
+            processes of its own, and gives every request a fresh start: what one leaves behind, no other sees.</p>
     </section>
 
     <section>

@@ -30,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         info!(file = %file.display(), "configuration read");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads(&loaded.config))
+        .worker_threads(threads())
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(project, args.script, loaded.config));
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// Threads of the front: one for every two CPUs, since PHP needs most of them.
-fn threads(_config: &Config) -> usize {
+fn threads() -> usize {
     (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
 }
 
