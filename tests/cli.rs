@@ -205,6 +205,20 @@ fn a_missing_directory_is_named() {
 }
 
 #[test]
+fn a_proxy_protocol_without_proxies_stops_the_start() {
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap(), "--listen", "0"],
+        &[("SURUS_HTTP_PROXY_PROTOCOL", "true")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["http.proxy_protocol", "http.trusted_proxies"],
+    );
+}
+
+#[test]
 fn a_port_in_use_is_named_with_what_helps() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

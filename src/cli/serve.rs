@@ -157,6 +157,11 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
     if listen.is_empty() {
         bail!("http.listen is empty; nobody could reach the application");
     }
+    if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
+        bail!(
+            "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
+        );
+    }
     listen.iter().map(Listener::bind).collect()
 }
 
