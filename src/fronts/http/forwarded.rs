@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use super::service::{Peer, is_host};
+use super::check::is_host;
+use super::service::Peer;
 use crate::event::Origin;
 
 /// What a trusted proxy says of the request.

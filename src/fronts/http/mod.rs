@@ -3,14 +3,17 @@
 pub mod access;
 mod activity;
 mod body;
+mod check;
 pub mod compress;
 mod connection;
 pub mod files;
 mod forwarded;
 mod io;
 pub mod listen;
+mod outgoing;
 mod placeholder;
 pub mod proxy_protocol;
+mod reply;
 pub mod send_file;
 mod service;
 

@@ -1,0 +1,138 @@
+//! Our own responses, and what PHP's have to be made to fit before they go out.
+
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tracing::warn;
+
+use crate::event::{Failure, Response, ResponseBody};
+
+pub fn no_content() -> Response {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// To a path of this host; the query goes along.
+pub fn redirect(to: &str, query: Option<&str>) -> Response {
+    let location = match query {
+        Some(query) => format!("{to}?{query}"),
+        None => to.to_string(),
+    };
+    let mut response = plain(StatusCode::MOVED_PERMANENTLY, "");
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// A short text for people; what went wrong in detail is in the log.
+pub fn plain(status: StatusCode, why: &str) -> Response {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let text = match why {
+        "" => format!("{} {reason}\n", status.as_u16()),
+        why => format!("{} {reason}: {why}\n", status.as_u16()),
+    };
+    let mut response = Response::new(ResponseBody::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+/// What the client hears of a failure.
+pub fn failed(failure: &Failure, event: u64) -> Response {
+    let status = match failure {
+        Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
+        Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    warn!(event, status = status.as_u16(), %failure, "not answered");
+    let mut response = plain(status, "");
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// As metrics name it.
+pub fn failure_name(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Thrown(_) => "thrown",
+        Failure::Died(_) => "died",
+        Failure::TimedOut => "timed_out",
+        Failure::Busy(_) => "busy",
+        Failure::Malformed(_) => "malformed",
+    }
+}
+
+/// As metrics name it.
+pub fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// The connection is ours: what PHP says of it would contradict what we do.
+pub fn strip_connection_headers(headers: &mut HeaderMap) {
+    const OURS: [HeaderName; 4] = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("keep-alive"),
+    ];
+    for name in OURS {
+        headers.remove(name);
+    }
+}
+
+/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind nginx, the client gets no
+/// more than was promised, and sees that an answer is not complete by the connection's end.
+pub fn fit_length(mut response: Response) -> Response {
+    if response.status() == StatusCode::NO_CONTENT {
+        // RFC 9110, 8.6.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        return response;
+    }
+    let ResponseBody::Full(body) = response.body_mut() else {
+        return response;
+    };
+    let body = std::mem::take(body);
+    let promised = response.headers().get(header::CONTENT_LENGTH);
+    let promised = promised.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length = body.len() as u64;
+    let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
+    *response.body_mut() = match promised {
+        Some(promised) if promised < length => ResponseBody::Full(body.slice(..promised as usize)),
+        Some(promised) if promised > length && !is_not_modified => {
+            let failure = Failure::Malformed(format!(
+                "{length} bytes instead of the {promised} of Content-Length"
+            ));
+            let frames = [Ok(Frame::data(body)), Err(failure)];
+            ResponseBody::stream(StreamBody::new(futures_util::stream::iter(frames)))
+        }
+        Some(_) => ResponseBody::Full(body),
+        None => {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            ResponseBody::Full(body)
+        }
+    };
+    response
+}
