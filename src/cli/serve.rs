@@ -78,7 +78,7 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
                 let (service, config) = (service.clone(), config.clone());
                 let (script, project) = (script.clone(), project.clone());
                 Box::pin(async move {
-                    // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and both or none change.
+                    // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
                     let place = open_place(&project, &config, script.as_deref())?;
                     for engine in service.engines.values() {
                         engine.reload().await?;
