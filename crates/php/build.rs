@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let sapi = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let sapi = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .join("../../sapi")
         .canonicalize()
         .unwrap();
