@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -63,9 +63,9 @@ pub struct Script {
     /// `DOCUMENT_ROOT`: absolute, without a trailing slash.
     pub root: Arc<str>,
     /// `SCRIPT_FILENAME`: absolute path of the file.
-    pub filename: PathBuf,
+    pub filename: Arc<Path>,
     /// `SCRIPT_NAME`: the URL path that names the script, decoded, beginning with `/`.
-    pub name: String,
+    pub name: Arc<str>,
     /// `PATH_INFO`: what follows the script's name in the URL path, decoded; empty when nothing does.
     pub path_info: String,
 }

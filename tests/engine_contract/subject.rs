@@ -136,7 +136,7 @@ impl Subject {
             script: Script {
                 root: self.dir.path().to_str().unwrap().into(),
                 filename: file.into(),
-                name,
+                name: name.into(),
                 path_info: String::new(),
             },
             timeout: Duration::from_secs(40),

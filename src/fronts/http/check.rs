@@ -150,7 +150,27 @@ fn is_reg_name(mut name: &[u8]) -> bool {
         name = match name {
             [] => return true,
             [b'%', a, b, rest @ ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => rest,
-            [c, rest @ ..] if c.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(c) => rest,
+            [
+                b'a'..=b'z'
+                | b'A'..=b'Z'
+                | b'0'..=b'9'
+                | b'-'
+                | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'=',
+                rest @ ..,
+            ] => rest,
             _ => return false,
         }
     }

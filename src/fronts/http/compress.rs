@@ -154,11 +154,16 @@ pub async fn compress(
     settings: &Settings,
     method: &Method,
     headers: &HeaderMap,
-    mut response: Response,
+    response: Response,
 ) -> Response {
     if !settings.enabled || *method == Method::HEAD || !is_eligible(&response, settings) {
         return response;
     }
+    // Boxed, because it is large and short responses do not need it.
+    Box::pin(eligible(headers, response)).await
+}
+
+async fn eligible(headers: &HeaderMap, mut response: Response) -> Response {
     // Also for the client that gets it as it is: a cache in between may not give that to everybody.
     vary(response.headers_mut(), header::ACCEPT_ENCODING);
     let Some(coding) = accepted(headers, &DYNAMIC).first().copied() else {
@@ -199,6 +204,10 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
     ];
+    // Most cheaply known, and decides most often.
+    if length(response).is_some_and(|length| length < settings.min_size.0) {
+        return false;
+    }
     let headers = response.headers();
     let status = response.status();
     let bodiless = status.is_informational()
@@ -219,15 +228,15 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)
         .and_then(|t| t.to_str().ok());
-    !no_transform
-        && content_type.is_some_and(is_compressible)
-        && length(response).is_none_or(|length| length >= settings.min_size.0)
+    !no_transform && content_type.is_some_and(is_compressible)
 }
 
 fn length(response: &Response) -> Option<u64> {
-    let said = response.headers().get(header::CONTENT_LENGTH);
-    let said = said.and_then(|length| length.to_str().ok()?.parse().ok());
-    response.body().size_hint().exact().or(said)
+    let said = || {
+        let said = response.headers().get(header::CONTENT_LENGTH);
+        said.and_then(|length| length.to_str().ok()?.parse().ok())
+    };
+    response.body().size_hint().exact().or_else(said)
 }
 
 /// The compressed body is equivalent to the other one and not the same.

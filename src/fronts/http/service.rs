@@ -76,7 +76,14 @@ impl Service {
         // Nothing that follows on this connection is to be taken for a request.
         let mut is_last = false;
         let (engine, result) = self
-            .respond(request, peer, &connection, end.event, &mut is_last)
+            .respond(
+                request,
+                peer,
+                &connection,
+                end.event,
+                end.began,
+                &mut is_last,
+            )
             .await;
         end.engine = engine;
         let outcome;
@@ -128,6 +135,7 @@ impl Service {
         peer: Peer,
         connection: &Arc<Shared>,
         id: u64,
+        began: Instant,
         is_last: &mut bool,
     ) -> (&'static str, Result<Response, Problem>) {
         let (mut head, incoming) = request.into_parts();
@@ -138,15 +146,16 @@ impl Service {
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
             return (STATIC, Ok(no_content()));
         }
-        let (engine, script) = match self.find(&head) {
+        let (engine, script) = match self.find(&head, began) {
             Ok(Found::Script(engine, script)) => (engine, script),
             Ok(Found::Answer(response)) => return (STATIC, Ok(response)),
             Err(refusal) => return (STATIC, Err(refusal.into())),
         };
         let forwarded = forwarded::origin(peer, &head.headers, &self.settings.trusted_proxies);
-        // Only a proxy may promise these, and it is us; applications take our word (Symfony's X-Sendfile support).
-        for name in ["x-sendfile-type", "x-accel-mapping"] {
-            head.headers.remove(name);
+        if head.headers.keys().any(|name| PROMISES.contains(name)) {
+            for name in &PROMISES {
+                head.headers.remove(name);
+            }
         }
         if let Some(host) = forwarded.host {
             head.headers.insert(header::HOST, host);
@@ -200,7 +209,7 @@ impl Service {
     }
 
     /// Who answers this request?
-    fn find(&self, head: &http::request::Parts) -> Result<Found, Refusal> {
+    fn find(&self, head: &http::request::Parts, now: Instant) -> Result<Found, Refusal> {
         let path =
             normalise(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
@@ -222,7 +231,7 @@ impl Service {
             }
             None => {}
         }
-        match site.find(&path) {
+        match site.find(&path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script)),
             Resolution::File(file) => {
                 let name = file.path.clone();
@@ -264,9 +273,15 @@ impl From<Refusal> for Problem {
 /// Who answers when no engine does.
 pub const STATIC: &str = "static";
 
+/// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
+static PROMISES: [HeaderName; 2] = [
+    HeaderName::from_static("x-sendfile-type"),
+    HeaderName::from_static("x-accel-mapping"),
+];
+
 /// The headers that decide how a response is sent, once the request itself is gone.
 fn asked(headers: &HeaderMap) -> HeaderMap {
-    const ASKED: [HeaderName; 7] = [
+    static ASKED: [HeaderName; 7] = [
         header::ACCEPT_ENCODING,
         header::RANGE,
         header::IF_RANGE,
@@ -276,9 +291,9 @@ fn asked(headers: &HeaderMap) -> HeaderMap {
         header::IF_UNMODIFIED_SINCE,
     ];
     let mut asked = HeaderMap::new();
-    for name in ASKED {
-        for value in headers.get_all(&name) {
-            asked.append(name.clone(), value.clone());
+    for (name, value) in headers {
+        if ASKED.contains(name) {
+            asked.append(name, value.clone());
         }
     }
     asked

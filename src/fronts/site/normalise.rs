@@ -62,12 +62,15 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     let mut stop = limit.map(|at| (at, Stop::NoFile));
     let usable = limit.unwrap_or(text.len());
     let mut at = 0;
-    for segment in text[..usable].split('/').skip(1) {
-        if let Some(why) = classify(segment, at == 0) {
+    while at < usable {
+        let from = at + 1;
+        let rest = text[from..usable].as_bytes();
+        let end = from + memchr::memchr(b'/', rest).unwrap_or(rest.len());
+        if let Some(why) = classify(&text[from..end], at == 0) {
             stop = Some((at, why));
             break;
         }
-        at += 1 + segment.len();
+        at = end;
     }
     Ok(Normalised {
         path: text,
@@ -176,6 +179,17 @@ fn decode(segment: &str, into: &mut Vec<u8>) -> Result<(), &'static str> {
 
 fn classify(segment: &str, first: bool) -> Option<Stop> {
     if segment.is_empty() {
+        return None;
+    }
+    // Most segments: nothing that needs a closer look.
+    let bytes = segment.as_bytes();
+    if bytes[0] != b'.'
+        && bytes.len() <= 255
+        && bytes[bytes.len() - 1] != b'.'
+        && bytes.iter().all(
+            |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.'),
+        )
+    {
         return None;
     }
     if segment.starts_with('.') {
