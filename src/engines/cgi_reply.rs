@@ -38,7 +38,7 @@ pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
     let mut head = Head {
         status: StatusCode::OK,
         reason: None,
-        headers: HeaderMap::with_capacity(memchr::memchr_iter(b'\n', block).count()),
+        headers: HeaderMap::with_capacity(block.len() / 32 + 2),
     };
     let mut refused = Vec::new();
     let mut start = 0;

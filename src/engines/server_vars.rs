@@ -1,8 +1,6 @@
 //! An event as CGI variables: the one place where `$_SERVER` is made (RFC 3875, section 4.1; names beyond it as nginx's
 //! `fastcgi_params` has them).
 
-use std::io::Write;
-use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName};
@@ -22,7 +20,6 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     let request = &event.request;
     let headers = request.headers();
     let script = &event.script;
-    let mut digits = Text::default();
     let mut joined = Vec::new();
 
     let target = request.uri().path_and_query();
@@ -34,7 +31,7 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     }
     let body_len = request.body().len();
     if body_len > 0 || headers.contains_key(CONTENT_LENGTH) {
-        to.put(b"CONTENT_LENGTH", digits.number(body_len));
+        to.put(b"CONTENT_LENGTH", body_len.to_string().as_bytes());
     }
     to.put(b"SCRIPT_NAME", script.name.as_bytes());
     to.put(
@@ -58,24 +55,28 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     }
     to.put(b"GATEWAY_INTERFACE", b"CGI/1.1");
     to.put(b"SERVER_SOFTWARE", SERVER_SOFTWARE.as_bytes());
-    if let Some(client) = event.origin.client {
-        to.put(b"REMOTE_ADDR", digits.address(client.ip()));
-        to.put(b"REMOTE_PORT", digits.number(client.port().into()));
+    if let Some(client) = &event.origin.client {
+        to.put(b"REMOTE_ADDR", client.ip_text().as_bytes());
+        to.put(b"REMOTE_PORT", client.port_text().as_bytes());
     } else {
         to.put(b"REMOTE_ADDR", b"");
     }
     let host = host(event);
     let (name, named_port) = split_port(host);
-    if let Some(server) = event.origin.server {
-        to.put(b"SERVER_ADDR", digits.address(server.ip()));
+    if let Some(server) = &event.origin.server {
+        to.put(b"SERVER_ADDR", server.ip_text().as_bytes());
     }
     // What the client believes it talks to, when a proxy speaks for it; else where the connection arrived.
-    let port = match (event.origin.https, event.origin.server) {
-        (true, _) => named_port.unwrap_or(443),
-        (false, Some(server)) => server.port(),
-        (false, None) => named_port.unwrap_or(80),
-    };
-    to.put(b"SERVER_PORT", digits.number(port.into()));
+    match &event.origin.server {
+        Some(server) if !event.origin.https => {
+            to.put(b"SERVER_PORT", server.port_text().as_bytes());
+        }
+        _ => {
+            let usual = if event.origin.https { 443 } else { 80 };
+            let port = named_port.parse::<u16>().unwrap_or(usual);
+            to.put(b"SERVER_PORT", port.to_string().as_bytes());
+        }
+    }
     to.put(b"SERVER_NAME", name.as_bytes());
     // php-cgi's guard against being called directly; applications test it too.
     to.put(b"REDIRECT_STATUS", b"200");
@@ -158,66 +159,11 @@ fn host(event: &Event) -> &str {
     }
 }
 
-/// `[::1]:8080` → `[::1]`, 8080.
-fn split_port(host: &str) -> (&str, Option<u16>) {
+/// `[::1]:8080` → `[::1]`, `8080`.
+fn split_port(host: &str) -> (&str, &str) {
     match memchr::memrchr(b':', host.as_bytes()) {
-        Some(at) if !host[at..].contains(']') => (&host[..at], host[at + 1..].parse().ok()),
-        _ => (host, None),
-    }
-}
-
-/// Numbers and addresses as text, without the standard library's formatting: every event has five of them, which would cost
-/// more than all other variables together.
-struct Text {
-    bytes: [u8; 48],
-    len: usize,
-}
-
-impl Default for Text {
-    fn default() -> Text {
-        Text {
-            bytes: [0; 48],
-            len: 0,
-        }
-    }
-}
-
-impl Text {
-    fn number(&mut self, number: u64) -> &[u8] {
-        self.len = 0;
-        self.push_number(number);
-        &self.bytes[..self.len]
-    }
-
-    fn address(&mut self, address: IpAddr) -> &[u8] {
-        self.len = 0;
-        match address {
-            IpAddr::V4(address) => {
-                for (at, octet) in address.octets().into_iter().enumerate() {
-                    if at > 0 {
-                        self.bytes[self.len] = b'.';
-                        self.len += 1;
-                    }
-                    self.push_number(octet.into());
-                }
-            }
-            IpAddr::V6(address) => {
-                let mut room = &mut self.bytes[..];
-                // The longest has 45 characters.
-                let _ = write!(room, "{address}");
-                self.len = 48 - room.len();
-            }
-        }
-        &self.bytes[..self.len]
-    }
-
-    fn push_number(&mut self, mut number: u64) {
-        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-        for digit in self.bytes[self.len..self.len + digits].iter_mut().rev() {
-            *digit = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        self.len += digits;
+        Some(at) if !host[at..].contains(']') => (&host[..at], &host[at + 1..]),
+        _ => (host, ""),
     }
 }
 
@@ -225,8 +171,9 @@ impl Text {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::event::{Body, Origin, Script};
+    use crate::event::{Address, Body, Origin, Script};
     use std::collections::BTreeMap;
+    use std::net::SocketAddr;
     use std::path::Path;
     use std::time::Instant;
 
@@ -241,8 +188,8 @@ mod tests {
                 path_info: "/a b".into(),
             },
             origin: Origin {
-                client: Some("192.0.2.7:4711".parse().unwrap()),
-                server: Some("[::1]:8080".parse().unwrap()),
+                client: Some(address("192.0.2.7:4711")),
+                server: Some(address("[::1]:8080")),
                 https,
             },
             deadline: Instant::now(),
@@ -253,29 +200,15 @@ mod tests {
         vars
     }
 
+    fn address(text: &str) -> Address {
+        text.parse::<SocketAddr>().unwrap().into()
+    }
+
     impl Variables for BTreeMap<String, String> {
         fn put(&mut self, name: &[u8], value: &[u8]) {
             let name = String::from_utf8(name.to_vec()).unwrap();
             let value = String::from_utf8(value.to_vec()).unwrap();
             assert!(self.insert(name.clone(), value).is_none(), "{name} twice");
-        }
-    }
-
-    #[test]
-    fn numbers_and_addresses_are_written_as_the_standard_library_writes_them() {
-        let mut text = Text::default();
-        for number in [0, 9, 10, 255, 65535, u64::MAX] {
-            assert_eq!(text.number(number), number.to_string().as_bytes());
-        }
-        for address in [
-            "0.0.0.0",
-            "192.0.2.10",
-            "255.255.255.255",
-            "::",
-            "2001:db8::7",
-        ] {
-            let address: IpAddr = address.parse().unwrap();
-            assert_eq!(text.address(address), address.to_string().as_bytes());
         }
     }
 

@@ -1,6 +1,7 @@
 //! One engine under test: how it is booted, and how it is asked.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -256,8 +257,8 @@ impl Ask {
             request: self.request,
             script: self.script,
             origin: Origin {
-                client: Some(([127, 0, 0, 1], 50000).into()),
-                server: Some(([127, 0, 0, 1], 80).into()),
+                client: Some(SocketAddr::from(([127, 0, 0, 1], 50000)).into()),
+                server: Some(SocketAddr::from(([127, 0, 0, 1], 80)).into()),
                 https: false,
             },
             deadline: Instant::now() + self.timeout,

@@ -152,7 +152,8 @@ impl Params {
 }
 
 impl Variables for Params {
-    #[inline]
+    // With the name's length known, writing it takes a few instructions.
+    #[inline(always)]
     fn put(&mut self, name: &[u8], value: &[u8]) {
         let len = name.len() + value.len() + 8;
         self.count += 1;

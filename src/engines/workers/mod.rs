@@ -152,7 +152,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn handle(&self, event: Event) -> Result<Response, Failure> {
+    async fn handle(&self, event: &Event) -> Result<Response, Failure> {
         let mut retried = false;
         loop {
             let (place, began) = match self.queue.try_enter()? {
@@ -164,7 +164,7 @@ impl Inner {
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
-            let refusal = match generation.dispatch(&event, place, began).await {
+            let refusal = match generation.dispatch(event, place, began).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
@@ -218,7 +218,7 @@ impl Inner {
 
 impl Engine for Pool {
     fn handle(&self, event: Event) -> Pending<'_, Result<Response, Failure>> {
-        Box::pin(self.0.handle(event))
+        Box::pin(async move { self.0.handle(&event).await })
     }
 
     fn reload(&self) -> Pending<'_, anyhow::Result<()>> {

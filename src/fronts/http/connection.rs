@@ -77,8 +77,8 @@ async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
             Ok((
                 Socket::Tcp(stream),
                 Peer {
-                    client: Some(unmapped(client)),
-                    server: Some(unmapped(server)),
+                    client: Some(unmapped(client).into()),
+                    server: Some(unmapped(server).into()),
                     https: false,
                 },
             ))
@@ -109,7 +109,7 @@ async fn introduced(
     peer: Peer,
     settings: &Settings,
 ) -> Option<Peer> {
-    if !forwarded::is_trusted(peer, &settings.trusted_proxies) {
+    if !forwarded::is_trusted(&peer, &settings.trusted_proxies) {
         warn!(client = ?peer.client, "not among http.trusted_proxies, whose PROXY headers are believed; closed");
         return None;
     }
@@ -121,8 +121,8 @@ async fn introduced(
             server,
             https,
         })) => Some(Peer {
-            client: Some(client),
-            server: Some(server),
+            client: Some(client.into()),
+            server: Some(server.into()),
             https,
         }),
         Ok(Err(error)) => {
@@ -146,7 +146,7 @@ async fn serve(
     let mut first = BytesMut::new();
     if settings.proxy_protocol {
         let introduced = tokio::select! {
-            introduced = introduced(&socket, &mut first, peer, settings) => introduced,
+            introduced = introduced(&socket, &mut first, peer.clone(), settings) => introduced,
             () = draining.cancelled() => None,
         };
         let Some(client) = introduced else { return };
@@ -162,7 +162,7 @@ async fn serve(
     let answer = service_fn(|request: hyper::Request<Incoming>| {
         let (service, shared) = (service.clone(), shared.clone());
         // Boxed, because hyper moves it about, and it is large.
-        Box::pin(service.answer(request, peer, shared))
+        Box::pin(service.answer(request, &peer, shared))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

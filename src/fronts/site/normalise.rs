@@ -51,6 +51,13 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     if !raw.starts_with('/') {
         return Err("the path does not begin with a slash");
     }
+    if is_plain(raw) {
+        return Ok(Normalised {
+            path: Cow::Borrowed(raw),
+            stop: None,
+            lossy: false,
+        });
+    }
     let mut path = Rewritten::default();
     let path = if is_normal(raw) {
         path.text = Cow::Borrowed(raw);
@@ -79,7 +86,26 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     })
 }
 
-/// Most paths: nothing to decode, nothing to remove.
+/// Most paths: only characters that mean nothing but themselves, and no segment that needs a closer look.
+fn is_plain(raw: &str) -> bool {
+    let mut previous = 0;
+    let plain = raw.bytes().all(|byte| {
+        let plain = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => true,
+            b'/' => previous != b'/' && previous != b'.',
+            b'.' => previous != b'/',
+            _ => false,
+        };
+        previous = byte;
+        plain
+    });
+    plain && previous != b'.' && raw.len() <= MAX_SEGMENT
+}
+
+/// As long as a file's name may be.
+const MAX_SEGMENT: usize = 255;
+
+/// Nothing to decode, nothing to remove.
 fn is_normal(raw: &str) -> bool {
     let mut previous = 0;
     raw.bytes().all(|byte| {
@@ -181,17 +207,6 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
     if segment.is_empty() {
         return None;
     }
-    // Most segments: nothing that needs a closer look.
-    let bytes = segment.as_bytes();
-    if bytes[0] != b'.'
-        && bytes.len() <= 255
-        && bytes[bytes.len() - 1] != b'.'
-        && bytes.iter().all(
-            |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.'),
-        )
-    {
-        return None;
-    }
     if segment.starts_with('.') {
         // RFC 8615: the one dot name that is meant to be public.
         return (!(first && segment == ".well-known")).then_some(Stop::Hidden);
@@ -199,7 +214,7 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
     if !segment.is_ascii() && visible(segment).next() == Some('.') {
         return Some(Stop::Hidden);
     }
-    let odd = segment.len() > 255
+    let odd = segment.len() > MAX_SEGMENT
         || segment.ends_with(['.', ' '])
         || segment.contains("::$")
         || segment.chars().any(|c| c.is_control() || c == '\\');
