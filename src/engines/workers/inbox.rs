@@ -157,14 +157,13 @@ impl Variables for Params {
     fn put(&mut self, name: &[u8], value: &[u8]) {
         let len = name.len() + value.len() + 8;
         self.count += 1;
-        if len > fastcgi::MAX_CONTENT {
-            self.too_long = true;
-            return;
-        }
-        if self.head.len() - self.record - fastcgi::HEADER_LEN + len > fastcgi::MAX_CONTENT {
+        if self.head.len() + len > self.record + fastcgi::HEADER_LEN + fastcgi::MAX_CONTENT {
+            if len > fastcgi::MAX_CONTENT {
+                self.too_long = true;
+                return;
+            }
             self.next_record();
         }
-        self.head.reserve(len);
         fastcgi::put_pair(&mut self.head, name, value);
     }
 }

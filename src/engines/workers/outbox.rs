@@ -118,14 +118,18 @@ impl Outbox {
             fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;
-                if record.content.get(4) == Some(&fastcgi::OVERLOADED) {
-                    // Nobody waits for it any more, or the deadline was over before its turn came.
-                    self.shared
-                        .refuse(record.request, Failure::TimedOut, Reached::Worker);
-                } else {
-                    let failure = Failure::Malformed("the script ended without an answer".into());
-                    self.shared.refuse(record.request, failure, Reached::Php);
-                }
+                let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
+                self.shared.slots.with(record.request, |slot| {
+                    if slot.answer.is_none() {
+                        // As nearly always: it has its answer.
+                    } else if is_overloaded {
+                        // Nobody waits for it any more, or the deadline was over before its turn came.
+                        slot.refuse(Failure::TimedOut, Reached::Worker);
+                    } else {
+                        let why = "the script ended without an answer".into();
+                        slot.refuse(Failure::Malformed(why), Reached::Php);
+                    }
+                });
                 self.reply = Reply::None;
                 self.ended += 1;
                 self.shared.slots.close(record.request);

@@ -53,12 +53,7 @@ where
     B::Error: std::fmt::Display,
 {
     let mut trailers = false;
-    if body.is_end_stream() {
-        let body = Body::Empty;
-        return Ok(Collected { body, trailers });
-    }
-    // Boxed, because it is large and most requests have no body.
-    let body = Box::pin(collect_into(body, limits, &mut trailers)).await?;
+    let body = collect_into(body, limits, &mut trailers).await?;
     Ok(Collected { body, trailers })
 }
 
@@ -67,6 +62,9 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
 {
+    if body.is_end_stream() {
+        return Ok(Body::Empty);
+    }
     let announced = body.size_hint().exact();
     if announced.is_some_and(|len| len > limits.max) {
         return Err(Refused::TooLarge);

@@ -134,14 +134,19 @@ fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
 pub fn is_host(host: &[u8]) -> bool {
     let end = match host.first() {
         Some(b'[') => host.iter().position(|c| *c == b']').map_or(0, |at| at + 1),
-        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+        _ => host.iter().position(|c| *c == b':').unwrap_or(host.len()),
     };
     let (name, port) = host.split_at(end);
     let port_is_valid = match port.split_first() {
         None => true,
         Some((b':', [])) => true,
-        Some((b':', digits)) => std::str::from_utf8(digits)
-            .is_ok_and(|port| !port.starts_with('+') && port.parse::<u16>().is_ok()),
+        Some((b':', digits)) => {
+            let more = |port: u32, digit: &u8| {
+                let port = port * 10 + char::from(*digit).to_digit(10)?;
+                (port <= u16::MAX.into()).then_some(port)
+            };
+            digits.iter().try_fold(0, more).is_some()
+        }
         Some(_) => false,
     };
     port_is_valid

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -85,18 +84,14 @@ impl Service {
                 Begun::Event {
                     engine,
                     asked,
-                    arriving,
+                    mut event,
+                    body,
                 } => {
-                    let arrived = match arriving {
-                        Arriving::All(event) => Ok(event),
-                        Arriving::Body(body) => body.await.map(|arrived| {
-                            // hyper takes a bare LF where trailers end for a part of them, and then the next request for
-                            // more of them.
-                            is_last = arrived.trailers;
-                            arrived.event
-                        }),
+                    let arrived = match body {
+                        Some(body) => self.take_in(body, &mut event, &mut is_last).await,
+                        None => Ok(()),
                     };
-                    match arrived.and_then(|event| self.hand_over(engine, event)) {
+                    match arrived.and_then(|()| self.hand_over(engine, event)) {
                         Ok(pending) => {
                             answered_by = engine;
                             match pending.await {
@@ -180,48 +175,45 @@ impl Service {
             deadline: end.began + self.settings.timeout.0,
             early_hints,
         };
-        let arriving = if incoming.is_end_stream() {
-            Arriving::All(event)
-        } else {
-            Arriving::Body(Box::pin(self.clone().collect(event, incoming)))
-        };
         Begun::Event {
             engine,
             asked,
-            arriving,
+            event: Box::new(event),
+            body: (!incoming.is_end_stream()).then_some(incoming),
         }
     }
 
-    /// Takes the request's body in.
-    async fn collect(
-        self: Arc<Self>,
-        mut event: Event,
-        incoming: Incoming,
-    ) -> Result<Arrived, Refusal> {
+    /// Takes the event's body in.
+    async fn take_in(
+        &self,
+        body: Incoming,
+        event: &mut Event,
+        is_last: &mut bool,
+    ) -> Result<(), Refusal> {
         let limits = body::Limits {
             max: self.settings.max_body.0,
             idle: self.settings.body_timeout.0,
             spool: self.settings.spool.as_deref(),
         };
-        let collected = body::collect(incoming, limits)
+        // Boxed, because it is large and most requests have no body.
+        let collected = Box::pin(body::collect(body, limits))
             .await
             .map_err(body_refused)?;
+        // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
+        *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
         // The time for PHP begins when PHP can begin.
         event.deadline = Instant::now() + self.settings.timeout.0;
-        Ok(Arrived {
-            event,
-            trailers: collected.trailers,
-        })
+        Ok(())
     }
 
     fn hand_over(
         &self,
         engine: &'static str,
-        event: Event,
+        event: Box<Event>,
     ) -> Result<Pending<'_, Result<Response, Failure>>, Refusal> {
         match self.engines.get(engine) {
-            Some(engine) => Ok(engine.handle(event)),
+            Some(engine) => Ok(engine.handle(*event)),
             None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
         }
     }
@@ -324,30 +316,16 @@ impl Problem {
 }
 
 /// What has become of a request before anything has to be waited for.
-// It lives as long as the event does.
-#[allow(clippy::large_enum_variant)]
 enum Begun {
     Event {
         engine: &'static str,
         asked: Asked,
-        arriving: Arriving,
+        event: Box<Event>,
+        /// What has yet to arrive; none for most requests.
+        body: Option<Incoming>,
     },
     Answer(Response),
     Refusal(Refusal),
-}
-
-/// An event that is there, or will be with its body.
-#[allow(clippy::large_enum_variant)]
-enum Arriving {
-    All(Event),
-    /// Boxed, because it is large and most requests have no body.
-    Body(Pin<Box<dyn Future<Output = Result<Arrived, Refusal>> + Send>>),
-}
-
-struct Arrived {
-    event: Event,
-    /// Trailers came with it.
-    trailers: bool,
 }
 
 /// What of a request decides how its response is sent, once the request itself is gone.
