@@ -75,13 +75,16 @@ pub fn header(kind: u8, request: u16, len: usize) -> [u8; HEADER_LEN] {
 /// Appends a name-value pair (section 3.4).
 #[inline(always)]
 pub fn put_pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    put_length(to, name.len());
-    put_length(to, value.len());
+    if name.len() < 0x80 && value.len() < 0x80 {
+        to.extend_from_slice(&[name.len() as u8, value.len() as u8]);
+    } else {
+        put_length(to, name.len());
+        put_length(to, value.len());
+    }
     to.extend_from_slice(name);
     to.extend_from_slice(value);
 }
 
-#[inline(always)]
 fn put_length(to: &mut Vec<u8>, len: usize) {
     if len < 0x80 {
         to.push(len as u8);

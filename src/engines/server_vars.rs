@@ -22,15 +22,26 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     let script = &event.script;
     let mut joined = Vec::new();
 
+    let (mut content_type, mut content_length, mut host) = (None, None, None);
+    for (name, value) in headers {
+        let named = match name {
+            name if *name == CONTENT_TYPE => &mut content_type,
+            name if *name == CONTENT_LENGTH => &mut content_length,
+            name if *name == HOST => &mut host,
+            _ => continue,
+        };
+        named.get_or_insert(value);
+    }
+
     let target = request.uri().path_and_query();
     let query = target.and_then(|target| target.query());
     to.put(b"QUERY_STRING", query.unwrap_or_default().as_bytes());
     to.put(b"REQUEST_METHOD", request.method().as_str().as_bytes());
-    if let Some(kind) = headers.get(CONTENT_TYPE) {
-        to.put(b"CONTENT_TYPE", kind.as_bytes());
+    if let Some(content_type) = content_type {
+        to.put(b"CONTENT_TYPE", content_type.as_bytes());
     }
     let body_len = request.body().len();
-    if body_len > 0 || headers.contains_key(CONTENT_LENGTH) {
+    if body_len > 0 || content_length.is_some() {
         to.put(b"CONTENT_LENGTH", body_len.to_string().as_bytes());
     }
     to.put(b"SCRIPT_NAME", script.name.as_bytes());
@@ -61,8 +72,9 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     } else {
         to.put(b"REMOTE_ADDR", b"");
     }
-    let host = host(event);
-    let (name, named_port) = split_port(host);
+    let authority = || request.uri().authority().map_or("", |name| name.as_str());
+    let host = host.and_then(|host| host.to_str().ok());
+    let (name, named_port) = split_port(host.unwrap_or_else(authority));
     if let Some(server) = &event.origin.server {
         to.put(b"SERVER_ADDR", server.ip_text().as_bytes());
     }
@@ -144,18 +156,6 @@ fn protocol(version: Version) -> &'static [u8] {
         Version::HTTP_2 => b"HTTP/2.0",
         Version::HTTP_3 => b"HTTP/3.0",
         _ => b"HTTP/1.1",
-    }
-}
-
-fn host(event: &Event) -> &str {
-    let headers = event.request.headers();
-    match headers.get(HOST).and_then(|host| host.to_str().ok()) {
-        Some(host) => host,
-        None => event
-            .request
-            .uri()
-            .authority()
-            .map_or("", |authority| authority.as_str()),
     }
 }
 
