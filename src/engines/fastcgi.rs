@@ -52,7 +52,10 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Record>, WrongVersion> {
         return Ok(None);
     }
     buffer.advance(HEADER_LEN);
-    let content = buffer.split_to(len).freeze();
+    let content = match len {
+        0 => Bytes::new(),
+        len => buffer.split_to(len).freeze(),
+    };
     buffer.advance(padding);
     Ok(Some(Record {
         kind,

@@ -145,7 +145,7 @@ impl Subject {
     }
 
     pub async fn send(&self, ask: Ask) -> Result<Response, Failure> {
-        self.pool().await.handle(ask.event()).await
+        self.pool().await.handle(Box::new(ask.event())).await
     }
 
     /// Sends it and takes the whole answer in.
@@ -168,7 +168,7 @@ impl Subject {
     pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
         let pool = self.pool().await;
         tokio::spawn(async move {
-            let response = pool.handle(ask.event()).await?;
+            let response = pool.handle(Box::new(ask.event())).await?;
             let (head, body) = response.into_parts();
             Ok(Answer {
                 status: head.status.as_u16(),

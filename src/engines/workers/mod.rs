@@ -217,7 +217,7 @@ impl Inner {
 }
 
 impl Engine for Pool {
-    fn handle(&self, event: Event) -> Pending<'_, Result<Response, Failure>> {
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
         Box::pin(async move { self.0.handle(&event).await })
     }
 

@@ -213,7 +213,7 @@ impl Service {
         event: Box<Event>,
     ) -> Result<Pending<'_, Result<Response, Failure>>, Refusal> {
         match self.engines.get(engine) {
-            Some(engine) => Ok(engine.handle(*event)),
+            Some(engine) => Ok(engine.handle(event)),
             None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
         }
     }
