@@ -161,7 +161,7 @@ fn protocol(version: Version) -> &'static [u8] {
 
 /// `[::1]:8080` → `[::1]`, `8080`.
 fn split_port(host: &str) -> (&str, &str) {
-    match memchr::memrchr(b':', host.as_bytes()) {
+    match host.bytes().rposition(|byte| byte == b':') {
         Some(at) if !host[at..].contains(']') => (&host[..at], &host[at + 1..]),
         _ => (host, ""),
     }

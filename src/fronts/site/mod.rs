@@ -252,10 +252,10 @@ impl Site {
         if self.scriptless {
             return None;
         }
-        // Where the path's segments end. Paths are short, and a search that is quick in long ones takes longer to begin.
-        let bytes = files.as_bytes();
-        let is_end = |at: &usize| bytes.get(*at).is_none_or(|byte| *byte == b'/');
-        for end in (1..=files.len()).filter(is_end) {
+        // Paths are short, and a search that is quick in long texts takes longer to begin.
+        let slashes = files.bytes().enumerate().skip(1);
+        let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
+        for end in slashes.chain([files.len()]) {
             let (name, path_info) = (&files[..end], &path.path()[end..]);
             if !name.ends_with(".php") {
                 continue;
