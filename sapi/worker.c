@@ -34,12 +34,17 @@ static bool drop_privileges(void)
 	if (!surus_settings.user) {
 		return true;
 	}
-	if (setgid(surus_settings.gid) != 0 || initgroups(surus_settings.user, surus_settings.gid) != 0 ||
-	    setuid(surus_settings.uid) != 0) {
-		fprintf(stderr, "surus-php: cannot become user %s: %m\n", surus_settings.user);
-		return false;
+	const char *failed = setgid(surus_settings.gid) != 0                                 ? "setgid"
+	                     : initgroups(surus_settings.user, surus_settings.gid) != 0 ? "initgroups"
+	                     : setuid(surus_settings.uid) != 0                          ? "setuid"
+	                                                                                : NULL;
+	if (failed) {
+		fprintf(stderr,
+		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, or as root with the "
+		        "capabilities CAP_SETUID and CAP_SETGID\n",
+		        surus_settings.user, failed);
 	}
-	return true;
+	return !failed;
 }
 
 /* As php-fpm with clear_env: what is configured, and whose home this is. */
@@ -102,13 +107,14 @@ _Noreturn void surus_worker_run(uint32_t index, int outbox, int log)
 
 	(void)index;
 	surus_outbox_open(outbox);
-	dup2(log, STDOUT_FILENO);
-	dup2(log, STDERR_FILENO);
-	close(log);
 	prctl(PR_SET_NAME, "surus worker");
+	/* Said on the template's stderr, which surus quotes when a boot fails. */
 	if (!drop_privileges()) {
 		exit(SURUS_EXIT_SETUP);
 	}
+	dup2(log, STDOUT_FILENO);
+	dup2(log, STDERR_FILENO);
+	close(log);
 	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
 	surus_stop_install();
 	set_environment();
