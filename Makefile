@@ -67,7 +67,16 @@ test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 	SURUS_ENGINE_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
 		UBSAN_OPTIONS=print_stacktrace=1 cargo test $(SANITIZED) -- --skip input
 
+# The oracle is php-fpm there as well. What needs nothing but PHP is led through; applications and the HTTP front do not care.
+OTHER_PHP := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs tests/faults.rs tests/oracle.rs)) \
+	-p surus -p surus-php
+
 .PHONY: test-php8.4
 test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root
 	scripts/install serve debootstrap
-	scripts/test-php8.4 $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs)) -p surus -p surus-php
+	scripts/test-php 8.4 $(OTHER_PHP)
+
+.PHONY: test-php8.5
+test-php8.5: ## The same with PHP 8.5, from Debian's experimental
+	scripts/install serve debootstrap
+	scripts/test-php 8.5 $(OTHER_PHP)
