@@ -102,6 +102,10 @@ static void flush(void *context)
 	if (!SG(headers_sent) && take_early_hints()) {
 		return;
 	}
+#if PHP_VERSION_ID >= 80400
+	/* Since then flush() sends the headers, whether or not there is output. */
+	sapi_send_headers();
+#endif
 	if (surus_client_gone() || !surus_outbox_flush()) {
 		php_handle_aborted_connection();
 	}
