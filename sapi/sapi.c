@@ -288,10 +288,23 @@ static void register_server_variables(zval *array)
 	efree(self);
 }
 
+/* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those before
+ * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already remembered one for this event
+ * (sapi_read_post_data in main/SAPI.c) and would call it, freed as it is; under php-fpm it does. */
+static void find_post_handler_anew(void)
+{
+	if (SG(request_info).post_entry) {
+		const char *type = SG(request_info).content_type_dup;
+		SG(request_info).post_entry =
+			zend_hash_str_find_ptr(&SG(known_post_content_types), type, strcspn(type, ";, "));
+	}
+}
+
 static int activate(void)
 {
 	if (surus_event.id) {
 		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_event, "DOCUMENT_ROOT"));
+		find_post_handler_anew();
 	}
 	return SUCCESS;
 }
