@@ -288,6 +288,7 @@ static void register_server_variables(zval *array)
 	efree(self);
 }
 
+#if PHP_VERSION_ID < 80500
 /* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those before
  * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already remembered one for this event
  * (sapi_read_post_data in main/SAPI.c) and would call it, freed as it is; under php-fpm it does. */
@@ -300,11 +301,15 @@ static void find_post_handler_anew(void)
 	}
 }
 
-static int activate(void)
+#endif
+
+static int read_user_ini(void)
 {
 	if (surus_event.id) {
 		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_event, "DOCUMENT_ROOT"));
+#if PHP_VERSION_ID < 80500
 		find_post_handler_anew();
+#endif
 	}
 	return SUCCESS;
 }
@@ -323,7 +328,12 @@ static sapi_module_struct module = {
 	.pretty_name = "Surus",
 	.startup = startup,
 	.shutdown = php_module_shutdown_wrapper,
-	.activate = activate,
+	/* Since 8.5 before the body is read, so that post_max_size of a directory counts. */
+#if PHP_VERSION_ID >= 80500
+	.pre_request_init = read_user_ini,
+#else
+	.activate = read_user_ini,
+#endif
 	.ub_write = ub_write,
 	.flush = flush,
 	.getenv = get_env,

@@ -61,12 +61,15 @@ pub fn load() -> Exceptions {
             .all(|reason| reason.len() > 20),
         "an exception without a reason"
     );
-    let release = release(minor());
-    exceptions.difference.retain(|difference| {
-        let since = difference.since.as_deref();
-        since.is_none_or(|since| self::release(since) <= release)
-    });
     exceptions
+        .difference
+        .retain(|difference| applies(difference.since.as_deref()));
+    exceptions
+}
+
+/// Is this PHP one of those since `since`?
+pub fn applies(since: Option<&str>) -> bool {
+    since.is_none_or(|since| release(since) <= release(minor()))
 }
 
 /// `8.10`, as numbers that can be compared.
