@@ -137,7 +137,7 @@ impl Subject {
                 root: self.dir.path().to_str().unwrap().into(),
                 filename: file.into(),
                 name,
-                path_info: String::new(),
+                path_info: std::ffi::OsString::new(),
             },
             timeout: Duration::from_secs(40),
         }

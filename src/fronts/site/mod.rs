@@ -19,6 +19,7 @@ pub mod route;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,7 +128,7 @@ impl Site {
                     root: document_root.clone(),
                     filename,
                     name: "/index.php".to_owned(),
-                    path_info: String::new(),
+                    path_info: OsString::new(),
                 })
             }
         };
@@ -246,21 +247,17 @@ impl Site {
         let ends = memchr::memmem::find_iter(files.as_bytes(), ".php").map(|at| at + 4);
         for end in ends.filter(|end| matches!(files.as_bytes().get(*end), None | Some(b'/'))) {
             let name = &files[..end];
-            let path_info = &path.path()[end..];
             match self.script_at(name) {
                 // Below a missing directory there is no script either.
                 Opened::Missing => return None,
                 Opened::Directory => {}
                 Opened::Denied(why) => return Some(Resolution::Denied(why)),
-                Opened::Regular { .. } if path.is_lossy() && !path_info.is_empty() => {
-                    return Some(Resolution::Malformed("PATH_INFO is not UTF-8"));
-                }
                 Opened::Regular { .. } => {
                     return Some(Resolution::Script(Script {
                         root: self.document_root.clone(),
                         filename: self.root.path().join(&name[1..]),
                         name: name.to_owned(),
-                        path_info: path_info.to_owned(),
+                        path_info: path.rest(end),
                     }));
                 }
             }
@@ -310,7 +307,7 @@ impl Site {
                     root: self.document_root.clone(),
                     filename: self.root.path().join(&file[1..]),
                     name: file,
-                    path_info: String::new(),
+                    path_info: OsString::new(),
                 })),
                 Opened::Denied(why) => Some(Resolution::Denied(why)),
                 Opened::Missing | Opened::Directory => None,
@@ -391,7 +388,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     Ok(Script {
         root: document_root.clone(),
         name: format!("{}/{name}", below.unwrap_or_default()),
-        path_info: String::new(),
+        path_info: OsString::new(),
         filename,
     })
 }

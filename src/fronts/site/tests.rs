@@ -101,7 +101,7 @@ fn says(site: &Site, path: &str) -> String {
                 if s.path_info.is_empty() {
                     String::new()
                 } else {
-                    format!(" + {}", s.path_info)
+                    format!(" + {}", s.path_info.as_encoded_bytes().escape_ascii())
                 }
             )
         }
@@ -134,6 +134,7 @@ fn files_are_served_directories_have_an_index_and_the_rest_goes_to_the_front_con
             ("/x.php/extra", "run /x.php + /extra"),
             ("/x.php/.env", "run /x.php + /.env"),
             ("/x.php/a%2fb", "run /x.php + /a/b"),
+            ("/%FF/../x.php/a/../%FF/", "run /x.php + /\\xff/"),
             ("/x.php/y.php/z", "run /x.php + /y.php/z"),
             ("/style.css", "file style.css"),
             ("/style.css/", "run /index.php"),
@@ -189,7 +190,7 @@ fn what_is_nobodys_business_stays_so() {
             ("/..%2fsecret.txt", "malformed"),
             ("/..%5csecret.txt", "malformed"),
             ("/%252e%252e/secret.txt", "run /index.php"),
-            ("/x.php/caf%E9", "malformed"),
+            ("/x.php/caf%E9", "run /x.php + /caf\\xe9"),
             ("//evil.com/..", "run /index.php"),
             ("//docs", "to /docs/"),
             ("/%2fdocs", "run /index.php"),
@@ -553,7 +554,9 @@ proptest! {
                     prop_assert!(found.metadata.is_file());
                     prop_assert!(kind(found.path.file_name().unwrap().to_str().unwrap()) == Kind::Plain);
                     let text = fs::read_to_string(&found.path).unwrap();
-                    prop_assert!(!text.to_lowercase().contains(".php"), "source was sent: {}", text);
+                    // A file holds its own name; `odd.php` is a directory too.
+                    let name = text.rsplit('/').next().unwrap();
+                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: {}", text);
                     found.path
                 }
                 Resolution::Script(script) => {
