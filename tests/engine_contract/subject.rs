@@ -165,7 +165,7 @@ impl Subject {
                 root: self.dir.path().to_str().unwrap().into(),
                 filename: file.into(),
                 name: name.into(),
-                path_info: String::new(),
+                path_info: std::ffi::OsString::new(),
             },
             timeout: Duration::from_secs(40),
         }
