@@ -82,9 +82,10 @@ impl Default for Settings {
     }
 }
 
-/// Boots the engine of that name. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
+/// Boots an engine under a name that metrics, logs and the status show. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
 /// boots a script, anew for each of its boots.
 pub async fn boot(
+    name: &'static str,
     entry: &'static Entry,
     settings: &Settings,
     script: FindScript,
@@ -96,6 +97,7 @@ pub async fn boot(
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
     let spec = Spec {
+        name,
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,
         workers: process_count(entry, settings)?,
@@ -286,7 +288,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
 ];
 
-fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// For settings: the name of an engine, or none.
+pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     if let Some(name) = &name {
         find(name).map_err(serde::de::Error::custom)?;

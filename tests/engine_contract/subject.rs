@@ -92,6 +92,7 @@ impl Subject {
         let boot = self.write("boot/script.php", BOOT);
         let document_root = self.dir.path().to_str().unwrap().to_string();
         engines::boot(
+            self.entry.name,
             self.entry,
             &self.settings,
             Arc::new(move || {

@@ -105,7 +105,7 @@ impl Generation {
             board,
             slots: Slots::new(requests),
             metrics,
-            engine: spec.engine,
+            engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),

@@ -20,6 +20,8 @@ use crate::event::Event;
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
 pub struct Spec {
+    /// As metrics, logs and the status show it.
+    pub name: &'static str,
     /// The engine's name in the catalogue.
     pub engine: &'static str,
     /// `surus-php8.x`.
