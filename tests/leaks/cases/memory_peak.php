@@ -1,0 +1,7 @@
+<?php
+// The peak of memory is the request's own.
+return [
+    'heavy' => true,
+    'set' => function () { strlen(str_repeat('x', 60_000_000)); },
+    'see' => fn () => memory_get_peak_usage() > 50_000_000 ? 'much' : 'little',
+];
