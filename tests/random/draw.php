@@ -139,10 +139,13 @@ function random_file(): string
 function random_connect(array $boot): void
 {
     if (isset($_GET['stream'])) {
-        @stream_socket_client("ssl://127.0.0.1:{$_GET['stream']}", $code, $message, 5);
+        // Nobody is verified: reading all certificates takes longer than everything else here.
+        $context = stream_context_create(['ssl' => ['verify_peer' => false]]);
+        @stream_socket_client("ssl://127.0.0.1:{$_GET['stream']}", $code, $message, 5, STREAM_CLIENT_CONNECT, $context);
     }
     if (isset($_GET['curl'])) {
         foreach ([curl_init(), $boot['curl']] as $curl) {
+            curl_setopt($curl, CURLOPT_SSL_VERIFYPEER, false);
             curl_setopt($curl, CURLOPT_URL, "https://127.0.0.1:{$_GET['curl']}/");
             curl_exec($curl);
         }
