@@ -13,28 +13,29 @@ pub fn check(test: &Phpt, answer: &Answer) -> Result<(), String> {
                 continue;
             };
             let wanted = wanted.trim();
-            let got = match name.trim() {
-                // The status is the first line of an HTTP answer and a header of a CGI answer.
-                "Status" => Some(
-                    format!("{} {}", answer.status, answer.reason)
-                        .trim()
-                        .to_string(),
-                ),
-                name => answer
-                    .header(name)
-                    .map(|value| String::from_utf8_lossy(value).into_owned()),
-            };
-            if got.as_deref() != Some(wanted) {
+            let name = name.trim();
+            // Of one name there may be several lines.
+            let mut got: Vec<_> = answer
+                .headers
+                .iter()
+                .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+                .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+                .collect();
+            // The first line of an HTTP answer is a header of a CGI answer.
+            if name == "Status" {
+                got.push(format!("{} {}", answer.status, answer.reason));
+            }
+            if !got.iter().any(|got| got == wanted) {
                 return Err(format!("{name} should be {wanted:?} and is {got:?}"));
             }
         }
     }
-    let output = unix_lines(&answer.body).trim_ascii().to_vec();
+    let output = trimmed(&unix_lines(&answer.body)).to_vec();
     let passes = if let Some(wanted) = test.get("EXPECT") {
-        unix_lines(wanted).trim_ascii() == output
+        trimmed(&unix_lines(wanted)) == output
     } else if let Some(pattern) = test.get("EXPECTF") {
         matches(
-            &pattern_of(&String::from_utf8_lossy(unix_lines(pattern).trim_ascii())),
+            &pattern_of(&String::from_utf8_lossy(trimmed(&unix_lines(pattern)))),
             &output,
         )?
     } else if let Some(pattern) = test.text("EXPECTREGEX") {
@@ -58,6 +59,20 @@ pub fn check(test: &Phpt, answer: &Answer) -> Result<(), String> {
 
 fn shortened(text: &str) -> String {
     text.chars().take(1500).collect()
+}
+
+/// As PHP's trim() does it.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| b" \t\n\r\0\x0b".contains(byte);
+    let from = text
+        .iter()
+        .position(|byte| !blank(byte))
+        .unwrap_or(text.len());
+    let to = text
+        .iter()
+        .rposition(|byte| !blank(byte))
+        .map_or(from, |at| at + 1);
+    &text[from..to]
 }
 
 fn unix_lines(text: &[u8]) -> Vec<u8> {

@@ -18,11 +18,13 @@ pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
     // A test without them is asked for by its own name.
     let path = take("SCRIPT_NAME").unwrap_or_else(|| script.clone());
     let info = take("PATH_INFO").unwrap_or_default();
-    let mut target = take("REQUEST_URI").unwrap_or_else(|| format!("{}{info}", encode(&path)));
+    let mut target =
+        take("REQUEST_URI").unwrap_or_else(|| format!("{}{info}", encode(path.as_bytes())));
     if path != script {
         return Err("claims another SCRIPT_NAME than its own".into());
     }
-    let query = take("QUERY_STRING").or_else(|| test.text("GET"));
+    let query = take("QUERY_STRING").map(String::into_bytes);
+    let query = query.or_else(|| test.get("GET").map(|query| query.trim_ascii().to_vec()));
     if let Some(query) = query.filter(|query| !query.is_empty() && !target.contains('?')) {
         target = format!("{target}?{}", encode(&query));
     }
@@ -56,9 +58,6 @@ pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
     let method = method.unwrap_or_else(|| "GET".into());
     let mut head =
         format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-    if let Some(cookie) = test.text("COOKIE").filter(|cookie| !cookie.is_empty()) {
-        head += &format!("Cookie: {cookie}\r\n");
-    }
     if let Some(kind) = kind {
         head += &format!("Content-Type: {kind}\r\n");
     }
@@ -71,7 +70,16 @@ pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
     if let Some(body) = &body {
         head += &format!("Content-Length: {}\r\n", body.len());
     }
-    let mut bytes = format!("{head}\r\n").into_bytes();
+    let mut bytes = head.into_bytes();
+    // Bytes, as some tests want to know what becomes of those that are no text.
+    let cookie = test.get("COOKIE").map(|cookie| cookie.trim_ascii());
+    if let Some(cookie) = cookie.filter(|cookie| !cookie.is_empty()) {
+        // Lines are for the reader: a header has only one.
+        let cookie = cookie.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let cookie = cookie.collect::<Vec<_>>().join(&b' ');
+        bytes.extend([b"Cookie: ", &cookie[..], b"\r\n"].concat());
+    }
+    bytes.extend(b"\r\n");
     bytes.extend(body.unwrap_or_default());
     Ok((bytes, method))
 }
@@ -83,10 +91,10 @@ fn content_type(line: &[u8]) -> Option<String> {
 }
 
 /// What no client could send as it stands.
-fn encode(text: &str) -> String {
+fn encode(text: &[u8]) -> String {
     let encode = |byte: u8| match byte {
         b'!'..=b'~' if !b"\"#<>\\^`{|}".contains(&byte) => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
     };
-    text.bytes().map(encode).collect()
+    text.iter().copied().map(encode).collect()
 }

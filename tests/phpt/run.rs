@@ -48,7 +48,7 @@ const INI: [&str; 30] = [
     "short_open_tag=0",
     // What php.ini-production, which Debian has, sets and PHP by itself does not.
     "variables_order=EGPCS",
-    "request_order=",
+    "request_order=GPC",
     "register_argc_argv=1",
     "session.gc_probability=1",
 ];
@@ -203,7 +203,8 @@ impl Bench {
     fn php(&self, dir: &Path, name: &str, code: &[u8], ini: &[String]) -> String {
         let file = dir.join(name);
         std::fs::write(&file, code).unwrap();
-        let mut command = Command::new("php");
+        let mut command = Command::new("php-cgi");
+        command.args(["-q", "-d", "cgi.force_redirect=0"]);
         for entry in ini {
             command.args(["-d", entry]);
         }
