@@ -9,9 +9,6 @@
 
 #include "fastcgi.h"
 
-/* One byte more than a message may have: the last value gets its NUL there. */
-static unsigned char message[SURUS_MESSAGE_MAX + 1];
-
 static uint64_t get_u64(const unsigned char *from)
 {
 	uint64_t value = 0;
@@ -58,7 +55,7 @@ static const char *decode_params(struct surus_event *event, unsigned char *at, u
 		struct surus_var *var = &event->vars[event->var_count++];
 		var->name = (const char *)p;
 		var->name_len = name_len;
-		var->value = (char *)message + (p - message) + name_len;
+		var->value = (char *)at + (p - at) + name_len;
 		var->value_len = value_len;
 		at = (unsigned char *)var->value + value_len;
 	}
@@ -67,7 +64,7 @@ static const char *decode_params(struct surus_event *event, unsigned char *at, u
 
 static const char *decode(struct surus_event *event, size_t len)
 {
-	unsigned char *at = message, *end = message + len;
+	unsigned char *at = surus_self->message, *end = at + len;
 	char *body_end = NULL;
 
 	while (at < end) {
@@ -126,13 +123,36 @@ static const char *decode(struct surus_event *event, size_t len)
 	return NULL;
 }
 
+/* Forgets everything of the event before. */
+static void clear(struct surus_event *event)
+{
+	event->id = 0;
+	event->deadline = 0;
+	event->body_len = 0;
+	event->body_read = 0;
+	event->body = NULL;
+	event->body_fd = -1;
+	event->var_count = 0;
+}
+
+bool surus_event_decode(struct surus_event *event, size_t len)
+{
+	clear(event);
+	const char *error = decode(event, len);
+	if (error) {
+		fprintf(stderr, "surus-php: malformed message: %s\n", error);
+		event->id = 0;
+	}
+	return error == NULL;
+}
+
 int surus_event_receive(struct surus_event *event)
 {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct iovec iov = {.iov_base = message, .iov_len = SURUS_MESSAGE_MAX};
+	struct iovec iov = {.iov_base = surus_self->message, .iov_len = SURUS_MESSAGE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	ssize_t len = recvmsg(SURUS_FD_INBOX, &msg, MSG_CMSG_CLOEXEC);
 
@@ -142,13 +162,7 @@ int surus_event_receive(struct surus_event *event)
 	if (len <= 0) {
 		return 0;
 	}
-	event->id = 0;
-	event->deadline = 0;
-	event->body_len = 0;
-	event->body_read = 0;
-	event->body = NULL;
-	event->body_fd = -1;
-	event->var_count = 0;
+	clear(event);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
 			memcpy(&event->body_fd, CMSG_DATA(c), sizeof(int));

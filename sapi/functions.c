@@ -27,7 +27,7 @@ ZEND_END_ARG_INFO()
 static PHP_FUNCTION(fastcgi_finish_request)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	if (!surus_event.id || atomic_load_explicit(&surus_line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (!surus_self->event.id || atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
 		RETURN_FALSE;
 	}
 	php_output_end_all();
@@ -42,8 +42,8 @@ static PHP_FUNCTION(apache_request_headers)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
 	array_init(return_value);
-	for (uint32_t i = 0; i < surus_event.var_count && surus_event.id; i++) {
-		struct surus_var *var = &surus_event.vars[i];
+	for (uint32_t i = 0; i < surus_self->event.var_count && surus_self->event.id; i++) {
+		struct surus_var *var = &surus_self->event.vars[i];
 		char name[256];
 
 		if (var->name_len < sizeof(name)) {
@@ -95,9 +95,8 @@ PHP_INI_END()
 
 static PHP_MINIT_FUNCTION(surus)
 {
-	(void)type;
 	REGISTER_INI_ENTRIES();
-	return SUCCESS;
+	return surus_serve_register(type) ? SUCCESS : FAILURE;
 }
 
 static PHP_MSHUTDOWN_FUNCTION(surus)

@@ -10,31 +10,30 @@
 
 #include "fastcgi.h"
 
-/* Room for the header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
-enum { CAPACITY = 32 * 1024, END_LEN = FCGI_HEADER_LEN + 8 };
-static unsigned char buffer[FCGI_HEADER_LEN + CAPACITY + FCGI_HEADER_LEN + END_LEN];
-static size_t collected; /* bytes of content behind the first FCGI_HEADER_LEN */
-static int outbox = -1;
-static uint16_t request;
-static bool response_ended;
+enum { CAPACITY = SURUS_OUTBOX_CAPACITY, END_LEN = FCGI_HEADER_LEN + 8 };
+#define OUT (surus_self->outbox)
+_Static_assert(sizeof(surus_self->outbox.buffer) >= CAPACITY + 2 * FCGI_HEADER_LEN + END_LEN, "room for all records");
 
 void surus_outbox_open(int fd)
 {
-	outbox = fd;
+	OUT.fd = fd;
 }
 
 void surus_outbox_begin(uint16_t id)
 {
-	request = id;
-	collected = 0;
-	response_ended = false;
+	OUT.request = id;
+	OUT.collected = 0;
+	OUT.response_ended = false;
 }
 
 /* Writes all of `parts`. A surus that is gone ends the worker: nobody is left to work for. */
 static bool write_parts(struct iovec *parts, int count)
 {
+	if (OUT.discards) {
+		return true;
+	}
 	while (count > 0) {
-		ssize_t written = writev(outbox, parts, count);
+		ssize_t written = writev(OUT.fd, parts, count);
 		if (written < 0) {
 			if (errno == EINTR) {
 				if (surus_stop_requested()) {
@@ -65,26 +64,36 @@ static bool write_all(const void *data, size_t len)
 	return write_parts(&part, 1);
 }
 
+void surus_outbox_discard(bool on)
+{
+	OUT.discards = on;
+}
+
+bool surus_outbox_response_ended(void)
+{
+	return OUT.response_ended;
+}
+
 bool surus_outbox_flush(void)
 {
-	size_t len = collected;
+	size_t len = OUT.collected;
 
 	if (len == 0) {
 		return true;
 	}
-	collected = 0;
-	fcgi_put_header(buffer, FCGI_STDOUT, request, (uint32_t)len);
-	return write_all(buffer, FCGI_HEADER_LEN + len);
+	OUT.collected = 0;
+	fcgi_put_header(OUT.buffer, FCGI_STDOUT, OUT.request, (uint32_t)len);
+	return write_all(OUT.buffer, FCGI_HEADER_LEN + len);
 }
 
 bool surus_outbox_write(const char *data, size_t len)
 {
-	if (response_ended) {
+	if (OUT.response_ended) {
 		return false;
 	}
-	if (len <= CAPACITY - collected) {
-		memcpy(buffer + FCGI_HEADER_LEN + collected, data, len);
-		collected += len;
+	if (len <= CAPACITY - OUT.collected) {
+		memcpy(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, data, len);
+		OUT.collected += len;
 		return true;
 	}
 	if (!surus_outbox_flush()) {
@@ -99,47 +108,47 @@ bool surus_outbox_write(const char *data, size_t len)
 			{.iov_base = (void *)data, .iov_len = piece},
 		};
 
-		fcgi_put_header(header, FCGI_STDOUT, request, (uint32_t)piece);
+		fcgi_put_header(header, FCGI_STDOUT, OUT.request, (uint32_t)piece);
 		if (surus_client_gone() || !write_parts(parts, 2)) {
 			return false;
 		}
 		data += piece;
 		len -= piece;
 	}
-	memcpy(buffer + FCGI_HEADER_LEN, data, len);
-	collected = len;
+	memcpy(OUT.buffer + FCGI_HEADER_LEN, data, len);
+	OUT.collected = len;
 	return true;
 }
 
 /* Sends `tail` behind what has been collected. */
 static bool send_tail(size_t tail_len)
 {
-	size_t len = collected;
-	collected = 0;
+	size_t len = OUT.collected;
+	OUT.collected = 0;
 	if (len == 0) {
-		return write_all(buffer + FCGI_HEADER_LEN, tail_len);
+		return write_all(OUT.buffer + FCGI_HEADER_LEN, tail_len);
 	}
-	fcgi_put_header(buffer, FCGI_STDOUT, request, (uint32_t)len);
-	return write_all(buffer, FCGI_HEADER_LEN + len + tail_len);
+	fcgi_put_header(OUT.buffer, FCGI_STDOUT, OUT.request, (uint32_t)len);
+	return write_all(OUT.buffer, FCGI_HEADER_LEN + len + tail_len);
 }
 
 bool surus_outbox_finish(void)
 {
-	if (response_ended) {
+	if (OUT.response_ended) {
 		return true;
 	}
-	response_ended = true;
+	OUT.response_ended = true;
 	/* An empty record ends the stream (FastCGI specification, 3.3). */
-	fcgi_put_header(buffer + FCGI_HEADER_LEN + collected, FCGI_STDOUT, request, 0);
+	fcgi_put_header(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, FCGI_STDOUT, OUT.request, 0);
 	return send_tail(FCGI_HEADER_LEN);
 }
 
 void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 {
-	unsigned char *end = buffer + FCGI_HEADER_LEN + collected;
+	unsigned char *end = OUT.buffer + FCGI_HEADER_LEN + OUT.collected;
 	uint32_t status = (uint32_t)exit_status;
 
-	fcgi_put_header(end, FCGI_END_REQUEST, request, 8);
+	fcgi_put_header(end, FCGI_END_REQUEST, OUT.request, 8);
 	end += FCGI_HEADER_LEN;
 	end[0] = (unsigned char)(status >> 24);
 	end[1] = (unsigned char)(status >> 16);
@@ -147,7 +156,7 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[3] = (unsigned char)status;
 	end[4] = (unsigned char)outcome;
 	memset(end + 5, 0, 3);
-	response_ended = true;
+	OUT.response_ended = true;
 	send_tail(END_LEN);
 }
 
@@ -159,7 +168,7 @@ static bool send_record(enum surus_record_type type, const char *data, size_t le
 		{.iov_base = (void *)data, .iov_len = len},
 	};
 
-	fcgi_put_header(header, type, request, (uint32_t)len);
+	fcgi_put_header(header, type, OUT.request, (uint32_t)len);
 	return write_parts(parts, 2);
 }
 
@@ -186,6 +195,6 @@ bool surus_outbox_hints(const char *headers, size_t len)
 
 bool surus_outbox_hung_up(void)
 {
-	struct pollfd poll_outbox = {.fd = outbox, .events = 0};
+	struct pollfd poll_outbox = {.fd = OUT.fd, .events = 0};
 	return poll(&poll_outbox, 1, 0) > 0 && (poll_outbox.revents & (POLLHUP | POLLERR | POLLNVAL));
 }

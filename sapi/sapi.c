@@ -18,25 +18,25 @@
 #include <zend_exceptions.h>
 #include <zend_signal.h>
 
-struct surus_event surus_event = {.body_fd = -1};
-bool surus_in_worker;
-
 static void (*import_process_environment)(zval *array);
 
 bool surus_client_gone(void)
 {
-	return atomic_load_explicit(&surus_gone[surus_event.id], memory_order_relaxed) || surus_stop_requested();
+	if (surus_self->outbox.discards) {
+		return false;
+	}
+	return atomic_load_explicit(&surus_gone[surus_self->event.id], memory_order_relaxed) || surus_stop_requested();
 }
 
 /* --- output --- */
 
 static size_t ub_write(const char *data, size_t len)
 {
-	if (!surus_event.id) {
+	if (!surus_self->event.id) {
 		/* No event: something speaks at startup or shutdown. It belongs into the log. */
 		return fwrite(data, 1, len, stderr);
 	}
-	if (atomic_load_explicit(&surus_line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
 		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the next; we drop all. */
 		return len;
 	}
@@ -67,7 +67,7 @@ static void send_early_hints(void)
 
 bool surus_headers_send(int status)
 {
-	if (SG(headers_sent) || !surus_event.id) {
+	if (SG(headers_sent) || !surus_self->event.id) {
 		return false;
 	}
 	if (status == 103) {
@@ -96,7 +96,7 @@ static bool take_early_hints(void)
 static void flush(void *context)
 {
 	(void)context;
-	if (!surus_event.id || atomic_load_explicit(&surus_line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (!surus_self->event.id || atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
 		return;
 	}
 	if (!SG(headers_sent) && take_early_hints()) {
@@ -124,7 +124,7 @@ static int send_headers(sapi_headers_struct *headers)
 	bool status_sent = false;
 	int status;
 
-	if (!surus_event.id || SG(request_info).no_headers) {
+	if (!surus_self->event.id || SG(request_info).no_headers) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
 	take_early_hints();
@@ -181,7 +181,7 @@ static void log_message(const char *message, int syslog_type)
 	(void)syslog_type;
 	size_t len = strlen(message);
 
-	if (surus_event.id) {
+	if (surus_self->event.id) {
 		surus_outbox_log(message, len);
 	} else {
 		fprintf(stderr, "%s%s", message, len > 0 && message[len - 1] == '\n' ? "" : "\n");
@@ -192,17 +192,17 @@ static void log_message(const char *message, int syslog_type)
 
 static size_t read_post(char *buffer, size_t count)
 {
-	return surus_event_read_body(&surus_event, buffer, count);
+	return surus_event_read_body(&surus_self->event, buffer, count);
 }
 
 static char *read_cookies(void)
 {
-	return SURUS_VAR(&surus_event, "HTTP_COOKIE");
+	return SURUS_VAR(&surus_self->event, "HTTP_COOKIE");
 }
 
 static char *get_env(const char *name, size_t len)
 {
-	return surus_event.id ? surus_event_var(&surus_event, name, len) : NULL;
+	return surus_self->event.id ? surus_event_var(&surus_self->event, name, len) : NULL;
 }
 
 /* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary headers are. */
@@ -245,8 +245,8 @@ static void register_variable(const char *name, size_t name_len, char *value, si
 
 static void register_event(zval *array, int filter)
 {
-	for (uint32_t i = 0; i < surus_event.var_count; i++) {
-		struct surus_var *var = &surus_event.vars[i];
+	for (uint32_t i = 0; i < surus_self->event.var_count; i++) {
+		struct surus_var *var = &surus_self->event.vars[i];
 		register_variable(var->name, var->name_len, var->value, var->value_len, array, filter);
 	}
 }
@@ -268,13 +268,37 @@ static void load_environment(zval *array)
 	register_event(array, -1);
 }
 
+/* $_SERVER of a script that boots, ahead of every event. */
+static void register_boot(zval *array)
+{
+	char *script = surus_settings.script, *root = surus_settings.document_root;
+	char *name = strrchr(script, '/');
+	size_t root_len = root ? strlen(root) : 0;
+
+	if (root && strncmp(script, root, root_len) == 0 && script[root_len] == '/') {
+		name = script + root_len;
+	}
+	if (name) {
+		register_variable("PHP_SELF", sizeof("PHP_SELF") - 1, name, strlen(name), array, PARSE_SERVER);
+		register_variable("SCRIPT_NAME", sizeof("SCRIPT_NAME") - 1, name, strlen(name), array, PARSE_SERVER);
+	}
+	register_variable("SCRIPT_FILENAME", sizeof("SCRIPT_FILENAME") - 1, script, strlen(script), array, PARSE_SERVER);
+	if (root) {
+		register_variable("DOCUMENT_ROOT", sizeof("DOCUMENT_ROOT") - 1, root, root_len, array, PARSE_SERVER);
+	}
+}
+
 static void register_server_variables(zval *array)
 {
 	const char *script = SG(request_info).request_uri ? SG(request_info).request_uri : "";
-	const char *path_info = SURUS_VAR(&surus_event, "PATH_INFO");
+	const char *path_info = SURUS_VAR(&surus_self->event, "PATH_INFO");
 	size_t script_len = strlen(script), path_len = path_info ? strlen(path_info) : 0;
 
 	php_import_environment_variables(array);
+	if (!surus_self->event.id && surus_boots()) {
+		register_boot(array);
+		return;
+	}
 	/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the SAPI). */
 	char *self = emalloc(script_len + path_len + 1);
 	memcpy(self, script, script_len);
@@ -284,10 +308,16 @@ static void register_server_variables(zval *array)
 	efree(self);
 }
 
+void surus_php_import_environment(zval *array)
+{
+	import_process_environment(array);
+}
+
 static int activate(void)
 {
-	if (surus_event.id) {
-		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_event, "DOCUMENT_ROOT"));
+	/* What is booted has its .user.ini already. */
+	if (surus_self->event.id && !surus_boots()) {
+		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_self->event, "DOCUMENT_ROOT"));
 	}
 	return SUCCESS;
 }
@@ -365,7 +395,6 @@ static zend_signal_entry_t handlers[sizeof(SIGG(handlers)) / sizeof(*SIGG(handle
 
 void surus_php_after_fork(void)
 {
-	surus_in_worker = true;
 #ifdef ZEND_SIGNALS
 	memcpy(handlers, SIGG(handlers), sizeof(handlers));
 #endif
@@ -388,20 +417,20 @@ static void note_signal_handlers(void)
 
 /* --- one event --- */
 
-static void fill_request_info(void)
+void surus_php_fill_request_info(void)
 {
-	const char *content_length = SURUS_VAR(&surus_event, "CONTENT_LENGTH");
-	const char *content_type = SURUS_VAR(&surus_event, "CONTENT_TYPE");
+	const char *content_length = SURUS_VAR(&surus_self->event, "CONTENT_LENGTH");
+	const char *content_type = SURUS_VAR(&surus_self->event, "CONTENT_TYPE");
 
-	SG(server_context) = &surus_event;
+	SG(server_context) = &surus_self->event;
 	SG(sapi_headers).http_response_code = 200;
-	SG(request_info).request_method = SURUS_VAR(&surus_event, "REQUEST_METHOD");
-	SG(request_info).query_string = SURUS_VAR(&surus_event, "QUERY_STRING");
-	SG(request_info).request_uri = SURUS_VAR(&surus_event, "SCRIPT_NAME");
-	SG(request_info).path_translated = SURUS_VAR(&surus_event, "SCRIPT_FILENAME");
+	SG(request_info).request_method = SURUS_VAR(&surus_self->event, "REQUEST_METHOD");
+	SG(request_info).query_string = SURUS_VAR(&surus_self->event, "QUERY_STRING");
+	SG(request_info).request_uri = SURUS_VAR(&surus_self->event, "SCRIPT_NAME");
+	SG(request_info).path_translated = SURUS_VAR(&surus_self->event, "SCRIPT_FILENAME");
 	SG(request_info).content_type = content_type ? content_type : "";
 	SG(request_info).content_length = content_length ? atol(content_length) : 0;
-	php_handle_auth_data(SURUS_VAR(&surus_event, "HTTP_AUTHORIZATION"));
+	php_handle_auth_data(SURUS_VAR(&surus_self->event, "HTTP_AUTHORIZATION"));
 }
 
 static void execute(const char *script)
@@ -433,9 +462,9 @@ static void execute(const char *script)
 
 void surus_php_serve(void)
 {
-	surus_outbox_begin(surus_event.id);
+	surus_outbox_begin(surus_self->event.id);
 	zend_first_try {
-		fill_request_info();
+		surus_php_fill_request_info();
 		if (php_request_startup() == SUCCESS) {
 			surus_set_state(SURUS_RUNNING);
 			zend_try {
@@ -448,5 +477,5 @@ void surus_php_serve(void)
 	php_request_shutdown(NULL);
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
-	surus_event_close(&surus_event);
+	surus_event_close(&surus_self->event);
 }

@@ -62,6 +62,23 @@ static void add_env(char *pair)
 	surus_settings.environment = environment;
 }
 
+static bool choose_engine(const char *name)
+{
+	static const char *names[] = {
+		[SURUS_CLASSIC] = "classic", [SURUS_WORKER] = "worker", [SURUS_STANDBY] = "standby",
+		[SURUS_FORK] = "fork",       [SURUS_REWIND] = "rewind",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			surus_settings.engine = (enum surus_engine)i;
+			return true;
+		}
+	}
+	fprintf(stderr, "surus-php: unknown engine: %s (surus and surus-php are not of the same version)\n", name);
+	return false;
+}
+
 bool surus_settings_read(int fd)
 {
 	size_t len;
@@ -83,7 +100,17 @@ bool surus_settings_read(int fd)
 		}
 		value++;
 #define IS(key) (key_len == sizeof(key) - 1 && memcmp(entry, key, sizeof(key) - 1) == 0)
-		if (IS("workers")) {
+		if (IS("engine")) {
+			if (!choose_engine(value)) {
+				return false;
+			}
+		} else if (IS("script")) {
+			surus_settings.script = value;
+		} else if (IS("document_root")) {
+			surus_settings.document_root = value;
+		} else if (IS("warms_up")) {
+			surus_settings.warms_up = *value == '1';
+		} else if (IS("workers")) {
 			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("requests")) {
 			surus_settings.requests = (uint32_t)strtoul(value, NULL, 10);

@@ -19,9 +19,9 @@ static void (*next_interrupt)(zend_execute_data *frame);
 
 bool surus_stop_requested(void)
 {
-	return surus_line && atomic_load_explicit(&surus_line->stop, memory_order_relaxed) != 0 &&
-	       atomic_load_explicit(&surus_line->stop, memory_order_relaxed) ==
-	           atomic_load_explicit(&surus_line->taken, memory_order_relaxed);
+	return atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) != 0 &&
+	       atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) ==
+	           atomic_load_explicit(&surus_self->line->taken, memory_order_relaxed);
 }
 
 static void on_stop(int signal)
@@ -49,7 +49,7 @@ static void on_interrupt(zend_execute_data *frame)
 {
 	if (requested_for_us) {
 		requested_for_us = 0;
-		uint64_t event = atomic_load_explicit(&surus_line->taken, memory_order_relaxed);
+		uint64_t event = atomic_load_explicit(&surus_self->line->taken, memory_order_relaxed);
 		if (surus_stop_requested() && reported != event) {
 			zval trace;
 			zend_string *text;

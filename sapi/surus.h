@@ -16,11 +16,19 @@ enum {
 	SURUS_FD_INBOX = 4,      /* SOCK_SEQPACKET: events; read by all workers */
 	SURUS_FD_SCOREBOARD = 5, /* shared memory */
 	SURUS_FD_SETTINGS = 6,   /* NUL-terminated settings, read once */
+	SURUS_FD_WARMUP = 7,     /* if there are warm-ups: messages as in the inbox, each behind its length in four bytes */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
 
+/* Which engine runs. Its life of a process is chosen by the three questions below. */
+enum surus_engine { SURUS_CLASSIC, SURUS_WORKER, SURUS_STANDBY, SURUS_FORK, SURUS_REWIND };
+
 struct surus_settings {
+	enum surus_engine engine;
+	char *script;        /* what is booted; NULL on `classic` */
+	char *document_root; /* DOCUMENT_ROOT while it boots */
+	bool warms_up;       /* there are warm-ups to run */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */
@@ -34,6 +42,24 @@ struct surus_settings {
 	bool clear_env;      /* workers begin with `environment` alone */
 };
 extern struct surus_settings surus_settings;
+
+/* Does a script run once, ahead of the events that it serves? */
+static inline bool surus_boots(void)
+{
+	return surus_settings.engine != SURUS_CLASSIC;
+}
+
+/* Does it run in the template, so that the workers are forked booted? */
+static inline bool surus_boots_in_template(void)
+{
+	return surus_settings.engine == SURUS_FORK || surus_settings.engine == SURUS_REWIND;
+}
+
+/* Does a process serve one event and end? */
+static inline bool surus_serves_one(void)
+{
+	return surus_settings.engine == SURUS_STANDBY || surus_settings.engine == SURUS_FORK;
+}
 
 /* Reads the settings; on an error says what is wrong on stderr and returns false. */
 bool surus_settings_read(int fd);
@@ -63,12 +89,45 @@ struct surus_event {
 /* Receives one message from the inbox into `event`, which borrows a static buffer until the next call.
  * 1: received. 0: the inbox is closed, no event will come. -1: interrupted by a signal. -2: malformed, said on stderr. */
 int surus_event_receive(struct surus_event *event);
+/* Decodes the message of `len` bytes that lies in surus_self->message. False: malformed, said on stderr. */
+bool surus_event_decode(struct surus_event *event, size_t len);
 /* The value of a CGI variable, or NULL. */
 char *surus_event_var(const struct surus_event *event, const char *name, size_t name_len);
 #define SURUS_VAR(event, literal) surus_event_var(event, literal, sizeof(literal) - 1)
 /* Reads on in the body; returns the number of bytes, 0 at its end. */
 size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t count);
 void surus_event_close(struct surus_event *event);
+
+/* --- self.c: what belongs to this process alone --- */
+
+enum { SURUS_OUTBOX_CAPACITY = 32 * 1024 };
+
+/* A rewound process gets all its memory back as it was when its application had booted, but for this: who it is, what it
+ * holds, what it has counted. It lies in a mapping of its own, which is never put back. */
+struct surus_self {
+	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere */
+	struct surus_line nowhere;
+	uint64_t taken;          /* events taken from the inbox */
+	uint64_t served;         /* those of them that somebody waited for */
+	int exit_status;         /* with which this worker ends, once that is decided */
+	int statm;               /* /proc/self/statm */
+	struct surus_event event;
+	/* One byte more than a message may have: the last value gets its NUL there. */
+	unsigned char message[SURUS_MESSAGE_MAX + 1];
+	struct {
+		int fd;
+		uint16_t request;
+		bool response_ended;
+		bool discards;    /* a warm-up: nobody is there to hear the answer */
+		size_t collected; /* bytes of content behind the first header */
+		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
+		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
+	} outbox;
+};
+extern struct surus_self *surus_self;
+
+/* Maps surus_self; in the template, before anything else. */
+bool surus_self_create(void);
 
 /* --- outbox.c: what a worker says to surus --- */
 
@@ -78,6 +137,8 @@ enum surus_outcome {
 };
 
 void surus_outbox_open(int fd);
+/* While on, what is said goes nowhere: a warm-up has no client. */
+void surus_outbox_discard(bool on);
 /* Begins the answer to request `id`. */
 void surus_outbox_begin(uint16_t id);
 /* Appends to the response. False: it could not be sent, and the client counts as gone. */
@@ -88,6 +149,8 @@ bool surus_outbox_flush(void);
 bool surus_outbox_finish(void);
 /* Ends the event, and the response if it has not ended. */
 void surus_outbox_end(enum surus_outcome outcome, int exit_status);
+/* Has the response ended, or the event? */
+bool surus_outbox_response_ended(void);
 /* Sends one log message, of any length; complete lines. */
 void surus_outbox_log(const char *message, size_t len);
 /* Sends header lines as an informational (103) response. */
@@ -97,18 +160,44 @@ bool surus_outbox_hung_up(void);
 
 /* --- sapi.c: PHP's side --- */
 
-extern struct surus_event surus_event;
-extern bool surus_in_worker;
-
 /* PHP's module startup. False: PHP has said why on stderr. */
 bool surus_php_startup(const char *program);
 void surus_php_shutdown(void);
-/* Serves surus_event completely: request startup, script, request shutdown, end of the event. */
+/* Serves the event in our hands completely: request startup, script, request shutdown, end of the event. */
 void surus_php_serve(void);
 /* To be called in a forked worker before its first event. */
 void surus_php_after_fork(void);
+/* Puts the process's environment into `array`, and nothing of an event. */
+struct _zval_struct;
+void surus_php_import_environment(struct _zval_struct *array);
+/* Tells PHP what is asked: fills SG(request_info) from the event in our hands. */
+void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
 bool surus_client_gone(void);
+
+/* --- boot.c: the script that runs once, ahead of the events --- */
+
+/* Runs the script, which calls one of the functions of serve.c and so serves events until there are none. Returns the
+ * process's exit status. */
+int surus_boot_run(void);
+/* The script has come to serve. True: here, where events are to be taken. False: there will be none. */
+bool surus_boot_done(void);
+
+/* --- serve.c: the life of one event in a booted process --- */
+
+/* Registers them. */
+bool surus_serve_register(int type);
+/* Has the script called one of them? */
+bool surus_serve_called(void);
+/* To be called when the script has ended, before PHP's request shutdown. */
+void surus_serve_before_shutdown(void);
+
+/* --- ours.c: what an event has made, and the boot has not --- */
+
+/* Notes what there is now, at the end of the boot. */
+void surus_ours_note(void);
+/* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */
+void surus_isolated_end(void);
 
 /* --- user_ini.c: .user.ini files --- */
 
@@ -130,13 +219,21 @@ bool surus_stop_requested(void);
 
 /* --- template.c, worker.c --- */
 
-extern struct surus_line *surus_line; /* this worker's line */
-extern _Atomic uint8_t *surus_gone;   /* one byte per request id */
+extern _Atomic uint8_t *surus_gone; /* one byte per request id */
 
 /* The template's life: starts PHP, forks workers, replaces them. Returns the process's exit status. */
 int surus_template_run(const char *program);
-/* A worker's life; never returns. `index` is its line in the scoreboard. */
-_Noreturn void surus_worker_run(uint32_t index, int outbox, int log);
+/* Says that PHP is ready, then forks workers and replaces those that end. True: we are such a worker, forked booted. False: there
+ * is nothing more to do. */
+bool surus_template_serve(void);
+/* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
+void surus_worker_become(int outbox, int log);
+/* Waits for an event that somebody waits for and takes it into surus_self->event. False: this worker's life is over. */
+bool surus_worker_take(void);
+/* A worker's life; never returns. */
+_Noreturn void surus_worker_run(void);
+/* Becomes the configured user, for good, and gets the workers' environment. False: said on stderr. */
+bool surus_worker_disguise(void);
 
 /* Why a worker ended by itself: its exit status. */
 enum {
@@ -145,6 +242,9 @@ enum {
 	SURUS_EXIT_MAX_MEMORY = 101,
 	SURUS_EXIT_SETUP = 102,   /* could not become a worker; said on stderr */
 	SURUS_EXIT_STOPPED = 103, /* asked to end an event while it was sending */
+	SURUS_EXIT_SERVED = 104,  /* has served the one event that it was there for */
+	SURUS_EXIT_BOOT = 105,    /* its script did not boot; said on stderr */
+	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
 };
 
 /* CLOCK_MONOTONIC in microseconds. */

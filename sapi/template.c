@@ -1,5 +1,6 @@
 /* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no events, so it is always
- * quick to answer, and single-threaded, so that forking is safe. */
+ * quick to answer, and single-threaded, so that forking is safe. Where the engine wants it, it boots the application first and
+ * forks from inside the script's call to surus_serve(). */
 #include "surus.h"
 
 #include <errno.h>
@@ -29,6 +30,8 @@ struct place {
 static struct surus_line *lines;
 static struct place *places;
 static bool retiring;
+static int signals = -1; /* tells of ended workers */
+static char report[8192];
 
 /* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */
 static void tell(const char *text, size_t len, const int *fds, size_t count)
@@ -53,8 +56,9 @@ static void tell(const char *text, size_t len, const int *fds, size_t count)
 	}
 }
 
-/* Forks the worker of place `index`. On failure the place stays empty and is tried again later. */
-static void fill(uint32_t index)
+/* Forks the worker of place `index`. True: we are that worker, and booted. On failure the place stays empty and is tried
+ * again later. */
+static bool fill(uint32_t index)
 {
 	struct place *place = &places[index];
 	int outbox[2] = {-1, -1}, log[2] = {-1, -1}, pidfd = -1;
@@ -79,10 +83,15 @@ static void fill(uint32_t index)
 		close(outbox[0]);
 		close(log[0]);
 		close(SURUS_FD_CONTROL);
-		surus_line = &lines[index];
+		close(signals);
+		surus_self->line = &lines[index];
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
-		surus_worker_run(index, outbox[1], log[1]);
+		surus_worker_become(outbox[1], log[1]);
+		if (surus_boots_in_template()) {
+			return true;
+		}
+		surus_worker_run();
 	}
 	/* The child is not reaped yet, so its pid is still its own. */
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -98,7 +107,7 @@ static void fill(uint32_t index)
 	if (pidfd >= 0) {
 		close(pidfd);
 	}
-	return;
+	return false;
 failed:
 	for (int i = 0; i < 2; i++) {
 		if (outbox[i] >= 0) {
@@ -109,6 +118,7 @@ failed:
 		}
 	}
 	place->fill_after = surus_now() + 100000;
+	return false;
 }
 
 /* Collects ended workers. */
@@ -144,26 +154,25 @@ static void reap(void)
 	}
 }
 
-/* Fills what is due; returns milliseconds until the next is, -1 when none is waiting. */
-static int fill_due(void)
+/* Fills what is due. `wait` becomes the milliseconds until the next is, -1 when none is waiting. True: we are a new worker. */
+static bool fill_due(int *wait)
 {
-	int wait = -1;
-
+	*wait = -1;
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		if (places[i].pid != 0) {
 			continue;
 		}
 		uint64_t now = surus_now();
-		if (now >= places[i].fill_after) {
-			fill(i);
+		if (now >= places[i].fill_after && fill(i)) {
+			return true;
 		}
 		if (places[i].pid == 0) {
 			uint64_t due = places[i].fill_after;
 			int ms = due > now ? (int)((due - now) / 1000) + 1 : 1;
-			wait = wait < 0 || ms < wait ? ms : wait;
+			*wait = *wait < 0 || ms < *wait ? ms : *wait;
 		}
 	}
-	return wait;
+	return false;
 }
 
 static bool any_worker(void)
@@ -186,7 +195,8 @@ static void end_workers(void)
 	}
 }
 
-static void run(int signals)
+/* True: we are a new worker. False: there is nothing more to do. */
+static bool run(void)
 {
 	struct pollfd polled[] = {
 		{.fd = SURUS_FD_CONTROL, .events = POLLIN},
@@ -194,7 +204,10 @@ static void run(int signals)
 	};
 
 	while (!retiring || any_worker()) {
-		int wait = retiring ? -1 : fill_due();
+		int wait = -1;
+		if (!retiring && fill_due(&wait)) {
+			return true;
+		}
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
 			break;
 		}
@@ -209,7 +222,7 @@ static void run(int signals)
 			ssize_t len = recv(SURUS_FD_CONTROL, text, sizeof(text) - 1, MSG_DONTWAIT);
 			if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR)) {
 				end_workers();
-				return;
+				return false;
 			}
 			if (len > 0) {
 				text[len] = '\0';
@@ -220,6 +233,7 @@ static void run(int signals)
 			}
 		}
 	}
+	return false;
 }
 
 /* While PHP starts, nobody looks at the control socket: the application's own code may run (preloading, in a process of its
@@ -250,12 +264,22 @@ static void watch_control(bool on)
 	}
 }
 
-int surus_template_run(const char *program)
+bool surus_template_serve(void)
 {
 	sigset_t blocked;
-	int signals;
+
+	watch_control(false);
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	tell(report, strlen(report), NULL, 0);
+	return run();
+}
+
+int surus_template_run(const char *program)
+{
 	size_t size;
-	char report[8192];
 
 	prctl(PR_SET_NAME, "surus template");
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
@@ -266,6 +290,9 @@ int surus_template_run(const char *program)
 	places = calloc(surus_settings.workers, sizeof(*places));
 	if (lines == MAP_FAILED || !places) {
 		fprintf(stderr, "surus-php: cannot map the scoreboard: %m\n");
+		return 71;
+	}
+	if (!surus_self_create()) {
 		return 71;
 	}
 	close(SURUS_FD_SCOREBOARD);
@@ -281,13 +308,12 @@ int surus_template_run(const char *program)
 	if (!surus_php_startup(program)) {
 		return 70;
 	}
-	watch_control(false);
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
-	tell(report, surus_report(report, sizeof(report)), NULL, 0);
-	run(signals);
+	surus_report(report, sizeof(report));
+	if (surus_boots_in_template()) {
+		/* The application's code is never run as root; so neither is the rest of this process's life. */
+		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
+	}
+	surus_template_serve();
 	surus_php_shutdown();
 	return 0;
 }

@@ -66,7 +66,7 @@ void surus_user_ini_activate(const char *script, const char *root)
 	memcpy(directory, script, len);
 	directory[len] = '\0';
 	if (php_ini_has_per_host_config()) {
-		char *host = SURUS_VAR(&surus_event, "SERVER_NAME");
+		char *host = SURUS_VAR(&surus_self->event, "SERVER_NAME");
 		if (host) {
 			char *lower = zend_str_tolower_dup(host, strlen(host));
 			php_ini_activate_per_host_config(lower, strlen(lower));

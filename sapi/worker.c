@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-struct surus_line *surus_line;
 _Atomic uint8_t *surus_gone;
 
 uint64_t surus_now(void)
@@ -24,11 +23,10 @@ uint64_t surus_now(void)
 
 void surus_set_state(enum surus_state state)
 {
-	atomic_store_explicit(&surus_line->since, surus_now(), memory_order_relaxed);
-	atomic_store_explicit(&surus_line->state, state, memory_order_release);
+	atomic_store_explicit(&surus_self->line->since, surus_now(), memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
 }
 
-/* Becomes the configured user, for good. */
 static bool drop_privileges(void)
 {
 	if (!surus_settings.user) {
@@ -59,18 +57,22 @@ static void set_environment(void)
 	}
 }
 
+bool surus_worker_disguise(void)
+{
+	if (!drop_privileges()) {
+		return false;
+	}
+	set_environment();
+	return true;
+}
+
 /* Resident memory in bytes. */
 static uint64_t resident(void)
 {
-	static int statm = -1;
 	char text[64];
 	unsigned long pages = 0;
-	ssize_t len;
+	ssize_t len = pread(surus_self->statm, text, sizeof(text) - 1, 0);
 
-	if (statm < 0) {
-		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	}
-	len = pread(statm, text, sizeof(text) - 1, 0);
 	if (len > 0) {
 		text[len] = '\0';
 		sscanf(text, "%*u %lu", &pages);
@@ -78,63 +80,86 @@ static uint64_t resident(void)
 	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Should this worker end before it takes another event? Exits if so. */
-static void retire_if_due(uint64_t taken)
+static bool retire(int status)
 {
+	surus_set_state(SURUS_RETIRED);
+	surus_self->exit_status = status;
+	return true;
+}
+
+/* Should this worker end before it takes another event? */
+static bool retires(void)
+{
+	uint64_t taken = surus_self->taken;
+
+	if (surus_self->served > 0 && surus_serves_one()) {
+		return retire(SURUS_EXIT_SERVED);
+	}
 	/* Reading the memory costs about 2 us, so it is spread over 16 events. */
 	if (taken % 16 == 1) {
 		uint64_t memory = resident();
-		atomic_store_explicit(&surus_line->memory, memory, memory_order_relaxed);
+		atomic_store_explicit(&surus_self->line->memory, memory, memory_order_relaxed);
 		if (surus_settings.max_memory && memory > surus_settings.max_memory) {
-			surus_set_state(SURUS_RETIRED);
-			exit(SURUS_EXIT_MAX_MEMORY);
+			return retire(SURUS_EXIT_MAX_MEMORY);
 		}
 	}
-	if (surus_settings.max_events && taken >= surus_settings.max_events) {
-		surus_set_state(SURUS_RETIRED);
-		exit(SURUS_EXIT_MAX_EVENTS);
-	}
+	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
 }
 
-_Noreturn void surus_worker_run(uint32_t index, int outbox, int log)
+bool surus_worker_take(void)
 {
-	uint64_t taken = 0;
+	struct surus_event *event = &surus_self->event;
 
-	(void)index;
+	while (!retires()) {
+		surus_set_state(SURUS_IDLE);
+		int received = surus_event_receive(event);
+		if (received == 0) {
+			retire(SURUS_EXIT_INBOX_CLOSED);
+			break;
+		}
+		if (received < 0) {
+			continue;
+		}
+		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
+		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
+		 * the events that surus has seen the end of. */
+		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_release);
+		surus_set_state(SURUS_RECEIVED);
+		if (!surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
+			surus_self->served++;
+			return true;
+		}
+		surus_outbox_begin(event->id);
+		surus_outbox_end(SURUS_NOT_BEGUN, 0);
+		surus_event_close(event);
+	}
+	return false;
+}
+
+void surus_worker_become(int outbox, int log)
+{
 	surus_outbox_open(outbox);
 	dup2(log, STDOUT_FILENO);
 	dup2(log, STDERR_FILENO);
 	close(log);
 	prctl(PR_SET_NAME, "surus worker");
-	if (!drop_privileges()) {
+	/* What boots in the template has done so there, before any of the application's code ran. */
+	if (!surus_boots_in_template() && !surus_worker_disguise()) {
 		exit(SURUS_EXIT_SETUP);
 	}
 	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
 	surus_stop_install();
-	set_environment();
+	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	surus_php_after_fork();
-	for (;;) {
-		surus_set_state(SURUS_IDLE);
-		int received = surus_event_receive(&surus_event);
-		if (received == 0) {
-			surus_set_state(SURUS_RETIRED);
-			exit(SURUS_EXIT_INBOX_CLOSED);
-		}
-		if (received < 0) {
-			continue;
-		}
-		atomic_store_explicit(&surus_line->request, surus_event.id, memory_order_relaxed);
-		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
-		 * the events that surus has seen the end of. */
-		atomic_store_explicit(&surus_line->taken, ++taken, memory_order_release);
-		surus_set_state(SURUS_RECEIVED);
-		if (surus_client_gone() || (surus_event.deadline && surus_now() >= surus_event.deadline)) {
-			surus_outbox_begin(surus_event.id);
-			surus_outbox_end(SURUS_NOT_BEGUN, 0);
-			surus_event_close(&surus_event);
-			continue;
-		}
-		surus_php_serve();
-		retire_if_due(taken);
+}
+
+_Noreturn void surus_worker_run(void)
+{
+	if (surus_boots()) {
+		exit(surus_boot_run());
 	}
+	while (surus_worker_take()) {
+		surus_php_serve();
+	}
+	exit(surus_self->exit_status);
 }

@@ -8,11 +8,11 @@ use http::Method;
 
 use super::findings::{Facts, contradictions, missing_extensions};
 use super::options::Args;
-use super::{readable, serve};
+use super::{boot, readable, serve};
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines;
 use crate::engines::workers::Report;
+use crate::engines::{self, Entry};
 use crate::fronts::admin;
 use crate::fronts::site::{Site, route::Routes};
 use crate::observe::log;
@@ -59,12 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; there is no surus.toml"),
     }
-    let checked = check(
-        &project,
-        args.script.as_deref(),
-        &loaded.config,
-        &mut findings,
-    );
+    let checked = check(&project, &loaded.config, &mut findings);
     super::block_on(async {
         checked.await;
         Ok(())
@@ -76,9 +71,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-async fn check(project: &Path, script: Option<&Path>, config: &Config, findings: &mut Findings) {
+async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     addresses(project, config, findings).await;
-    match serve::open_place(project, config, script) {
+    match serve::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
@@ -90,10 +85,10 @@ async fn check(project: &Path, script: Option<&Path>, config: &Config, findings:
             if !config.route.is_empty() {
                 findings.fine("routes", config.route.len());
             }
-            match serve::asked_for(config, &routes) {
-                Ok(names) => {
-                    for name in names {
-                        engine(name, project, config, findings).await;
+            match boot::asked_for(project, config, &routes) {
+                Ok(entries) => {
+                    for entry in entries {
+                        engine(entry, project, config, findings).await;
                     }
                 }
                 Err(error) => findings.stop(&error),
@@ -145,7 +140,7 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
 }
 
 /// Boots PHP as `surus serve` would, with one worker.
-async fn engine(name: &str, project: &Path, config: &Config, findings: &mut Findings) {
+async fn engine(entry: &'static Entry, project: &Path, config: &Config, findings: &mut Findings) {
     let machine = Machine::read();
     let workers = match engines::worker_count(&config.engine) {
         Ok(workers) => workers,
@@ -153,15 +148,17 @@ async fn engine(name: &str, project: &Path, config: &Config, findings: &mut Find
     };
     let mut one = config.clone();
     one.engine.workers = Some(1);
-    let pool = match serve::boot_one(name, &one, &Arc::new(Metrics::default())).await {
+    let pool = match boot::boot_one(entry, project, &one, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
         Err(error) => return findings.stop(&error),
     };
     let report = pool.report();
     pool.drain().await;
 
-    let happens = engines::find(name).map_or("", |entry| entry.what_happens);
-    findings.fine("engine", format_args!("{name}: {happens}"));
+    findings.fine(
+        "engine",
+        format_args!("{}: {}", entry.name, entry.what_happens),
+    );
     let why = match config.engine.workers {
         Some(_) => "engine.workers".to_string(),
         None => format!(

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod boot;
 mod check;
 mod engines;
 mod findings;

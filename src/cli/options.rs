@@ -51,9 +51,10 @@ pub struct Args {
     /// Number of PHP processes
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// PHP file that answers what no other file does; index.php of the document root when there is one
+    /// PHP file to boot, or with `classic` the one that answers what no other file does; index.php of the document root when there
+    /// is one
     #[arg(long, value_name = "FILE")]
-    pub script: Option<PathBuf>,
+    script: Option<PathBuf>,
     /// Entry of php.ini, as in `php -d`; may be repeated
     #[arg(short = 'd', value_name = "INI=VALUE")]
     ini: Vec<String>,
@@ -73,7 +74,10 @@ impl Args {
         }
         if let Some(engine) = &self.engine {
             engines::find(engine).context("--engine")?;
-            config.engine.name.clone_from(engine);
+            config.engine.name = Some(engine.clone());
+        }
+        if let Some(script) = &self.script {
+            config.engine.script = Some(std::path::absolute(script).context("--script")?);
         }
         if self.workers.is_some() {
             config.engine.workers = self.workers;

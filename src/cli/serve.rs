@@ -9,14 +9,13 @@ use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::boot;
 use super::options::Args;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines::{self, workers::Pool};
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
 use crate::fronts::http::{self, AccessLog, Listener, Place, Service};
-use crate::fronts::site::Site;
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -33,7 +32,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .worker_threads(threads())
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(project, args.script, loaded.config));
+    let served = runtime.block_on(serve(project, loaded.config));
     // What is still running after the grace period has had its time.
     runtime.shutdown_background();
     served
@@ -44,25 +43,25 @@ fn threads() -> usize {
     (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
 }
 
-async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> anyhow::Result<()> {
+async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
     let listeners = bind(&config)?;
     let admin_listener = admin::bind(&config.admin.address(&project))?;
-    let place = open_place(&project, &config, script.as_deref())?;
+    let place = open_place(&project, &config)?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
-        booted = boot(&config, &routes, &metrics) => booted?,
+        booted = boot_all(&project, &config, &routes, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     let service = Arc::new(Service {
         place: arc_swap::ArcSwap::from_pointee(place),
         routes,
-        engine: engines::find(&config.engine.name)?.name,
+        engine: boot::chosen(&project, &config)?.name,
         engines,
         access_log: AccessLog::start(config.access_log.format)?,
         metrics: metrics.clone(),
@@ -76,10 +75,10 @@ async fn serve(project: PathBuf, script: Option<PathBuf>, config: Config) -> any
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
                 let (service, config) = (service.clone(), config.clone());
-                let (script, project) = (script.clone(), project.clone());
+                let project = project.clone();
                 Box::pin(async move {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
-                    let place = open_place(&project, &config, script.as_deref())?;
+                    let place = open_place(&project, &config)?;
                     for engine in service.engines.values() {
                         engine.reload().await?;
                     }
@@ -166,12 +165,8 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
 }
 
 /// Opens the application's directory.
-pub(super) fn open_place(
-    project: &Path,
-    config: &Config,
-    script: Option<&Path>,
-) -> anyhow::Result<Place> {
-    let site = Arc::new(Site::open(project, &config.site, script)?);
+pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
+    let site = Arc::new(boot::open_site(project, config)?);
     let send_file = SendFile::open(
         project,
         site.clone(),
@@ -181,44 +176,18 @@ pub(super) fn open_place(
     Ok(Place { site, send_file })
 }
 
-/// The engine that is configured, and those that routes name, each once.
-pub(super) fn asked_for(config: &Config, routes: &Routes) -> anyhow::Result<Vec<&'static str>> {
-    let mut names = Vec::new();
-    for name in std::iter::once(config.engine.name.as_str()).chain(routes.engines()) {
-        let entry = engines::find(name)?;
-        if !names.contains(&entry.name) {
-            names.push(entry.name);
-        }
-    }
-    Ok(names)
-}
-
-/// Boots the engine of that name with what the configuration says for all of them.
-pub(super) async fn boot_one(
-    name: &str,
-    config: &Config,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Pool> {
-    let settings = engines::Settings {
-        name: name.to_string(),
-        ..config.engine.clone()
-    };
-    let ini = config
-        .php
-        .iter()
-        .map(|(name, value)| (name.clone(), value.to_string()))
-        .collect();
-    engines::boot(&settings, ini, config.env.clone(), metrics.clone())
-        .await
-        .with_context(|| format!("engine `{name}`"))
-}
-
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 
-async fn boot(config: &Config, routes: &Routes, metrics: &Arc<Metrics>) -> anyhow::Result<Engines> {
+async fn boot_all(
+    project: &Path,
+    config: &Config,
+    routes: &Routes,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
-    for name in asked_for(config, routes)? {
-        let pool = boot_one(name, config, metrics).await?;
+    for entry in boot::asked_for(project, config, routes)? {
+        let name = entry.name;
+        let pool = boot::boot_one(entry, project, config, metrics).await?;
         let report = pool.report();
         if report.get("opcache") != "on" {
             warn!(

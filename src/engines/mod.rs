@@ -18,14 +18,23 @@ use crate::observe::metrics::Metrics;
 use crate::units::{Size, Time};
 use workers::{Limits, Pool, Spec};
 
+pub use workers::{Boot, FindScript};
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// An engine of the catalogue.
+    /// An engine of the catalogue. When not set: `rewind` when the script calls `surus_serve()`, `classic` otherwise.
     #[serde(deserialize_with = "known")]
-    pub name: String,
+    pub name: Option<String>,
+    /// The PHP file to boot, relative to the project, for the engines that boot one; `index.php` of the document root when not
+    /// set. For `classic`: the file that answers what no other file does.
+    pub script: Option<PathBuf>,
+    /// URLs that are requested once after the boot, so that what they load is there for every event: `["/", "/login"]`.
+    pub warmup: Vec<String>,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
     pub workers: Option<usize>,
+    /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
+    pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
     pub queue: usize,
     /// How long an event may wait for a worker.
@@ -53,8 +62,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            name: "classic".into(),
+            name: None,
+            script: None,
+            warmup: Vec::new(),
             workers: None,
+            spares: 2,
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
@@ -70,21 +82,24 @@ impl Default for Settings {
     }
 }
 
-/// Boots an engine that runs workers of our own. `ini` and `env` are what PHP gets beside the settings.
+/// Boots the engine of that name. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
+/// boots a script, anew for each of its boots.
 pub async fn boot(
+    entry: &'static Entry,
     settings: &Settings,
+    script: FindScript,
     ini: Vec<(String, String)>,
     mut env: BTreeMap<String, String>,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Pool> {
-    let entry = find(&settings.name)?;
     // So that an application can say what serves it.
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
     let spec = Spec {
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,
-        workers: worker_count(settings)?,
+        workers: process_count(entry, settings)?,
+        script: entry.boots_script.then_some(script),
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -100,6 +115,12 @@ pub async fn boot(
         capacity: workers::capacity(spec.workers, settings.queue),
     };
     Pool::boot(spec, limits, settings.queue, metrics).await
+}
+
+/// The processes that the engine has.
+pub fn process_count(entry: &Entry, settings: &Settings) -> anyhow::Result<usize> {
+    let spares = if entry.serves_one { settings.spares } else { 0 };
+    Ok(worker_count(settings)? + spares)
 }
 
 /// The number of workers that is set, or two for each CPU: PHP waits for databases now and then.
@@ -203,20 +224,66 @@ pub struct Entry {
     pub boots: &'static str,
     /// What one event can leave behind for the next.
     pub survives: &'static str,
+    /// It boots one script ahead of the events, which calls `surus_serve()`.
+    pub boots_script: bool,
+    /// Each of its processes serves one event.
+    pub serves_one: bool,
 }
 
 /// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
-pub const CATALOGUE: &[Entry] = &[Entry {
-    name: "classic",
-    published_as: "G; php-fpm semantics",
-    what_happens: "surus-php: request startup, script, request shutdown",
-    boots: "per event",
-    survives: "OPcache",
-}];
+pub const CATALOGUE: &[Entry] = &[
+    Entry {
+        name: "classic",
+        published_as: "G; php-fpm semantics",
+        what_happens: "surus-php: request startup, script, request shutdown",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+    },
+    Entry {
+        name: "worker",
+        published_as: "A; RoadRunner, FrankenPHP, Swoole style",
+        what_happens: "surus-php boots a script in each of n processes, which then serves events in a loop",
+        boots: "once per worker",
+        survives: "everything, until recycled",
+        boots_script: true,
+        serves_one: false,
+    },
+    Entry {
+        name: "standby",
+        published_as: "C",
+        what_happens: "surus-php boots the script, waits, serves one event, dies; a spare is always ready",
+        boots: "per event, before the caller comes",
+        survives: "nothing",
+        boots_script: true,
+        serves_one: true,
+    },
+    Entry {
+        name: "fork",
+        published_as: "D",
+        what_happens: "the booted process is a template; a child, forked ahead of time, serves one event",
+        boots: "once",
+        survives: "nothing (copy-on-write)",
+        boots_script: true,
+        serves_one: true,
+    },
+    Entry {
+        name: "rewind",
+        published_as: "nobody",
+        what_happens: "boots once, serves, puts every written page back, serves again",
+        boots: "once",
+        survives: "nothing but OPcache",
+        boots_script: true,
+        serves_one: false,
+    },
+];
 
-fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    find(&name).map_err(serde::de::Error::custom)?;
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    if let Some(name) = &name {
+        find(name).map_err(serde::de::Error::custom)?;
+    }
     Ok(name)
 }
 

@@ -89,7 +89,7 @@ impl Inbox {
 const EMSGSIZE: i32 = 90;
 
 /// The EVENT record and the PARAMS records. A pair never crosses records.
-fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
+pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::with_capacity(2048);
     head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
     head.extend_from_slice(&deadline_micros(event.deadline).to_be_bytes());

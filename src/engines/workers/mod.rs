@@ -19,7 +19,7 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
-pub use template::{Report, Spec};
+pub use template::{Boot, FindScript, Report, Spec};
 
 use crate::engine::{Engine, Pending};
 use crate::event::{Event, Failure, Response};

@@ -7,19 +7,26 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use std::sync::Arc;
+
 use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
+use super::inbox;
+use crate::event::Event;
+
 /// How to run PHP; the same for every generation.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Spec {
     /// The engine's name in the catalogue.
     pub engine: &'static str,
     /// `surus-php8.x`.
     pub program: PathBuf,
     pub workers: usize,
+    /// Finds what to boot, where the engine boots a script.
+    pub script: Option<FindScript>,
     pub max_events: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -33,6 +40,19 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
 }
 
+/// What to boot.
+pub struct Boot {
+    /// Absolute path of the PHP file.
+    pub script: PathBuf,
+    /// `DOCUMENT_ROOT` while it boots.
+    pub document_root: String,
+    /// Served once after the boot, before the first event.
+    pub warmup: Vec<Event>,
+}
+
+/// Finds what to boot; asked anew for each boot, since a reload may be there because a symbolic link leads elsewhere by now.
+pub type FindScript = Arc<dyn Fn() -> anyhow::Result<Boot> + Send + Sync>;
+
 /// A template that has been started.
 pub struct Template {
     pub child: Child,
@@ -45,7 +65,8 @@ pub struct Template {
 pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<Template> {
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
-    let settings = process::memory_file(&encode(spec, requests)?)
+    let boot = spec.script.as_ref().map(|find| find()).transpose()?;
+    let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
     let their_board = board.fd().try_clone_to_owned()?;
 
@@ -58,12 +79,17 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // The numbers are those of sapi/surus.h.
-    let fds: Vec<(OwnedFd, i32)> = vec![
+    let mut fds: Vec<(OwnedFd, i32)> = vec![
         (their_control, 3),
         (their_inbox, 4),
         (their_board, 5),
         (settings, 6),
     ];
+    if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
+        let messages = process::memory_file(&warmups(boot)?)
+            .context("no memory for the warm-ups (engine.warmup)")?;
+        fds.push((messages, 7));
+    }
     let child = process::spawn(command, fds)
         .with_context(|| format!("cannot start {}", spec.program.display()))?;
     Ok(Template {
@@ -74,7 +100,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
 }
 
 /// NUL-terminated `key=value`, as sapi/settings.c reads them.
-fn encode(spec: &Spec, requests: u16) -> anyhow::Result<Vec<u8>> {
+fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec<u8>> {
     let mut settings = Vec::new();
     let mut put = |key: &str, value: &str| {
         if value.contains('\0') {
@@ -83,6 +109,17 @@ fn encode(spec: &Spec, requests: u16) -> anyhow::Result<Vec<u8>> {
         settings.extend_from_slice(format!("{key}={value}\0").as_bytes());
         Ok(())
     };
+    put("engine", spec.engine)?;
+    if let Some(boot) = boot {
+        put(
+            "script",
+            boot.script
+                .to_str()
+                .context("the path of the script is not UTF-8")?,
+        )?;
+        put("document_root", &boot.document_root)?;
+        put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
+    }
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_events", &spec.max_events.to_string())?;
@@ -114,6 +151,18 @@ fn encode(spec: &Spec, requests: u16) -> anyhow::Result<Vec<u8>> {
         put("env", &format!("{name}={value}"))?;
     }
     Ok(settings)
+}
+
+/// Each as a message of the inbox, behind its length.
+fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
+    let mut messages = Vec::new();
+    for event in &boot.warmup {
+        let message = inbox::encode_head(event, 1)
+            .map_err(|failure| anyhow!("the warm-up {}: {failure}", event.request.uri()))?;
+        messages.extend_from_slice(&u32::try_from(message.len())?.to_ne_bytes());
+        messages.extend_from_slice(&message);
+    }
+    Ok(messages)
 }
 
 /// As php's `-d`: what begins with a letter or digit and has nothing special in it is left alone, so that `On`, `8M` and

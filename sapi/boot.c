@@ -1,0 +1,100 @@
+/* The script that runs once, ahead of the events that it serves: in the template or in every worker, as the engine wants. */
+#include "surus.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <zend_exceptions.h>
+
+static bool done; /* the script has come to serve */
+
+/* What a script finds in SG(request_info) while no event is there. */
+static void fill_request_info(void)
+{
+	SG(server_context) = NULL;
+	SG(sapi_headers).http_response_code = 200;
+	SG(request_info).request_method = NULL;
+	SG(request_info).query_string = NULL;
+	SG(request_info).request_uri = NULL;
+	SG(request_info).content_type = "";
+	SG(request_info).content_length = 0;
+	SG(request_info).path_translated = surus_settings.script;
+}
+
+static void execute(char *script)
+{
+	zend_file_handle file;
+	char directory[MAXPATHLEN];
+	const char *slash = strrchr(script, '/');
+	size_t len = slash ? (size_t)(slash - script) : 0;
+
+	if (len > 0 && len < sizeof(directory)) {
+		memcpy(directory, script, len);
+		directory[len] = '\0';
+		if (chdir(directory) != 0) {
+			/* As php_execute_script: the script then runs where we are. */
+		}
+	}
+	zend_stream_init_filename(&file, script);
+	file.primary_script = 1;
+	php_execute_script(&file);
+	zend_destroy_file_handle(&file);
+}
+
+int surus_boot_run(void)
+{
+	char *script = surus_settings.script;
+	int status;
+
+	if (access(script, R_OK) != 0) {
+		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", script);
+		return SURUS_EXIT_BOOT;
+	}
+	zend_first_try {
+		fill_request_info();
+		if (php_request_startup() == SUCCESS) {
+			surus_user_ini_activate(script, surus_settings.document_root);
+			zend_try {
+				execute(script);
+			} zend_end_try();
+		}
+	} zend_catch {
+	} zend_end_try();
+	status = done ? surus_self->exit_status : SURUS_EXIT_BOOT;
+	surus_serve_before_shutdown();
+	php_request_shutdown(NULL);
+	if (surus_self->event.id) {
+		/* What has ended the script has ended the event in its hands. */
+		SG(server_context) = NULL;
+		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+		surus_event_close(&surus_self->event);
+		if (status == SURUS_EXIT_INBOX_CLOSED) {
+			status = surus_serves_one() ? SURUS_EXIT_SERVED : SURUS_EXIT_FAILED;
+		}
+	}
+	if (!surus_serve_called()) {
+		fprintf(stderr,
+		        "surus-php: %s has ended without serving anything. A script that the engine boots calls surus_serve($handler); "
+		        "one that does not belongs to the engine `classic`.\n",
+		        script);
+	}
+	if (surus_boots_in_template()) {
+		surus_php_shutdown();
+	}
+	return status;
+}
+
+bool surus_boot_done(void)
+{
+	done = true;
+	if (!surus_boots_in_template()) {
+		return true;
+	}
+	surus_ours_note();
+	return surus_template_serve();
+}

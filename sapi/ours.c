@@ -1,0 +1,166 @@
+/* What an event has made, and the boot has not: ended as PHP ends a request, while what the boot has made stays alive for the
+ * events to come. The order is php_request_shutdown's (main/main.c). */
+#include "surus.h"
+
+#include <string.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <ext/standard/basic_functions.h>
+#include <zend_closures.h>
+#include <zend_fibers.h>
+#include <zend_weakrefs.h>
+
+/* Objects of the boot whose end has an effect; weak, so that one that an event ends leaves. */
+static HashTable boot_objects;
+static zend_long first_resource;       /* resources from this number on are the event's */
+static uint32_t persistent_at_boot;    /* used slots of EG(persistent_list) */
+static zend_module_entry **extensions; /* those whose request shutdown reaches outside of the memory of this process; NULL-terminated */
+
+/* Extensions whose request shutdown only frees and resets memory (reviewed in PHP 8.2 to 8.4). Here memory is put back or ends with
+ * its process, so what they would do is only time and touched pages. Those that are not named are shut down. */
+static const char *const memory_only[] = {
+	"date",    "pcre",   "spl", "standard", "filter", "mbstring", "mysqlnd", "intl",
+	"libxml",  "ffi",    "gd",  "phar",     "zlib",   "sockets",  "pcntl",   "tokenizer",
+	"core",    "random", "hash", "json",    "reflection", "ctype", "apcu",   "zend opcache",
+};
+
+static bool is_memory_only(const char *name)
+{
+	for (size_t i = 0; i < sizeof(memory_only) / sizeof(*memory_only); i++) {
+		if (strcasecmp(name, memory_only[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool has_destructor(const zend_object *object)
+{
+	return object->handlers->dtor_obj != zend_objects_destroy_object || object->ce->destructor;
+}
+
+/* Does freeing it do more than to give memory back? A closure's does not. */
+static bool has_storage(const zend_object *object)
+{
+	return object->handlers->free_obj != zend_object_std_dtor && object->ce != zend_ce_closure;
+}
+
+void surus_ours_note(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+	zend_module_entry *extension;
+	size_t count = 0;
+
+	zend_hash_init(&boot_objects, 64, NULL, NULL, 0);
+	for (uint32_t i = 1; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object) && (has_destructor(object) || has_storage(object))) {
+			zval present;
+			ZVAL_TRUE(&present);
+			zend_weakrefs_hash_add(&boot_objects, object, &present);
+		}
+	}
+	first_resource = EG(regular_list).nNextFreeElement;
+	persistent_at_boot = EG(persistent_list).nNumUsed;
+	extensions = pecalloc(zend_hash_num_elements(&module_registry) + 1, sizeof(*extensions), 1);
+	ZEND_HASH_REVERSE_FOREACH_PTR(&module_registry, extension) {
+		if (extension->request_shutdown_func && !is_memory_only(extension->name)) {
+			extensions[count++] = extension;
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static bool is_boots(zend_object *object)
+{
+	return zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
+}
+
+/* As zend_objects_store_call_destructors, which would run those of the boot and mark every object, touching all their pages. */
+static void call_destructors(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+
+	/* Objects that destructors make get slots behind, and their turn. */
+	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
+	for (uint32_t i = 1; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) &&
+		    !is_boots(object)) {
+			GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
+			GC_ADDREF(object);
+			object->handlers->dtor_obj(object);
+			GC_DELREF(object);
+		}
+	}
+}
+
+/* As zend_objects_store_free_object_storage: connections say goodbye, archives are written. */
+static void free_storage(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+
+	for (uint32_t i = store->top; i-- > 1;) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object) && has_storage(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !is_boots(object)) {
+			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
+			GC_ADDREF(object);
+			object->handlers->free_obj(object);
+		}
+	}
+}
+
+static void close_resources(void)
+{
+	HashTable *list = &EG(regular_list);
+
+	/* The table may move while a resource closes; so it is looked up anew each time. */
+	for (uint32_t i = list->nNumUsed; i-- > 0;) {
+		zval *slot = ZEND_HASH_ELEMENT(list, i);
+		if (Z_TYPE_P(slot) != IS_UNDEF) {
+			zend_resource *resource = Z_PTR_P(slot);
+			if (resource->handle < first_resource) {
+				break;
+			}
+			zend_list_close(resource);
+		}
+	}
+	/* A persistent connection cannot outlive its request here: this process is about to forget it. */
+	for (uint32_t i = EG(persistent_list).nNumUsed; i-- > persistent_at_boot;) {
+		Bucket *bucket = EG(persistent_list).arData + i;
+		if (Z_TYPE(bucket->val) != IS_UNDEF) {
+			zend_hash_del_bucket(&EG(persistent_list), bucket);
+		}
+	}
+}
+
+void surus_isolated_end(void)
+{
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	php_call_shutdown_functions();
+	zend_try {
+		call_destructors();
+	} zend_end_try();
+	zend_try {
+		php_output_end_all();
+	} zend_end_try();
+	zend_unset_timeout();
+	for (zend_module_entry **at = extensions; *at; at++) {
+		zend_try {
+			(*at)->request_shutdown_func((*at)->type, (*at)->module_number);
+		} zend_end_try();
+	}
+	zend_try {
+		php_output_deactivate();
+	} zend_end_try();
+	zend_try {
+		free_storage();
+		close_resources();
+	} zend_end_try();
+	/* Removes the files of uploads. */
+	sapi_deactivate();
+	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_event_close(&surus_self->event);
+}

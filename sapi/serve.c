@@ -1,0 +1,483 @@
+/* The life of one event in a process whose application has booted: surus_serve(), frankenphp_handle_request(). */
+#include "surus.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <php_variables.h>
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/head.h>
+#include <ext/standard/php_filestat.h>
+#include <zend_exceptions.h>
+
+static struct {
+	bool come;    /* the script has come to serve for the first time */
+	bool calling; /* its handler runs */
+	zend_fcall_info handler;
+	zend_fcall_info_cache handler_cache;
+	/* Those that the boot has registered, while warm-ups run, and on `worker` always: there they run when the script ends, and not
+	 * for each event. */
+	HashTable *boot_shutdown_functions;
+	/* What the boot has put into $_SERVER and $_ENV: there in every request, as behind a dotenv loader in a fresh one. */
+	zval server, env;
+	/* Extensions that keep state of a request outside of PHP's variables. */
+	zend_module_entry *session, *filter;
+} serving;
+
+/* --- the beginning --- */
+
+static const char *const of_the_request[] = {
+	"PHP_SELF", "SCRIPT_NAME", "SCRIPT_FILENAME", "DOCUMENT_ROOT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
+};
+
+/* Notes in `noted` what `array` has and the process's environment has not. */
+static void note_additions(zval *noted, zval *array)
+{
+	zval environment;
+	zend_string *key;
+	zval *value;
+
+	array_init(noted);
+	if (!array || Z_TYPE_P(array) != IS_ARRAY) {
+		return;
+	}
+	array_init(&environment);
+	surus_php_import_environment(&environment);
+	for (size_t i = 0; i < sizeof(of_the_request) / sizeof(*of_the_request); i++) {
+		zend_hash_str_del(Z_ARRVAL(environment), of_the_request[i], strlen(of_the_request[i]));
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(array), key, value) {
+		bool known = false;
+		zval *before;
+
+		if (!key) {
+			continue;
+		}
+		for (size_t i = 0; i < sizeof(of_the_request) / sizeof(*of_the_request) && !known; i++) {
+			known = zend_string_equals_cstr(key, of_the_request[i], strlen(of_the_request[i]));
+		}
+		before = zend_hash_find(Z_ARRVAL(environment), key);
+		if (!known && !(before && zend_is_identical(before, value))) {
+			Z_TRY_ADDREF_P(value);
+			zend_hash_update(Z_ARRVAL_P(noted), key, value);
+		}
+	} ZEND_HASH_FOREACH_END();
+	zval_ptr_dtor(&environment);
+}
+
+/* Puts what the boot has added behind what the event brings. */
+static void restore_additions(zval *noted, zval *array)
+{
+	zend_string *key;
+	zval *value;
+
+	if (Z_TYPE_P(array) != IS_ARRAY) {
+		return;
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(noted), key, value) {
+		if (!surus_event_var(&surus_self->event, ZSTR_VAL(key), ZSTR_LEN(key))) {
+			Z_TRY_ADDREF_P(value);
+			zend_hash_update(Z_ARRVAL_P(array), key, value);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static bool is_armed(const char *name)
+{
+	zend_auto_global *global = zend_hash_str_find_ptr(CG(auto_globals), name, strlen(name));
+	return global && global->armed;
+}
+
+static void fill(const char *name)
+{
+	zend_string *string = zend_string_init(name, strlen(name), 0);
+	zend_is_auto_global(string);
+	zend_string_release(string);
+}
+
+/* $_GET and its kin of the event in our hands. Those that PHP fills when it first compiles a mention of them are filled now if
+ * that has happened: what is compiled already will not ask again. */
+static void renew_superglobals(void)
+{
+	bool server = !is_armed("_SERVER"), env = !is_armed("_ENV"), request = !is_armed("_REQUEST");
+
+	for (int i = 0; i < NUM_TRACK_VARS; i++) {
+		zval_ptr_dtor(&PG(http_globals)[i]);
+	}
+	php_hash_environment();
+	if (server) {
+		fill("_SERVER");
+		restore_additions(&serving.server, &PG(http_globals)[TRACK_VARS_SERVER]);
+	}
+	if (env) {
+		fill("_ENV");
+		restore_additions(&serving.env, &PG(http_globals)[TRACK_VARS_ENV]);
+	}
+	if (request) {
+		fill("_REQUEST");
+	}
+}
+
+static void begin(void)
+{
+	surus_outbox_begin(surus_self->event.id);
+	surus_php_fill_request_info();
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(header_is_being_sent) = 0;
+	EG(exit_status) = 0;
+	zend_try {
+		php_output_activate();
+		sapi_activate();
+		if (PG(output_handler) && PG(output_handler)[0]) {
+			zval handler;
+			ZVAL_STRING(&handler, PG(output_handler));
+			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+			zval_ptr_dtor(&handler);
+		} else if (PG(output_buffering)) {
+			php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		} else if (PG(implicit_flush)) {
+			php_output_set_implicit_flush(1);
+		}
+		renew_superglobals();
+		if (surus_settings.engine == SURUS_WORKER && serving.session) {
+			serving.session->request_startup_func(serving.session->type, serving.session->module_number);
+		}
+		if (EG(timeout_seconds) > 0) {
+			zend_set_timeout(EG(timeout_seconds), 0);
+		}
+	} zend_end_try();
+}
+
+/* --- the middle --- */
+
+/* Runs the handler. False: a fatal error has ended it. */
+static bool call(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+	volatile bool survived = true;
+	zval result;
+
+	ZVAL_UNDEF(&result);
+	serving.handler.retval = &result;
+	serving.calling = true;
+	surus_set_state(SURUS_RUNNING);
+	zend_try {
+		zend_call_function(&serving.handler, &serving.handler_cache);
+		if (EG(exception)) {
+			/* As zend_execute_scripts; exit() is an exception here too, of which nobody else hears. */
+			if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+				zend_user_exception_handler();
+			}
+			if (EG(exception)) {
+				zend_exception_error(EG(exception), E_ERROR);
+			}
+		}
+		zval_ptr_dtor(&result);
+	} zend_catch {
+		survived = false;
+		EG(current_execute_data) = frame;
+	} zend_end_try();
+	serving.calling = false;
+	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
+	return survived && !CG(unclean_shutdown);
+}
+
+/* --- the end --- */
+
+static void shut_down(zend_module_entry *extension)
+{
+	if (extension && extension->request_shutdown_func) {
+		zend_try {
+			extension->request_shutdown_func(extension->type, extension->module_number);
+		} zend_end_try();
+	}
+}
+
+/* The event's end where the process goes on as it is. What a request leaves in PHP's own bookkeeping goes; what it leaves in
+ * variables stays. */
+static void end_in_worker(void)
+{
+	php_call_shutdown_functions();
+	php_free_shutdown_functions();
+	zend_try {
+		php_output_end_all();
+	} zend_end_try();
+	zend_unset_timeout();
+	shut_down(serving.session);
+	shut_down(serving.filter);
+	zend_try {
+		php_output_deactivate();
+	} zend_end_try();
+	sapi_deactivate();
+	SG(server_context) = NULL;
+	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_event_close(&surus_self->event);
+	php_clear_stat_cache(0, NULL, 0);
+	zend_memory_reset_peak_usage();
+}
+
+/* Ends the event in our hands, where its process lives on or ends without ending the script. */
+static void end(void)
+{
+	if (surus_settings.engine == SURUS_WORKER) {
+		end_in_worker();
+		return;
+	}
+	surus_isolated_end();
+	if (surus_settings.engine == SURUS_FORK) {
+		surus_set_state(SURUS_RETIRED);
+		_exit(SURUS_EXIT_SERVED);
+	}
+}
+
+bool surus_serve_called(void)
+{
+	return serving.come;
+}
+
+void surus_serve_before_shutdown(void)
+{
+	HashTable *boot = serving.boot_shutdown_functions;
+
+	if (!boot) {
+		return;
+	}
+	serving.boot_shutdown_functions = NULL;
+	if (BG(user_shutdown_function_names)) {
+		/* A fatal error ends the event and the script: first what the boot has registered, as in a request of its own. */
+		HashTable *of_the_event = BG(user_shutdown_function_names);
+		BG(user_shutdown_function_names) = boot;
+		php_call_shutdown_functions();
+		php_free_shutdown_functions();
+		BG(user_shutdown_function_names) = of_the_event;
+	} else {
+		BG(user_shutdown_function_names) = boot;
+	}
+}
+
+/* --- warm-ups --- */
+
+static bool read_exactly(void *to, size_t len)
+{
+	char *at = to;
+
+	while (len > 0) {
+		ssize_t got = read(SURUS_FD_WARMUP, at, len);
+		if (got <= 0) {
+			return false;
+		}
+		at += got;
+		len -= (size_t)got;
+	}
+	return true;
+}
+
+/* Serves one warm-up. False: it could not be served as an event is, said on stderr. */
+static bool warm_up(void)
+{
+	char uri[256];
+	int status;
+
+	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(&surus_self->event, "REQUEST_URI"));
+	begin();
+	bool survived = call();
+	status = SG(sapi_headers).http_response_code;
+	end_in_worker();
+	if (!survived || status >= 500) {
+		fprintf(stderr, "surus-php: the warm-up %s %s; see the lines above, or take it out of engine.warmup\n", uri,
+		        survived ? "was answered with an error" : "ended in a fatal error");
+		return false;
+	}
+	return true;
+}
+
+static bool warm_up_all(void)
+{
+	uint32_t len;
+
+	if (!surus_settings.warms_up) {
+		return true;
+	}
+	surus_outbox_discard(true);
+	while (read_exactly(&len, sizeof(len))) {
+		if (len > SURUS_MESSAGE_MAX || !read_exactly(surus_self->message, len) ||
+		    !surus_event_decode(&surus_self->event, len) || !warm_up()) {
+			return false;
+		}
+	}
+	surus_outbox_discard(false);
+	lseek(SURUS_FD_WARMUP, 0, SEEK_SET);
+	return true;
+}
+
+/* --- the way from one event to the next --- */
+
+/* The script has come to serve: ends what was its boot. False: it must not. */
+static bool come(void)
+{
+	serving.come = true;
+	zend_unset_timeout();
+	note_additions(&serving.server, zend_hash_str_find(&EG(symbol_table), "_SERVER", sizeof("_SERVER") - 1));
+	note_additions(&serving.env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
+	serving.session = zend_hash_str_find_ptr(&module_registry, "session", sizeof("session") - 1);
+	serving.filter = zend_hash_str_find_ptr(&module_registry, "filter", sizeof("filter") - 1);
+	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
+	php_output_end_all();
+	php_output_deactivate();
+	sapi_deactivate();
+	serving.boot_shutdown_functions = BG(user_shutdown_function_names);
+	BG(user_shutdown_function_names) = NULL;
+	if (!warm_up_all()) {
+		return false;
+	}
+	if (surus_settings.engine != SURUS_WORKER) {
+		BG(user_shutdown_function_names) = serving.boot_shutdown_functions;
+		serving.boot_shutdown_functions = NULL;
+	}
+	gc_collect_cycles();
+	return true;
+}
+
+/* Gives the script what it needs to come to its end without an event. */
+static void leave(void)
+{
+	SG(server_context) = NULL;
+	php_output_activate();
+	sapi_activate();
+}
+
+/* Waits for the next event and makes it PHP's request. False: there will be none. */
+static bool next(void)
+{
+	if (!serving.come) {
+		if (!come() || !surus_boot_done()) {
+			leave();
+			return false;
+		}
+	} else if (surus_self->event.id) {
+		if (surus_settings.engine == SURUS_STANDBY) {
+			/* The script's end is the event's. */
+			surus_self->exit_status = SURUS_EXIT_SERVED;
+			return false;
+		}
+		end();
+	}
+	if (!surus_worker_take()) {
+		if (surus_boots_in_template()) {
+			/* The script's end is the template's to come to. */
+			_exit(surus_self->exit_status);
+		}
+		leave();
+		return false;
+	}
+	begin();
+	return true;
+}
+
+/* Ends what a fatal error in a handler leaves to end. */
+static void die(void)
+{
+	if (surus_boots_in_template()) {
+		end();
+		return;
+	}
+	surus_self->exit_status = surus_settings.engine == SURUS_STANDBY ? SURUS_EXIT_SERVED : SURUS_EXIT_FAILED;
+	zend_bailout();
+}
+
+/* --- the functions --- */
+
+static bool may_serve(const char *function)
+{
+	if (!surus_boots()) {
+		zend_throw_error(NULL,
+		                 "%s() needs an engine that boots this script once, ahead of the requests: rewind, worker, standby or fork "
+		                 "(engine.name); this is `classic`", function);
+		return false;
+	}
+	if (serving.calling) {
+		zend_throw_error(NULL, "%s() cannot be called by a handler, while a request is served", function);
+		return false;
+	}
+	return true;
+}
+
+static bool take_handler(INTERNAL_FUNCTION_PARAMETERS)
+{
+	zend_fcall_info handler;
+	zend_fcall_info_cache cache;
+
+	(void)return_value;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_FUNC(handler, cache)
+	ZEND_PARSE_PARAMETERS_END_EX(return false);
+	serving.handler = handler;
+	serving.handler_cache = cache;
+	return true;
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_serve, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_serve(callable $handler): void. Everything before this call is boot; the handler is one request, and is called for each.
+ * Returns when there will be no more. */
+static PHP_FUNCTION(surus_serve)
+{
+	if (!may_serve("surus_serve") || !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
+		RETURN_THROWS();
+	}
+	while (next()) {
+		if (!call()) {
+			die();
+		} else if (surus_settings.engine == SURUS_STANDBY) {
+			/* The request ends as one that has called exit(). */
+			surus_self->exit_status = SURUS_EXIT_SERVED;
+			zend_throw_unwind_exit();
+			return;
+		}
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_frankenphp_handle_request, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
+/* frankenphp_handle_request(callable $callback): bool. Serves one request; false when there will be no more and the script has to
+ * end. What the script does between two calls belongs to the event before, whose client has its answer. */
+static PHP_FUNCTION(frankenphp_handle_request)
+{
+	if (!may_serve("frankenphp_handle_request") || !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
+		RETURN_THROWS();
+	}
+	if (!next()) {
+		RETURN_FALSE;
+	}
+	if (!call()) {
+		die();
+	}
+	zend_try {
+		php_output_end_all();
+		php_header();
+	} zend_end_try();
+	surus_outbox_finish();
+	surus_set_state(SURUS_FINISHING);
+	RETURN_TRUE;
+}
+
+static const zend_function_entry functions[] = {
+	PHP_FE(surus_serve, arginfo_surus_serve)
+	PHP_FE(frankenphp_handle_request, arginfo_frankenphp_handle_request)
+	PHP_FE_END
+};
+
+bool surus_serve_register(int type)
+{
+	return zend_register_functions(NULL, functions, NULL, type) == SUCCESS;
+}

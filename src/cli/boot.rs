@@ -1,0 +1,212 @@
+//! Which engines a configuration asks for, and what they boot.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use http::{HeaderValue, Request, Uri, header};
+
+use crate::config::Config;
+use crate::engines::{self, Boot, Entry, FindScript, workers::Pool};
+use crate::event::{Body, Event, Origin};
+use crate::fronts::site::route::Routes;
+use crate::fronts::site::{Resolution, Site};
+use crate::observe::metrics::Metrics;
+
+/// Opens the application's directory.
+pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
+    let script = script(project, config);
+    // What is booted answers for itself; the URL's names are those of the index.php that it stands for, when there is one.
+    let front = match &script {
+        Some(_) if boots_script(project, config)? => {
+            let site = Site::open(project, &config.site, None)?;
+            if site.front_controller().is_some() {
+                return Ok(site);
+            }
+            script
+        }
+        _ => script,
+    };
+    Site::open(project, &config.site, front.as_deref())
+}
+
+fn script(project: &Path, config: &Config) -> Option<PathBuf> {
+    config
+        .engine
+        .script
+        .as_ref()
+        .map(|script| project.join(script))
+}
+
+fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
+    Ok(chosen(project, config)?.boots_script)
+}
+
+/// The engine that answers where no route names another.
+pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry> {
+    if let Some(name) = &config.engine.name {
+        return engines::find(name);
+    }
+    let entry = match script(project, config) {
+        Some(script) => script,
+        None => match Site::open(project, &config.site, None)?.front_controller() {
+            Some(front) => front.filename.clone(),
+            None => return engines::find("classic"),
+        },
+    };
+    let text = std::fs::read(&entry).unwrap_or_default();
+    engines::find(if calls_serve(&String::from_utf8_lossy(&text)) {
+        "rewind"
+    } else {
+        "classic"
+    })
+}
+
+/// Does this PHP file call a function that only a booted script may call?
+fn calls_serve(php: &str) -> bool {
+    const FUNCTIONS: [&str; 2] = ["surus_serve", "frankenphp_handle_request"];
+    let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
+    php.lines()
+        .map(str::trim_start)
+        .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
+        .any(|line| {
+            FUNCTIONS.iter().any(|function| {
+                line.match_indices(function).any(|(at, _)| {
+                    let before = line[..at].trim_end_matches('\\');
+                    let after = line[at + function.len()..].trim_start();
+                    after.starts_with('(') && !before.ends_with(is_name)
+                })
+            })
+        })
+}
+
+/// The engine that is configured, and those that routes name, each once.
+pub fn asked_for(
+    project: &Path,
+    config: &Config,
+    routes: &Routes,
+) -> anyhow::Result<Vec<&'static Entry>> {
+    let mut entries = vec![chosen(project, config)?];
+    for name in routes.engines() {
+        let entry = engines::find(name)?;
+        if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+/// Boots an engine with what the configuration says for all of them.
+pub async fn boot_one(
+    entry: &'static Entry,
+    project: &Path,
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Pool> {
+    let ini = config
+        .php
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
+    engines::boot(
+        entry,
+        &config.engine,
+        finder(project.to_path_buf(), config.clone()),
+        ini,
+        config.env.clone(),
+        metrics.clone(),
+    )
+    .await
+    .with_context(|| format!("engine `{}`", entry.name))
+}
+
+fn finder(project: PathBuf, config: Config) -> FindScript {
+    Arc::new(move || {
+        let site = open_site(&project, &config)?;
+        let script = match script(&project, &config) {
+            Some(script) => script
+                .canonicalize()
+                .with_context(|| format!("cannot find {} (engine.script)", script.display()))?,
+            None => match site.front_controller() {
+                Some(front) => front.filename.clone(),
+                None => bail!(
+                    "there is no index.php in {}; name the PHP file to boot in engine.script, or with --script",
+                    site.root().display()
+                ),
+            },
+        };
+        let document_root = site
+            .root()
+            .to_str()
+            .context("the document root is not UTF-8")?;
+        Ok(Boot {
+            script,
+            document_root: document_root.to_string(),
+            warmup: config
+                .engine
+                .warmup
+                .iter()
+                .map(|url| warmup(url, &site))
+                .collect::<anyhow::Result<_>>()?,
+        })
+    })
+}
+
+/// The request of a warm-up: `/path?query`, or a whole URL where the application looks at its host.
+fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
+    let wrong = || {
+        format!(
+            "engine.warmup has {url:?}; it takes URLs such as \"/\" or \"https://example.org/login\""
+        )
+    };
+    let uri: Uri = url.parse().with_context(wrong)?;
+    let host = uri.authority().map_or("localhost", |host| host.as_str());
+    let Resolution::Script(script) = site.resolve(uri.path()) else {
+        bail!("engine.warmup has {url:?}, which PHP does not answer");
+    };
+    let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .body(Body::Empty)
+        .with_context(wrong)?;
+    let host = HeaderValue::from_str(host).with_context(wrong)?;
+    request.headers_mut().insert(header::HOST, host);
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    Ok(Event {
+        id: 0,
+        request,
+        script,
+        origin: Origin {
+            client: Some(local),
+            server: Some(local),
+            https: uri.scheme_str() == Some("https"),
+        },
+        deadline: Instant::now() + Duration::from_secs(3600),
+        early_hints: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::calls_serve;
+
+    #[test]
+    fn a_script_that_serves_is_known_by_its_call() {
+        for php in [
+            "<?php\nsurus_serve(fn () => print 'x');",
+            "<?php\n\\surus_serve($handler);",
+            "while (frankenphp_handle_request ($handler)) {}",
+        ] {
+            assert!(calls_serve(php), "{php}");
+        }
+        for php in [
+            "<?php\nif (function_exists('surus_serve')) { }",
+            "<?php\n// surus_serve($handler);",
+            "<?php\nmy_surus_serve($x);",
+            "<?php\n$app->surus_serve($x);",
+            "<?php\nrequire 'vendor/autoload.php';",
+        ] {
+            assert!(!calls_serve(php), "{php}");
+        }
+    }
+}
