@@ -27,24 +27,17 @@ pub fn subjects() -> Vec<Subject> {
         let mut words = chosen.iter().flat_map(|words| words.split(','));
         chosen.is_none() || words.any(|word| word == name)
     };
-    let names = CATALOGUE.iter().map(|entry| entry.name);
-    names.filter(|name| wanted(name)).map(subject).collect()
-}
-
-fn subject(name: &'static str) -> Subject {
-    let (boots, isolates, keeps_workers) = match name {
-        "classic" => (false, true, true),
-        "worker" => (true, false, true),
-        "standby" | "fork" => (true, true, false),
-        "rewind" => (true, true, true),
-        other => panic!("nobody has said what `{other}` promises; add an arm"),
-    };
-    Subject {
-        name,
-        boots,
-        isolates,
-        keeps_workers,
-    }
+    CATALOGUE
+        .iter()
+        .filter(|entry| wanted(entry.name))
+        .map(|entry| Subject {
+            name: entry.name,
+            boots: entry.boots_script,
+            // The only one that keeps everything, by design.
+            isolates: entry.name != "worker",
+            keeps_workers: !entry.serves_one,
+        })
+        .collect()
 }
 
 /// The PHP files of a test, where the user that workers become can read them, and a directory where it can write.

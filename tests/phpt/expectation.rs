@@ -34,10 +34,7 @@ pub fn check(test: &Phpt, answer: &Answer) -> Result<(), String> {
     let passes = if let Some(wanted) = test.get("EXPECT") {
         trimmed(&unix_lines(wanted)) == output
     } else if let Some(pattern) = test.get("EXPECTF") {
-        matches(
-            &pattern_of(&String::from_utf8_lossy(trimmed(&unix_lines(pattern)))),
-            &output,
-        )?
+        matches(&pattern_of(trimmed(&unix_lines(pattern))), &output)?
     } else if let Some(pattern) = test.text("EXPECTREGEX") {
         matches(&pattern.replace("\r\n", "\n"), &output)?
     } else {
@@ -95,31 +92,32 @@ fn matches(pattern: &str, output: &[u8]) -> Result<bool, String> {
 }
 
 /// The regular expression that an EXPECTF stands for.
-fn pattern_of(text: &str) -> String {
+fn pattern_of(text: &[u8]) -> String {
     let mut pattern = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        pattern += &regex::escape(&rest[..at]);
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        pattern += &literal(&rest[..at]);
         let after = &rest[at + 1..];
         // %r…%r is a regular expression as it stands.
-        if let Some((raw, behind)) = after.strip_prefix('r').and_then(|raw| raw.split_once("%r")) {
-            pattern += &format!("(?:{raw})");
-            rest = behind;
+        let end = after.windows(2).skip(1).position(|pair| pair == b"%r");
+        if let (Some(b'r'), Some(end)) = (after.first(), end) {
+            pattern += &format!("(?:{})", String::from_utf8_lossy(&after[1..end + 1]));
+            rest = &after[end + 3..];
             continue;
         }
-        let piece = match after.chars().next() {
-            Some('e') => "/",
-            Some('s') => r"[^\r\n]+",
-            Some('S') => r"[^\r\n]*",
-            Some('a') => ".+",
-            Some('A') => ".*",
-            Some('w') => r"\s*",
-            Some('i') => r"[+-]?\d+",
-            Some('d') => r"\d+",
-            Some('x') => "[0-9a-fA-F]+",
-            Some('f') => r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[Ee][+-]?\d+)?",
-            Some('c') => ".",
-            Some('0') => r"\x00",
+        let piece = match after.first() {
+            Some(b'e') => "/",
+            Some(b's') => r"[^\r\n]+",
+            Some(b'S') => r"[^\r\n]*",
+            Some(b'a') => ".+",
+            Some(b'A') => ".*",
+            Some(b'w') => r"\s*",
+            Some(b'i') => r"[+-]?\d+",
+            Some(b'd') => r"\d+",
+            Some(b'x') => "[0-9a-fA-F]+",
+            Some(b'f') => r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[Ee][+-]?\d+)?",
+            Some(b'c') => ".",
+            Some(b'0') => r"\x00",
             _ => {
                 pattern += "%";
                 rest = after;
@@ -129,12 +127,23 @@ fn pattern_of(text: &str) -> String {
         pattern += piece;
         rest = &after[1..];
     }
-    pattern + &regex::escape(rest)
+    pattern + &literal(rest)
+}
+
+/// Also bytes that are no text.
+fn literal(bytes: &[u8]) -> String {
+    let escaped = |byte: &u8| match byte {
+        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
+        byte => format!(r"\x{byte:02x}"),
+    };
+    bytes.iter().map(escaped).collect()
 }
 
 #[test]
 fn placeholders_stand_for_what_they_stand_for_in_php() {
-    let fits = |pattern: &str, text: &str| matches(&pattern_of(pattern), text.as_bytes()).unwrap();
+    let fits = |pattern: &str, text: &str| {
+        matches(&pattern_of(pattern.as_bytes()), text.as_bytes()).unwrap()
+    };
     assert!(fits("a %d %s.php on line %d%", "a 12 /x/y.php on line 3%"));
     assert!(fits("%f|%x|%i%w!", "-1.5E+3|fF|-2 \n!"));
     assert!(fits("[%r(a|b)+%r] %a", "[abba] x\ny"));
