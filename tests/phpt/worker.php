@@ -1,9 +1,8 @@
 <?php
-// The booted script: runs the test that this server is for as if it had been asked for by itself.
+// The booted script: runs the test that this server is for. $_SERVER stays untouched: Phar changes it in its own way.
 surus_serve(function () {
-    $_SERVER['SCRIPT_FILENAME'] = getenv('PHPT_FILE');
-    chdir(dirname($_SERVER['SCRIPT_FILENAME']));
+    chdir(dirname(getenv('PHPT_FILE')));
     (static function () {
-        require $_SERVER['SCRIPT_FILENAME'];
+        require getenv('PHPT_FILE');
     })();
 });
