@@ -11,6 +11,9 @@
 #include <php_output.h>
 #include <zend_exceptions.h>
 
+#include "rewind.h"
+#include "snapshot.h"
+
 static bool done; /* the script has come to serve */
 
 /* What a script finds in SG(request_info) while no event is there. */
@@ -95,6 +98,15 @@ bool surus_boot_done(void)
 	if (!surus_boots_in_template()) {
 		return true;
 	}
+	const char *why = surus_kernel_refuses();
+	if (why) {
+		fprintf(stderr, "surus-php: %s\n", why);
+		surus_self->exit_status = SURUS_EXIT_BOOT;
+		return false;
+	}
 	surus_ours_note();
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_rewind_checkpoint();
+	}
 	return surus_template_serve();
 }

@@ -16,6 +16,8 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_exceptions.h>
 
+#include "rewind.h"
+
 static struct {
 	bool come;    /* the script has come to serve for the first time */
 	bool calling; /* its handler runs */
@@ -230,10 +232,11 @@ static void end(void)
 		return;
 	}
 	surus_isolated_end();
-	if (surus_settings.engine == SURUS_FORK) {
-		surus_set_state(SURUS_RETIRED);
-		_exit(SURUS_EXIT_SERVED);
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_rewind();
 	}
+	surus_set_state(SURUS_RETIRED);
+	_exit(SURUS_EXIT_SERVED);
 }
 
 bool surus_serve_called(void)
@@ -359,6 +362,9 @@ static bool next(void)
 		if (!come() || !surus_boot_done()) {
 			leave();
 			return false;
+		}
+		if (surus_settings.engine == SURUS_REWIND) {
+			surus_rewind_mark(); /* comes back here after each event */
 		}
 	} else if (surus_self->event.id) {
 		if (surus_settings.engine == SURUS_STANDBY) {

@@ -49,17 +49,20 @@ static void add_ini(const char *line)
 	surus_settings.ini_entries = entries;
 }
 
-static void add_env(char *pair)
+/* Appends to a NULL-terminated list. */
+static void add(char ***list, char *value)
 {
-	static size_t count;
-	char **environment = realloc(surus_settings.environment, (count + 2) * sizeof(char *));
+	size_t count = 0;
 
-	if (!environment) {
+	while (*list && (*list)[count]) {
+		count++;
+	}
+	*list = realloc(*list, (count + 2) * sizeof(char *));
+	if (!*list) {
 		abort();
 	}
-	environment[count++] = pair;
-	environment[count] = NULL;
-	surus_settings.environment = environment;
+	(*list)[count] = value;
+	(*list)[count + 1] = NULL;
 }
 
 static bool choose_engine(const char *name)
@@ -130,8 +133,12 @@ bool surus_settings_read(int fd)
 			surus_settings.clear_env = *value == '1';
 		} else if (IS("ini")) {
 			add_ini(value);
+		} else if (IS("paranoid")) {
+			surus_settings.paranoid = *value == '1';
+		} else if (IS("socket")) {
+			add(&surus_settings.sockets, value);
 		} else if (IS("env")) {
-			add_env(value);
+			add(&surus_settings.environment, value);
 		} else {
 			fprintf(stderr, "surus-php: unknown setting: %s (surus and surus-php are not of the same version)\n", entry);
 			return false;

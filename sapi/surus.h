@@ -29,6 +29,8 @@ struct surus_settings {
 	char *script;        /* what is booted; NULL on `classic` */
 	char *document_root; /* DOCUMENT_ROOT while it boots */
 	bool warms_up;       /* there are warm-ups to run */
+	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
+	bool paranoid;       /* compare all memory after each rewind */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */
@@ -245,6 +247,8 @@ enum {
 	SURUS_EXIT_SERVED = 104,  /* has served the one event that it was there for */
 	SURUS_EXIT_BOOT = 105,    /* its script did not boot; said on stderr */
 	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
+	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; said on stderr */
+	SURUS_EXIT_DIFFERS = 108, /* rewound memory is not what it was; said on stderr */
 };
 
 /* CLOCK_MONOTONIC in microseconds. */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "report.h"
+#include "rewind.h"
 
 struct place {
 	pid_t pid;            /* 0 when empty */
@@ -305,10 +306,17 @@ int surus_template_run(const char *program)
 	signal(SIGHUP, SIG_IGN);
 
 	watch_control(true);
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_rewind_prepare();
+	}
 	if (!surus_php_startup(program)) {
 		return 70;
 	}
 	surus_report(report, sizeof(report));
+	if (surus_settings.engine == SURUS_REWIND && !surus_rewind_start()) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
 	if (surus_boots_in_template()) {
 		/* The application's code is never run as root; so neither is the rest of this process's life. */
 		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;

@@ -1,0 +1,355 @@
+/* What a request leaves in the kernel: descriptors, the working directory, children, signal handlers. What is cheap is put back
+ * after every request; for the rest a process has to be replaced. */
+#include "snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <php.h>
+
+#include "surus.h"
+
+enum { MAX_FILES = 256 };
+
+static struct kernel {
+	int last;      /* descriptors 0 to this one are open between requests, without a hole */
+	int directory; /* the working directory */
+	mode_t umask;
+	const char *touched; /* what a function has changed that cannot be put back */
+	bool unlock;         /* a lock may be held on a file of the boot */
+	/* Regular files that the boot has left open, and where in them it is. */
+	struct file {
+		int fd;
+		off_t offset;
+	} files[MAX_FILES];
+	size_t file_count;
+} *k;
+
+/* --- functions whose effect is on the process, noted as they are called --- */
+
+static const struct {
+	const char *name, *why;
+} touching[] = {
+	{"pcntl_signal", "a signal handler was set (pcntl_signal)"},
+	{"pcntl_sigprocmask", "signals were blocked (pcntl_sigprocmask)"},
+	{"pcntl_alarm", "an alarm was set (pcntl_alarm)"},
+	{"pcntl_fork", "a process was forked (pcntl_fork)"},
+	{"pcntl_rfork", "a process was forked (pcntl_rfork)"},
+	{"pcntl_forkx", "a process was forked (pcntl_forkx)"},
+	{"pcntl_unshare", "a namespace was left (pcntl_unshare)"},
+	{"pcntl_setns", "a namespace was entered (pcntl_setns)"},
+	{"pcntl_setpriority", "the priority was changed (pcntl_setpriority)"},
+	{"pcntl_setcpuaffinity", "the CPU affinity was changed (pcntl_setcpuaffinity)"},
+	{"proc_nice", "the priority was changed (proc_nice)"},
+	{"posix_setrlimit", "a limit was changed (posix_setrlimit)"},
+	{"posix_setuid", "the user was changed (posix_setuid)"},
+	{"posix_seteuid", "the user was changed (posix_seteuid)"},
+	{"posix_setgid", "the group was changed (posix_setgid)"},
+	{"posix_setegid", "the group was changed (posix_setegid)"},
+	{"posix_initgroups", "the groups were changed (posix_initgroups)"},
+	{"posix_setsid", "a session was begun (posix_setsid)"},
+	{"posix_setpgid", "the process group was changed (posix_setpgid)"},
+	{"chroot", "the root directory was changed (chroot)"},
+	{"dl", "an extension was loaded (dl)"},
+	{"cli_set_process_title", "the title of the process was changed"},
+};
+enum { TOUCHING = sizeof(touching) / sizeof(*touching) };
+static struct {
+	const zend_function *function;
+	zif_handler handler;
+} hooked[TOUCHING];
+
+static ZEND_FUNCTION(surus_touching)
+{
+	for (size_t i = 0; i < TOUCHING; i++) {
+		if (hooked[i].function == EX(func)) {
+			k->touched = touching[i].why;
+			hooked[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+static zif_handler plain_flock;
+
+static ZEND_FUNCTION(surus_flock)
+{
+	k->unlock = true;
+	plain_flock(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+static zif_handler ffi_handlers[3];
+static const char *const ffi_names[] = {"cdef", "load", "scope"};
+
+static ZEND_FUNCTION(surus_ffi)
+{
+	k->touched = "native code was called, which may have changed anything (FFI)";
+	for (size_t i = 0; i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
+		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i], strlen(ffi_names[i]))) {
+			ffi_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+static void hook(void)
+{
+	for (size_t i = 0; i < TOUCHING; i++) {
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name, strlen(touching[i].name));
+		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+			hooked[i].function = function;
+			hooked[i].handler = function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(surus_touching);
+		}
+	}
+	zend_function *flock = zend_hash_str_find_ptr(CG(function_table), "flock", sizeof("flock") - 1);
+	if (flock && flock->type == ZEND_INTERNAL_FUNCTION) {
+		plain_flock = flock->internal_function.handler;
+		flock->internal_function.handler = ZEND_FN(surus_flock);
+	}
+	zend_class_entry *ffi = zend_hash_str_find_ptr(CG(class_table), "ffi", sizeof("ffi") - 1);
+	for (size_t i = 0; ffi && i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
+		zend_function *method = zend_hash_str_find_ptr(&ffi->function_table, ffi_names[i], strlen(ffi_names[i]));
+		if (method && method->type == ZEND_INTERNAL_FUNCTION) {
+			ffi_handlers[i] = method->internal_function.handler;
+			method->internal_function.handler = ZEND_FN(surus_ffi);
+		}
+	}
+}
+
+/* --- descriptors --- */
+
+int surus_open_own(const char *path)
+{
+	int dumpable = prctl(PR_GET_DUMPABLE);
+
+	prctl(PR_SET_DUMPABLE, 1);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	prctl(PR_SET_DUMPABLE, dumpable);
+	return fd;
+}
+
+/* The open descriptors below 4096, as bits. */
+static bool open_descriptors(unsigned char *open_ones, int *last)
+{
+	int list = surus_open_own("/proc/self/fd");
+	DIR *directory = list < 0 ? NULL : fdopendir(list);
+	struct dirent *entry;
+
+	if (!directory) {
+		return false;
+	}
+	memset(open_ones, 0, 512);
+	*last = 2;
+	while ((entry = readdir(directory))) {
+		int fd = atoi(entry->d_name);
+		if (entry->d_name[0] != '.' && fd != dirfd(directory) && fd < 4096) {
+			open_ones[fd / 8] |= (unsigned char)(1 << fd % 8);
+			*last = fd > *last ? fd : *last;
+		}
+	}
+	closedir(directory);
+	return true;
+}
+
+bool surus_has_threads(void)
+{
+	struct stat tasks;
+	/* A link for each thread, and two that every directory has. */
+	return stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink > 3;
+}
+
+static void name_peer(int fd, char *text, size_t size)
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof(address);
+	char host[256], port[32];
+
+	if (getpeername(fd, (struct sockaddr *)&address, &len) != 0) {
+		len = sizeof(address);
+		if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+			snprintf(text, size, "?");
+			return;
+		}
+	}
+	if (address.ss_family == AF_UNIX) {
+		const char *path = ((struct sockaddr_un *)&address)->sun_path;
+		snprintf(text, size, "unix:%s", len > sizeof(sa_family_t) ? path : "");
+	} else if (getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port, sizeof(port),
+	                       NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+		snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	} else {
+		snprintf(text, size, "?");
+	}
+}
+
+static bool is_allowed(const char *peer)
+{
+	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
+		if (strcmp(*allowed, peer) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *surus_kernel_refuses(void)
+{
+	static char text[512];
+	static unsigned char open_ones[512];
+	int last;
+
+	if (!open_descriptors(open_ones, &last)) {
+		return NULL; /* /proc is not there; who needs it says so */
+	}
+	for (int fd = 3; fd <= last; fd++) {
+		struct stat file;
+		char peer[300];
+
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX ||
+		    fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode)) {
+			continue;
+		}
+		name_peer(fd, peer, sizeof(peer));
+		if (!is_allowed(peer)) {
+			snprintf(text, sizeof(text),
+			         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), "
+			         "connect in the handler, or name it in engine.shared_sockets if they may share it",
+			         peer);
+			return text;
+		}
+	}
+	if (surus_has_threads()) {
+		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
+	}
+	if (waitpid(-1, NULL, WNOHANG) == 0) {
+		return "the boot leaves a child process running; end it before surus_serve()";
+	}
+	return NULL;
+}
+
+/* Workers share what the template has opened, and so the place in it: a file of the boot is opened anew. */
+static bool own_file(int fd)
+{
+	char path[64];
+	int flags = fcntl(fd, F_GETFL), own;
+	off_t offset = lseek(fd, 0, SEEK_CUR);
+
+	if (offset < 0 || flags < 0 || flags & O_APPEND) {
+		return true; /* has no place, or always the end */
+	}
+	if (k->file_count == MAX_FILES) {
+		return false;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
+	if (own >= 0) {
+		int descriptor_flags = fcntl(fd, F_GETFD);
+		lseek(own, offset, SEEK_SET);
+		dup2(own, fd);
+		fcntl(fd, F_SETFD, descriptor_flags);
+		close(own);
+	}
+	k->files[k->file_count++] = (struct file){.fd = fd, .offset = offset};
+	return true;
+}
+
+bool surus_kernel_prepare(void)
+{
+	k = surus_exempt_map(sizeof(*k));
+	if (k) {
+		hook();
+	}
+	return k != NULL;
+}
+
+const char *surus_kernel_note(void)
+{
+	static unsigned char open_ones[512];
+
+	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	k->umask = umask(0);
+	umask(k->umask);
+	k->touched = NULL;
+	if (k->directory < 0 || !open_descriptors(open_ones, &k->last)) {
+		return "its descriptors cannot be listed (/proc/self/fd)";
+	}
+	if (k->last >= 4095) {
+		return "it has too many descriptors open";
+	}
+	for (int fd = 0; fd <= k->last; fd++) {
+		struct stat file;
+		if (!(open_ones[fd / 8] & 1 << fd % 8)) {
+			/* So that whatever a request opens comes behind, and a gap means that it has closed something. */
+			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
+			if (filler != fd) {
+				return "its descriptors cannot be put in a row";
+			}
+		} else if (fd > SURUS_FD_SETTINGS && fd != surus_self->statm && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+		           !own_file(fd)) {
+			return "it has too many files open";
+		}
+	}
+	return NULL;
+}
+
+static const char *put_back_descriptors(void)
+{
+	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+
+	if (lowest <= k->last) {
+		return "a descriptor of the boot was closed";
+	}
+	if (syscall(SYS_close_range, (unsigned)k->last + 1, ~0u, 0) != 0) {
+		static unsigned char open_ones[512];
+		int last;
+		if (!open_descriptors(open_ones, &last)) {
+			return "descriptors cannot be closed";
+		}
+		for (int fd = k->last + 1; fd <= last; fd++) {
+			close(fd);
+		}
+	}
+	for (size_t i = 0; i < k->file_count; i++) {
+		lseek(k->files[i].fd, k->files[i].offset, SEEK_SET);
+		if (k->unlock) {
+			flock(k->files[i].fd, LOCK_UN);
+		}
+	}
+	k->unlock = false;
+	return NULL;
+}
+
+const char *surus_kernel_put_back(void)
+{
+	pid_t child;
+
+	if (k->touched) {
+		return k->touched;
+	}
+	while ((child = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
+	}
+	if (child == 0) {
+		return "a child process was left running";
+	}
+	const char *why = put_back_descriptors();
+	if (why) {
+		return why;
+	}
+	umask(k->umask);
+	return fchdir(k->directory) == 0 ? NULL : "the working directory has gone";
+}

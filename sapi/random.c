@@ -1,0 +1,51 @@
+/* Generators of random numbers. Memory that is put back gives the same numbers again; so after each rewind every generator of this
+ * process starts anew from the kernel's.
+ *
+ * Those of OpenSSL, GnuTLS and libgcrypt do so by themselves: each remembers the process that has seeded it, which was the template,
+ * and seeds itself anew when it finds that it is not that process, which every worker finds after every rewind. */
+#include "snapshot.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include <php.h>
+#include <ext/random/php_random.h>
+
+enum { MAX_ENGINES = 1024 };
+static zend_object *engines[MAX_ENGINES];
+static size_t engine_count;
+
+/* Engines that the boot has made: Random\Engine\Mt19937 and its kin, and what is derived from them. */
+void surus_random_note(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+
+	for (uint32_t i = 1; i < store->top && engine_count < MAX_ENGINES; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937) ||
+		                             instanceof_function(object->ce, random_ce_Random_Engine_PcgOneseq128XslRr64) ||
+		                             instanceof_function(object->ce, random_ce_Random_Engine_Xoshiro256StarStar))) {
+			engines[engine_count++] = object;
+		}
+	}
+}
+
+static uint64_t seed(void)
+{
+	uint64_t value = 0;
+	while (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
+	}
+	return value;
+}
+
+void surus_random_renew(void)
+{
+	/* mt_rand and lcg_value seed themselves when they are used. */
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+	for (size_t i = 0; i < engine_count; i++) {
+		php_random_engine *engine = php_random_engine_from_obj(engines[i]);
+		engine->algo->seed(engine->status, seed());
+	}
+	srandom((unsigned)seed());
+}

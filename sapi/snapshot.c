@@ -1,0 +1,531 @@
+/* The memory of this process: a copy of it as it was, which of its pages have been written since, and how they are put back.
+ *
+ * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file, so that a page
+ * that nobody has written is the file's own, shared by all workers, and a page that has been written is anonymous
+ * (/proc/self/pagemap tells them apart). An anonymous page stays so: it gets its old bytes back, and is copied again next time.
+ * These pages are the hot set.
+ *
+ * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
+#include "snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "surus.h"
+
+enum {
+	PAGE = 4096,
+	MAX_REGIONS = 4096,
+	MAX_MAPPINGS = 8192,
+	MAPS_TEXT = 1 << 20,
+	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
+	MAX_HOT = 1 << 20,
+	STACK_COPY = 1 << 20,
+	BELOW_THE_MARK = 16 * 1024, /* how far from the marked frames the restoring code runs */
+};
+
+struct region {
+	uintptr_t start, end;
+	size_t offset; /* in the memory file */
+	int prot;
+};
+
+/* A line of /proc/self/maps. */
+struct mapping {
+	uintptr_t start, end;
+	size_t offset;
+	unsigned long inode;
+	int prot;
+	bool private, stack, special;
+};
+
+struct hot {
+	unsigned char *page;
+	const unsigned char *original;
+};
+
+static struct snapshot {
+	int file;
+	size_t size;
+	const unsigned char *bytes; /* the file, mapped to be read */
+	struct region regions[MAX_REGIONS];
+	size_t region_count;
+	struct mapping mappings[MAX_MAPPINGS]; /* all that there were at the mark, those of the snapshot included */
+	size_t mapping_count;
+	struct mapping now[MAX_MAPPINGS];
+	struct hot hot[MAX_HOT];
+	size_t hot_count;
+	size_t own_count; /* the first so many hot pages differ from the file: this worker's own */
+	unsigned char *own;
+	unsigned char *is_hot; /* a bit for each page of the file */
+	int maps_file, pagemap, statm;
+	long faults;
+	size_t pages; /* the size of the address space at the mark */
+	uintptr_t brk;
+	ucontext_t mark;
+	uintptr_t stack_low, stack_high;
+	unsigned char stack[STACK_COPY];
+	char maps[MAPS_TEXT];
+	uint64_t entries[4096];
+} *s;
+
+/* Mappings that are never put back. */
+static struct {
+	uintptr_t start, end;
+} exempt[16];
+static size_t exempt_count;
+
+void *surus_exempt_map(size_t size)
+{
+	enum { GUARD = 65536 }; /* the largest page of the architectures that we run on */
+	size_t rounded = (size + GUARD - 1) / GUARD * GUARD;
+	/* Pages without access on both sides keep the kernel from merging this mapping with another. */
+	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED || exempt_count == sizeof(exempt) / sizeof(*exempt) ||
+	    mprotect(memory + GUARD, rounded, PROT_READ | PROT_WRITE) != 0) {
+		return NULL;
+	}
+	exempt[exempt_count].start = (uintptr_t)memory;
+	exempt[exempt_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
+	exempt_count++;
+	return memory + GUARD;
+}
+
+/* --- what is mapped --- */
+
+static uintptr_t hex(const char **at)
+{
+	uintptr_t value = 0;
+	for (;; (*at)++) {
+		char c = **at;
+		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+		if (digit < 0) {
+			return value;
+		}
+		value = value << 4 | (uintptr_t)digit;
+	}
+}
+
+/* Reads /proc/self/maps into `mappings`; returns how many, 0 on failure. Without malloc and stdio, whose memory is at stake. */
+static size_t read_mappings(struct mapping *mappings)
+{
+	size_t len = 0, count = 0;
+	ssize_t got;
+
+	lseek(s->maps_file, 0, SEEK_SET);
+	while (len < MAPS_TEXT - 1 && (got = read(s->maps_file, s->maps + len, MAPS_TEXT - 1 - len)) > 0) {
+		len += (size_t)got;
+	}
+	s->maps[len] = '\0';
+	for (const char *at = s->maps; *at;) {
+		if (count == MAX_MAPPINGS || len == MAPS_TEXT - 1) {
+			return 0;
+		}
+		struct mapping *m = &mappings[count++];
+		const char *line_end = strchr(at, '\n');
+		m->start = hex(&at);
+		at++;
+		m->end = hex(&at);
+		at++;
+		m->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
+		m->private = at[3] == 'p';
+		at += 5;
+		m->offset = hex(&at);
+		at = strchr(at + 1, ' ') + 1; /* behind the device */
+		m->inode = strtoul(at, (char **)&at, 10);
+		while (*at == ' ') {
+			at++;
+		}
+		m->stack = strncmp(at, "[stack]", 7) == 0;
+		m->special = strncmp(at, "[v", 2) == 0; /* vvar, vdso, vsyscall: the kernel's */
+		at = line_end ? line_end + 1 : at + strlen(at);
+	}
+	return count;
+}
+
+static size_t exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next)
+{
+	*next = end;
+	for (size_t i = 0; i < exempt_count; i++) {
+		if (start >= exempt[i].start && start < exempt[i].end) {
+			return exempt[i].end < end ? exempt[i].end : end;
+		}
+		if (exempt[i].start > start && exempt[i].start < *next) {
+			*next = exempt[i].start;
+		}
+	}
+	return 0;
+}
+
+/* Splits what is mapped into regions to be put back. */
+static bool find_regions(size_t count)
+{
+	size_t offset = 0;
+
+	s->region_count = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct mapping *m = &s->now[i];
+		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special) {
+			continue;
+		}
+		for (uintptr_t at = m->start; at < m->end;) {
+			uintptr_t next;
+			uintptr_t skip = exempt_until(at, m->end, &next);
+			if (skip) {
+				at = skip;
+				continue;
+			}
+			if (s->region_count == MAX_REGIONS) {
+				return false;
+			}
+			struct region *r = &s->regions[s->region_count++];
+			r->start = at;
+			r->end = next;
+			r->offset = offset;
+			r->prot = m->prot;
+			offset += next - at;
+			at = next;
+		}
+	}
+	s->size = offset;
+	return true;
+}
+
+static bool is_anonymous(uint64_t entry)
+{
+	bool present = entry >> 63 & 1, swapped = entry >> 62 & 1, of_file = entry >> 61 & 1;
+	return (present || swapped) && !of_file;
+}
+
+static bool is_zero(const void *page)
+{
+	const uint64_t *words = page;
+	for (size_t i = 0; i < PAGE / sizeof(*words); i++) {
+		if (words[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Copies a region into the file; pages of zeros stay holes. */
+static bool save(const struct region *r)
+{
+	for (uintptr_t page = r->start; page < r->end; page += PAGE) {
+		if (!is_zero((void *)page) &&
+		    pwrite(s->file, (void *)page, PAGE, (off_t)(r->offset + (page - r->start))) != PAGE) {
+			return false;
+		}
+	}
+	return true;
+}
+
+const char *surus_snapshot_take(int maps, int pagemap)
+{
+	size_t count;
+
+	s = surus_exempt_map(sizeof(*s));
+	if (!s) {
+		return "no memory for its bookkeeping";
+	}
+	s->maps_file = maps;
+	count = read_mappings(s->now);
+	if (count == 0 || !find_regions(count)) {
+		return "/proc/self/maps cannot be read";
+	}
+	if (s->size > (size_t)64 << 30) {
+		return "it has mapped more than 64 GiB"; /* sanitizers do */
+	}
+	s->is_hot = surus_exempt_map(s->size / PAGE / 8 + 1);
+	s->own = surus_exempt_map((size_t)HOT_BUDGET * PAGE);
+	s->file = (int)syscall(SYS_memfd_create, "surus-snapshot", 1 /* MFD_CLOEXEC */);
+	if (!s->is_hot || !s->own || s->file < 0 || ftruncate(s->file, (off_t)s->size) != 0) {
+		return "no memory file (memfd_create)";
+	}
+	if (pread(pagemap, s->entries, 8, (off_t)((uintptr_t)s / PAGE * 8)) != 8 || !is_anonymous(s->entries[0])) {
+		return "/proc/self/pagemap does not tell what is anonymous";
+	}
+	/* All is copied before anything is replaced; nothing in between writes to a region. */
+	for (size_t i = 0; i < s->region_count; i++) {
+		if (!save(&s->regions[i])) {
+			return "no memory for the snapshot";
+		}
+	}
+	for (size_t i = 0; i < s->region_count; i++) {
+		struct region *r = &s->regions[i];
+		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, s->file, (off_t)r->offset) ==
+		    MAP_FAILED) {
+			/* Half of the memory is the file's; that is as good as the memory before. */
+			return "the snapshot cannot be mapped";
+		}
+	}
+	s->bytes = mmap(NULL, s->size, PROT_READ, MAP_SHARED, s->file, 0);
+	return s->bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
+}
+
+size_t surus_snapshot_size(void)
+{
+	return s ? s->size : 0;
+}
+
+/* --- which pages have been written --- */
+
+static bool heat(const struct region *r, uintptr_t page)
+{
+	size_t number = (r->offset + (page - r->start)) / PAGE;
+
+	if (s->is_hot[number / 8] & 1 << number % 8) {
+		return true;
+	}
+	if (s->hot_count == MAX_HOT) {
+		return false;
+	}
+	s->is_hot[number / 8] |= (unsigned char)(1 << number % 8);
+	s->hot[s->hot_count].page = (unsigned char *)page;
+	s->hot[s->hot_count].original = s->bytes + number * PAGE;
+	s->hot_count++;
+	return true;
+}
+
+/* Adds every page that has been written to the hot set. */
+static bool scan(void)
+{
+	for (size_t i = 0; i < s->region_count; i++) {
+		const struct region *r = &s->regions[i];
+		for (uintptr_t at = r->start; at < r->end;) {
+			size_t pages = (r->end - at) / PAGE;
+			size_t want = pages < sizeof(s->entries) / sizeof(*s->entries) ? pages : sizeof(s->entries) / sizeof(*s->entries);
+			ssize_t got = pread(s->pagemap, s->entries, want * 8, (off_t)(at / PAGE * 8));
+			if (got <= 0) {
+				return false;
+			}
+			for (size_t n = 0; n < (size_t)got / 8; n++) {
+				if (is_anonymous(s->entries[n]) && !heat(r, at + n * PAGE)) {
+					return false;
+				}
+			}
+			at += (size_t)got / 8 * PAGE;
+		}
+	}
+	return true;
+}
+
+static long faults(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* Pages of the address space, without malloc or stdio. */
+static size_t address_space(void)
+{
+	char text[64];
+	size_t pages = 0;
+	ssize_t len = pread(s->statm, text, sizeof(text), 0);
+
+	for (ssize_t i = 0; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
+		pages = pages * 10 + (size_t)(text[i] - '0');
+	}
+	return pages;
+}
+
+/* --- the mark --- */
+
+static uintptr_t stack_end(void)
+{
+	for (size_t i = 0; i < s->mapping_count; i++) {
+		if (s->mappings[i].stack) {
+			return s->mappings[i].end;
+		}
+	}
+	return 0;
+}
+
+const char *surus_snapshot_mark(int maps, int pagemap, int statm)
+{
+	volatile bool marked = false;
+
+	s->maps_file = maps;
+	s->pagemap = pagemap;
+	s->statm = statm;
+	s->mapping_count = read_mappings(s->mappings);
+	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
+	s->stack_high = stack_end();
+	if (s->mapping_count == 0 || s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
+		return "its stack is too deep";
+	}
+	/* What this worker and the template have written since the snapshot is this worker's own beginning. */
+	if (!scan() || s->hot_count > HOT_BUDGET) {
+		return "too much has been written since";
+	}
+	s->own_count = s->hot_count;
+	s->brk = (uintptr_t)sbrk(0);
+	s->pages = address_space();
+	getcontext(&s->mark);
+	if (marked) {
+		return NULL; /* rewound */
+	}
+	marked = true;
+	for (size_t i = 0; i < s->own_count; i++) {
+		memcpy(s->own + i * PAGE, s->hot[i].page, PAGE);
+		s->hot[i].original = s->own + i * PAGE;
+	}
+	memcpy(s->stack, (void *)s->stack_low, s->stack_high - s->stack_low);
+	s->faults = -1;
+	return NULL;
+}
+
+/* --- putting back --- */
+
+/* Gives the pages of a swollen hot set back to the kernel, but for this worker's own. The mapping then shows the file again. */
+static bool cool(void)
+{
+	for (size_t i = s->own_count; i < s->hot_count;) {
+		size_t run = 1;
+		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE) {
+			run++;
+		}
+		if (madvise(s->hot[i].page, run * PAGE, MADV_DONTNEED) != 0) {
+			return false;
+		}
+		for (size_t n = i; n < i + run; n++) {
+			size_t number = (size_t)(s->hot[n].original - s->bytes) / PAGE;
+			s->is_hot[number / 8] &= (unsigned char)~(1 << number % 8);
+		}
+		i += run;
+	}
+	s->hot_count = s->own_count;
+	s->faults = -1;
+	return true;
+}
+
+/* Is `m` one of those at the mark? */
+static bool was_there(const struct mapping *m)
+{
+	for (size_t i = 0; i < s->mapping_count; i++) {
+		struct mapping *before = &s->mappings[i];
+		if (m->stack && before->stack) {
+			/* It has grown below what is put back, and stays so. */
+			s->pages += (before->start - m->start) / PAGE;
+			before->start = m->start;
+			return true;
+		}
+		if (m->start == before->start) {
+			return m->end == before->end && m->prot == before->prot && m->private == before->private &&
+			       m->inode == before->inode && m->offset == before->offset;
+		}
+	}
+	return false;
+}
+
+/* Removes mappings that were not there at the mark. False: one that was there has gone or changed. */
+static bool unmap_new(void)
+{
+	size_t count = read_mappings(s->now), found = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct mapping *m = &s->now[i];
+		if (was_there(m)) {
+			found++;
+		} else if (!surus_chunks_has(m->start, m->end)) {
+			for (size_t n = 0; n < s->mapping_count; n++) {
+				if (m->start < s->mappings[n].end && m->end > s->mappings[n].start) {
+					return false; /* a mapping of the mark in another shape */
+				}
+			}
+			if (munmap((void *)m->start, m->end - m->start) != 0) {
+				return false;
+			}
+		}
+	}
+	return count > 0 && found == s->mapping_count;
+}
+
+const char *surus_snapshot_check(void)
+{
+	uintptr_t brk_now = (uintptr_t)sbrk(0);
+
+	if (brk_now != s->brk && (uintptr_t)syscall(SYS_brk, s->brk) != s->brk) {
+		return "the heap cannot be made smaller";
+	}
+	if (address_space() != s->pages + surus_chunks_pages()) {
+		if (surus_has_threads()) {
+			return "a thread was left running";
+		}
+		if (!unmap_new() || address_space() != s->pages + surus_chunks_pages()) {
+			return "memory mappings were changed";
+		}
+	}
+	if (faults() != s->faults) {
+		if (!scan()) {
+			return "the written pages cannot be found";
+		}
+		if (s->hot_count > s->own_count + HOT_BUDGET && !cool()) {
+			return "written pages cannot be given back";
+		}
+		s->faults = -1;
+	}
+	return NULL;
+}
+
+static __attribute__((noinline, noreturn)) void put_back(void)
+{
+	for (size_t i = 0; i < s->hot_count; i++) {
+		memcpy(s->hot[i].page, s->hot[i].original, PAGE);
+	}
+	memcpy((void *)s->stack_low, s->stack, s->stack_high - s->stack_low);
+	if (s->faults < 0) {
+		s->faults = faults();
+	}
+	setcontext(&s->mark);
+	_exit(SURUS_EXIT_SETUP);
+}
+
+void surus_snapshot_put_back(void)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0), there = s->stack_low - BELOW_THE_MARK;
+
+	/* The frames that are put back must not be those that do it. */
+	if (here > there) {
+		volatile char *room = __builtin_alloca(here - there);
+		room[0] = 0;
+	}
+	put_back();
+}
+
+const void *surus_snapshot_difference(void)
+{
+	for (size_t i = 0; i < s->region_count; i++) {
+		const struct region *r = &s->regions[i];
+		for (uintptr_t page = r->start; page < r->end; page += PAGE) {
+			const unsigned char *original = s->bytes + r->offset + (page - r->start);
+			for (size_t n = 0; n < s->own_count; n++) {
+				if (s->hot[n].page == (unsigned char *)page) {
+					original = s->hot[n].original;
+				}
+			}
+			if (memcmp((void *)page, original, PAGE) != 0) {
+				for (size_t b = 0; b < PAGE; b++) {
+					if (((unsigned char *)page)[b] != original[b]) {
+						return (void *)(page + b);
+					}
+				}
+			}
+		}
+	}
+	return NULL;
+}
+
+size_t surus_snapshot_hot(void)
+{
+	return s->hot_count;
+}

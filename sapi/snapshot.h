@@ -1,0 +1,65 @@
+/* The memory of this process, put back as it was (snapshot.c), and what belongs to that. */
+#ifndef SURUS_SNAPSHOT_H
+#define SURUS_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- snapshot.c --- */
+
+/* Maps memory that is never put back. NULL on failure. Before the snapshot only. */
+void *surus_exempt_map(size_t size);
+/* Copies the memory of this process and shares the copy with those that it forks. NULL, or why it cannot be. The descriptors are
+ * those of the files of that name in /proc/self. */
+const char *surus_snapshot_take(int maps, int pagemap);
+/* Bytes of the snapshot, holes included. */
+size_t surus_snapshot_size(void);
+/* Marks the place where putting back leads to: returns once now and once more after each surus_snapshot_put_back. NULL, or why it
+ * cannot be. The descriptors are those of the files of that name in /proc/self. */
+const char *surus_snapshot_mark(int maps, int pagemap, int statm);
+/* Finds out what has to be put back, and puts the address space into shape. NULL, or why putting back would not be complete. */
+const char *surus_snapshot_check(void);
+/* Puts everything back and goes on where the mark was set. After surus_snapshot_check only. */
+_Noreturn void surus_snapshot_put_back(void);
+/* Compares every byte; the first address that differs from the mark, or NULL. */
+const void *surus_snapshot_difference(void);
+/* Pages in the hot set. */
+size_t surus_snapshot_hot(void);
+
+/* --- chunks.c: the memory of PHP's allocator --- */
+
+/* Gives PHP a heap whose chunks we know; before the first request. */
+bool surus_chunks_install(void);
+/* From here on chunks are a request's, and go with it. */
+void surus_chunks_begin(void);
+/* Takes back what the request has. NULL, or why that cannot be. */
+const char *surus_chunks_end(void);
+/* Are these addresses those of a chunk that we keep for the next request? */
+bool surus_chunks_has(uintptr_t start, uintptr_t end);
+/* Pages of the chunks that we keep. */
+size_t surus_chunks_pages(void);
+
+/* --- kernel.c: what a request leaves in the kernel --- */
+
+/* Watches over functions that change the process; when PHP has started. */
+bool surus_kernel_prepare(void);
+/* In the template, before the snapshot: NULL, or what the boot has left that cannot be shared by workers, in words. */
+const char *surus_kernel_refuses(void);
+/* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
+const char *surus_kernel_note(void);
+/* Puts back what is cheap. NULL, or what cannot be put back. */
+const char *surus_kernel_put_back(void);
+/* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not be dumped. */
+int surus_open_own(const char *path);
+/* Does this process have more than one thread? */
+bool surus_has_threads(void);
+
+/* --- random.c --- */
+
+/* Notes the generators that the boot has made. */
+void surus_random_note(void);
+/* Sees to it that no generator gives what it gave before. */
+void surus_random_renew(void);
+
+#endif
