@@ -15,6 +15,7 @@ mod leaks {
     pub mod order;
 }
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use engines::{Home, Subject, subjects};
@@ -46,15 +47,21 @@ fn nothing_of_a_request_is_seen_by_the_next() {
     for subject in subjects().into_iter().filter(|subject| subject.isolates) {
         let home = Home::of("leaks");
         let corpus = Corpus::start(&home, subject);
+        let replaced = RefCell::new(Vec::new());
         failures.extend(judge(&corpus, subject, |name, case| {
-            one_after_the_other(&corpus, name, case)
+            let before = corpus.worker();
+            let outcome = one_after_the_other(&corpus, name, case);
+            if corpus.worker() != before {
+                replaced.borrow_mut().push(name.to_string());
+            }
+            outcome
         }));
-        println!(
-            "{}: {} cases asked, {} workers",
-            subject.name,
-            corpus.cases.len(),
-            corpus.workers_seen()
-        );
+        let replaced = replaced.into_inner();
+        println!("{}: {} cases asked", subject.name, corpus.cases.len());
+        // What cannot be put back costs a worker, which is no failure and yet good to know.
+        if subject.keeps_workers {
+            println!("{}: another worker after {replaced:?}", subject.name);
+        }
         for (name, case) in corpus.cases.iter().filter(|(_, case)| case.cleans) {
             corpus.step(name, case, "clean").unwrap();
         }

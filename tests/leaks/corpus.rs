@@ -1,6 +1,6 @@
 //! The cases, and one server of which they are asked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -49,6 +49,8 @@ pub struct Corpus {
     surus: Surus,
     agent: ureq::Agent,
     workers: RefCell<BTreeSet<u32>>,
+    /// Who said last what it sees.
+    worker: Cell<u32>,
 }
 
 impl Corpus {
@@ -80,6 +82,7 @@ impl Corpus {
             surus,
             agent,
             workers: RefCell::default(),
+            worker: Cell::new(0),
         }
     }
 
@@ -126,6 +129,7 @@ impl Corpus {
                 "x-worker" => {
                     let pid = value.to_str().unwrap().parse().unwrap();
                     self.workers.borrow_mut().insert(pid);
+                    self.worker.set(pid);
                 }
                 _ => text += &format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())),
             }
@@ -154,6 +158,11 @@ impl Corpus {
     /// How many processes have said what they see.
     pub fn workers_seen(&self) -> usize {
         self.workers.borrow().len()
+    }
+
+    /// The process that said last what it sees.
+    pub fn worker(&self) -> u32 {
+        self.worker.get()
     }
 
     pub fn pid(&self) -> u32 {
