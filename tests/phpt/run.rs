@@ -189,10 +189,13 @@ impl Bench {
             Ok(surus) => surus,
             Err(log) => return Ok(Outcome::Failed(format!("surus does not start:\n{log}"))),
         };
-        let answer = match http::ask(&surus.address, bytes, method, None) {
+        let mut answer = match http::ask(&surus.address, bytes, method, None) {
             Ok(answer) => answer,
             Err(error) => return Ok(Outcome::Failed(error)),
         };
+        if self.subject.boots {
+            answer.body = without_worker(&answer.body);
+        }
         match expectation::check(test, &answer) {
             Ok(()) => Ok(Outcome::Passed),
             Err(difference) => Ok(Outcome::Failed(format!("{difference}\n{}", surus.log()))),
@@ -217,6 +220,20 @@ impl Bench {
         let _ = std::fs::remove_file(&file);
         String::from_utf8_lossy(&output.stdout).trim().to_string()
     }
+}
+
+/// A stack trace that ends where the test's own script does, and not where the booted one that has required it.
+fn without_worker(body: &[u8]) -> Vec<u8> {
+    let frames =
+        r"#(\d+) [^\n]*/worker\.php\(\d+\): require\([^\n]*\n(?:#\d+ [^\n]*\n)*?#\d+ \{main\}";
+    let frames = regex::bytes::Regex::new(frames).unwrap();
+    frames.replace_all(body, &b"#$1 {main}"[..]).into_owned()
+}
+
+#[test]
+fn a_stack_trace_ends_with_the_tests_own_script() {
+    let trace = b"#0 /x/a.php(1): f()\n#1 /x/worker.php(6): require('/x/a.php')\n#2 /x/worker.php(7): {closure}()\n#3 {main}\n";
+    assert_eq!(without_worker(trace), b"#0 /x/a.php(1): f()\n#1 {main}\n");
 }
 
 fn open(dir: &Path) {
