@@ -136,6 +136,15 @@ static void close_resources(void)
 	}
 }
 
+void surus_shut_down(zend_module_entry *extension)
+{
+	if (extension && extension->request_shutdown_func) {
+		zend_try {
+			extension->request_shutdown_func(extension->type, extension->module_number);
+		} zend_end_try();
+	}
+}
+
 void surus_isolated_end(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
@@ -147,10 +156,8 @@ void surus_isolated_end(void)
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
-	for (zend_module_entry **at = extensions; *at; at++) {
-		zend_try {
-			(*at)->request_shutdown_func((*at)->type, (*at)->module_number);
-		} zend_end_try();
+	for (size_t i = 0; extensions[i]; i++) {
+		surus_shut_down(extensions[i]);
 	}
 	zend_try {
 		php_output_deactivate();

@@ -192,15 +192,6 @@ static bool call(void)
 
 /* --- the end --- */
 
-static void shut_down(zend_module_entry *extension)
-{
-	if (extension && extension->request_shutdown_func) {
-		zend_try {
-			extension->request_shutdown_func(extension->type, extension->module_number);
-		} zend_end_try();
-	}
-}
-
 /* The event's end where the process goes on as it is. What a request leaves in PHP's own bookkeeping goes; what it leaves in
  * variables stays. */
 static void end_in_worker(void)
@@ -211,8 +202,8 @@ static void end_in_worker(void)
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
-	shut_down(serving.session);
-	shut_down(serving.filter);
+	surus_shut_down(serving.session);
+	surus_shut_down(serving.filter);
 	zend_try {
 		php_output_deactivate();
 	} zend_end_try();

@@ -196,6 +196,9 @@ void surus_serve_before_shutdown(void);
 
 /* --- ours.c: what an event has made, and the boot has not --- */
 
+struct _zend_module_entry;
+/* Runs the request shutdown of an extension, if there is one and it has one. */
+void surus_shut_down(struct _zend_module_entry *extension);
 /* Notes what there is now, at the end of the boot. */
 void surus_ours_note(void);
 /* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */

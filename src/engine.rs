@@ -16,7 +16,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// next writes, as under php-fpm.
 pub trait Engine: Send + Sync {
     /// Has one event answered. Waits in the engine's queue while all workers are taken.
-    fn handle(&self, event: Event) -> Pending<'_, Result<Response, Failure>>;
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>>;
 
     /// Boots the application anew beside the running one and changes over when that has succeeded. On an error the
     /// running one goes on; the error says what PHP said.

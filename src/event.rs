@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::fs::File;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -63,9 +63,9 @@ pub struct Script {
     /// `DOCUMENT_ROOT`: absolute, without a trailing slash.
     pub root: Arc<str>,
     /// `SCRIPT_FILENAME`: absolute path of the file.
-    pub filename: PathBuf,
+    pub filename: Arc<Path>,
     /// `SCRIPT_NAME`: the URL path that names the script, decoded, beginning with `/`.
-    pub name: String,
+    pub name: Arc<str>,
     /// `PATH_INFO`: what follows the script's name in the URL path, decoded; empty when nothing does.
     pub path_info: String,
 }
@@ -74,11 +74,42 @@ pub struct Script {
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// `REMOTE_ADDR` and `REMOTE_PORT`; none for a unix socket whose proxy named nobody.
-    pub client: Option<SocketAddr>,
+    pub client: Option<Address>,
     /// The address the request arrived at; none for a unix socket.
-    pub server: Option<SocketAddr>,
+    pub server: Option<Address>,
     /// The client's own connection is encrypted: `HTTPS` is `on`.
     pub https: bool,
+}
+
+/// A socket's address, with its text at hand: every event of a connection needs it.
+#[derive(Clone)]
+pub struct Address(Arc<(SocketAddr, String, String)>);
+
+impl Address {
+    pub fn ip(&self) -> IpAddr {
+        self.0.0.ip()
+    }
+
+    pub fn ip_text(&self) -> &str {
+        &self.0.1
+    }
+
+    pub fn port_text(&self) -> &str {
+        &self.0.2
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.0.fmt(f)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        Address(Arc::new((address, ip, port)))
+    }
 }
 
 /// What PHP answered. The body may still be arriving.

@@ -6,6 +6,14 @@ mod subject;
 
 /// Makes a test of every sentence.
 macro_rules! engine_contract {
+    (isolating: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::subject::on_isolating_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
     ($(fn $name:ident($engine:ident) $body:block)*) => {
         $(
             #[test]

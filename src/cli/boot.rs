@@ -10,7 +10,7 @@ use http::{HeaderValue, Request, Uri, header};
 
 use crate::config::Config;
 use crate::engines::{self, Boot, Entry, FindScript, workers::Pool};
-use crate::event::{Body, Event, Origin};
+use crate::event::{Address, Body, Event, Origin};
 use crate::fronts::site::route::Routes;
 use crate::fronts::site::{Resolution, Site};
 use crate::observe::metrics::Metrics;
@@ -52,7 +52,7 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     let entry = match script(project, config) {
         Some(script) => script,
         None => match Site::open(project, &config.site, None)?.front_controller() {
-            Some(front) => front.filename.clone(),
+            Some(front) => front.filename.to_path_buf(),
             None => return engines::find("classic"),
         },
     };
@@ -130,7 +130,7 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
                 .canonicalize()
                 .with_context(|| format!("cannot find {} (engine.script)", script.display()))?,
             None => match site.front_controller() {
-                Some(front) => front.filename.clone(),
+                Some(front) => front.filename.to_path_buf(),
                 None => bail!(
                     "there is no index.php in {}; name the PHP file to boot in engine.script, or with --script",
                     site.root().display()
@@ -171,13 +171,13 @@ fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
         .with_context(wrong)?;
     let host = HeaderValue::from_str(host).with_context(wrong)?;
     request.headers_mut().insert(header::HOST, host);
-    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let local = Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     Ok(Event {
         id: 0,
         request,
         script,
         origin: Origin {
-            client: Some(local),
+            client: Some(local.clone()),
             server: Some(local),
             https: uri.scheme_str() == Some("https"),
         },

@@ -245,7 +245,7 @@ fn user(config: &Config, site: &Site, findings: &Findings) {
     );
     let needed = site
         .front_controller()
-        .map_or(site.root(), |script| script.filename.as_path());
+        .map_or(site.root(), |script| &script.filename);
     if let Some(obstacle) = readable::obstacle(&user, needed) {
         findings.note(format_args!(
             "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set engine.user",

@@ -1,5 +1,6 @@
 //! The answer of a CGI script: a block of header lines, an empty line, the body (RFC 3875, section 6).
 
+use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -32,12 +33,12 @@ pub fn find_end(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Reads a header block (without the empty line). Lines that no HTTP response can carry are left out and returned as text,
-/// for the log.
-pub fn parse(block: &[u8]) -> Result<(Head, Vec<String>), String> {
+/// for the log. The values share the block's memory.
+pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
     let mut head = Head {
         status: StatusCode::OK,
         reason: None,
-        headers: HeaderMap::with_capacity(16),
+        headers: HeaderMap::with_capacity(block.len() / 32 + 2),
     };
     let mut refused = Vec::new();
     let mut start = 0;
@@ -56,7 +57,8 @@ pub fn parse(block: &[u8]) -> Result<(Head, Vec<String>), String> {
             (head.status, head.reason) = parse_status(value)?;
             continue;
         }
-        match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        let value = HeaderValue::from_maybe_shared(block.slice_ref(value));
+        match (HeaderName::from_bytes(name), value) {
             (Ok(name), Ok(value)) => {
                 head.headers.append(name, value);
             }
@@ -90,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(block: &str) -> Head {
-        parse(block.as_bytes()).unwrap().0
+        parse(&Bytes::copy_from_slice(block.as_bytes())).unwrap().0
     }
 
     #[test]
@@ -122,7 +124,7 @@ mod tests {
             "Status: 2000K",
             "Status:",
         ] {
-            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+            assert!(parse(&Bytes::from(wrong)).is_err(), "{wrong}");
         }
     }
 
@@ -135,8 +137,10 @@ mod tests {
 
     #[test]
     fn lines_that_http_cannot_carry_are_left_out_and_said() {
-        let (head, refused) =
-            parse(b"Good: 1\r\nno colon\r\nBad Name: 2\r\nX: a\x01b\r\n").unwrap();
+        let (head, refused) = parse(&Bytes::from(
+            "Good: 1\r\nno colon\r\nBad Name: 2\r\nX: a\x01b\r\n",
+        ))
+        .unwrap();
         assert_eq!(head.headers.len(), 1);
         assert_eq!(refused.len(), 3);
     }
@@ -144,7 +148,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_block_is_read_or_refused(block: Vec<u8>) {
-            if let Ok((head, _)) = parse(&block) {
+            if let Ok((head, _)) = parse(&block.clone().into()) {
                 prop_assert!((200..1000).contains(&head.status.as_u16()));
             }
             if let Some((at, empty)) = find_end(&block) {

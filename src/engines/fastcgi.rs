@@ -52,7 +52,10 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Record>, WrongVersion> {
         return Ok(None);
     }
     buffer.advance(HEADER_LEN);
-    let content = buffer.split_to(len).freeze();
+    let content = match len {
+        0 => Bytes::new(),
+        len => buffer.split_to(len).freeze(),
+    };
     buffer.advance(padding);
     Ok(Some(Record {
         kind,
@@ -73,9 +76,14 @@ pub fn header(kind: u8, request: u16, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// Appends a name-value pair (section 3.4).
+#[inline(always)]
 pub fn put_pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    put_length(to, name.len());
-    put_length(to, value.len());
+    if name.len() < 0x80 && value.len() < 0x80 {
+        to.extend_from_slice(&[name.len() as u8, value.len() as u8]);
+    } else {
+        put_length(to, name.len());
+        put_length(to, value.len());
+    }
     to.extend_from_slice(name);
     to.extend_from_slice(value);
 }

@@ -228,6 +228,8 @@ pub struct Entry {
     pub boots_script: bool,
     /// Each of its processes serves one event.
     pub serves_one: bool,
+    /// What one event does to PHP's memory, the next does not see.
+    pub isolates: bool,
 }
 
 /// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
@@ -240,6 +242,7 @@ pub const CATALOGUE: &[Entry] = &[
         survives: "OPcache",
         boots_script: false,
         serves_one: false,
+        isolates: true,
     },
     Entry {
         name: "worker",
@@ -249,6 +252,7 @@ pub const CATALOGUE: &[Entry] = &[
         survives: "everything, until recycled",
         boots_script: true,
         serves_one: false,
+        isolates: false,
     },
     Entry {
         name: "standby",
@@ -258,6 +262,7 @@ pub const CATALOGUE: &[Entry] = &[
         survives: "nothing",
         boots_script: true,
         serves_one: true,
+        isolates: true,
     },
     Entry {
         name: "fork",
@@ -267,6 +272,7 @@ pub const CATALOGUE: &[Entry] = &[
         survives: "nothing (copy-on-write)",
         boots_script: true,
         serves_one: true,
+        isolates: true,
     },
     Entry {
         name: "rewind",
@@ -276,6 +282,7 @@ pub const CATALOGUE: &[Entry] = &[
         survives: "nothing but OPcache",
         boots_script: true,
         serves_one: false,
+        isolates: true,
     },
 ];
 

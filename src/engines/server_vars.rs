@@ -1,7 +1,6 @@
 //! An event as CGI variables: the one place where `$_SERVER` is made (RFC 3875, section 4.1; names beyond it as nginx's
 //! `fastcgi_params` has them).
 
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName};
@@ -11,132 +10,144 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
-/// Calls `put(name, value)` for every variable of the event.
-pub fn each(event: &Event, mut put: impl FnMut(&[u8], &[u8])) {
+/// Takes variables, in whatever form they are sent.
+pub trait Variables {
+    fn put(&mut self, name: &[u8], value: &[u8]);
+}
+
+/// Puts every variable of the event, each once.
+pub fn each(event: &Event, to: &mut impl Variables) {
     let request = &event.request;
     let headers = request.headers();
     let script = &event.script;
-    let mut scratch = Vec::with_capacity(128);
+    let mut joined = Vec::new();
+
+    let (mut content_type, mut content_length, mut host) = (None, None, None);
+    for (name, value) in headers {
+        let named = match name {
+            name if *name == CONTENT_TYPE => &mut content_type,
+            name if *name == CONTENT_LENGTH => &mut content_length,
+            name if *name == HOST => &mut host,
+            _ => continue,
+        };
+        named.get_or_insert(value);
+    }
 
     let target = request.uri().path_and_query();
-    put(
-        b"QUERY_STRING",
-        request.uri().query().unwrap_or_default().as_bytes(),
-    );
-    put(b"REQUEST_METHOD", request.method().as_str().as_bytes());
-    if let Some(kind) = headers.get(CONTENT_TYPE) {
-        put(b"CONTENT_TYPE", kind.as_bytes());
+    let query = target.and_then(|target| target.query());
+    to.put(b"QUERY_STRING", query.unwrap_or_default().as_bytes());
+    to.put(b"REQUEST_METHOD", request.method().as_str().as_bytes());
+    if let Some(content_type) = content_type {
+        to.put(b"CONTENT_TYPE", content_type.as_bytes());
     }
     let body_len = request.body().len();
-    if body_len > 0 || headers.contains_key(CONTENT_LENGTH) {
-        put(b"CONTENT_LENGTH", number(&mut scratch, body_len));
+    if body_len > 0 || content_length.is_some() {
+        to.put(b"CONTENT_LENGTH", body_len.to_string().as_bytes());
     }
-    put(b"SCRIPT_NAME", script.name.as_bytes());
-    put(
+    to.put(b"SCRIPT_NAME", script.name.as_bytes());
+    to.put(
         b"REQUEST_URI",
         target.map_or("/", |t| t.as_str()).as_bytes(),
     );
-    scratch.clear();
-    scratch.extend_from_slice(script.name.as_bytes());
-    scratch.extend_from_slice(script.path_info.as_bytes());
-    put(b"DOCUMENT_URI", &scratch);
-    put(b"DOCUMENT_ROOT", script.root.as_bytes());
-    put(b"SERVER_PROTOCOL", protocol(request.version()));
-    put(
-        b"REQUEST_SCHEME",
-        if event.origin.https {
-            b"https"
-        } else {
-            b"http"
-        },
-    );
-    if event.origin.https {
-        put(b"HTTPS", b"on");
-    }
-    put(b"GATEWAY_INTERFACE", b"CGI/1.1");
-    put(b"SERVER_SOFTWARE", SERVER_SOFTWARE.as_bytes());
-    if let Some(client) = event.origin.client {
-        scratch.clear();
-        let _ = write!(scratch, "{}", client.ip());
-        put(b"REMOTE_ADDR", &scratch);
-        put(b"REMOTE_PORT", number(&mut scratch, client.port().into()));
+    if script.path_info.is_empty() {
+        to.put(b"DOCUMENT_URI", script.name.as_bytes());
     } else {
-        put(b"REMOTE_ADDR", b"");
+        joined.extend_from_slice(script.name.as_bytes());
+        joined.extend_from_slice(script.path_info.as_bytes());
+        to.put(b"DOCUMENT_URI", &joined);
     }
-    let host = host(event);
-    let (name, named_port) = split_port(host);
-    if let Some(server) = event.origin.server {
-        scratch.clear();
-        let _ = write!(scratch, "{}", server.ip());
-        put(b"SERVER_ADDR", &scratch);
+    to.put(b"DOCUMENT_ROOT", script.root.as_bytes());
+    to.put(b"SERVER_PROTOCOL", protocol(request.version()));
+    if event.origin.https {
+        to.put(b"REQUEST_SCHEME", b"https");
+        to.put(b"HTTPS", b"on");
+    } else {
+        to.put(b"REQUEST_SCHEME", b"http");
+    }
+    to.put(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    to.put(b"SERVER_SOFTWARE", SERVER_SOFTWARE.as_bytes());
+    if let Some(client) = &event.origin.client {
+        to.put(b"REMOTE_ADDR", client.ip_text().as_bytes());
+        to.put(b"REMOTE_PORT", client.port_text().as_bytes());
+    } else {
+        to.put(b"REMOTE_ADDR", b"");
+    }
+    let authority = || request.uri().authority().map_or("", |name| name.as_str());
+    let host = host.and_then(|host| host.to_str().ok());
+    let (name, named_port) = split_port(host.unwrap_or_else(authority));
+    if let Some(server) = &event.origin.server {
+        to.put(b"SERVER_ADDR", server.ip_text().as_bytes());
     }
     // What the client believes it talks to, when a proxy speaks for it; else where the connection arrived.
-    let port = match (event.origin.https, event.origin.server) {
-        (true, _) => named_port.unwrap_or(443),
-        (false, Some(server)) => server.port(),
-        (false, None) => named_port.unwrap_or(80),
-    };
-    put(b"SERVER_PORT", number(&mut scratch, port.into()));
-    put(b"SERVER_NAME", name.as_bytes());
-    // php-cgi's guard against being called directly; applications test it too.
-    put(b"REDIRECT_STATUS", b"200");
-    put(b"FCGI_ROLE", b"RESPONDER");
-    put(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes());
-    put(b"PATH_INFO", script.path_info.as_bytes());
-    if !script.path_info.is_empty() {
-        scratch.clear();
-        scratch.extend_from_slice(script.root.as_bytes());
-        scratch.extend_from_slice(script.path_info.as_bytes());
-        put(b"PATH_TRANSLATED", &scratch);
+    match &event.origin.server {
+        Some(server) if !event.origin.https => {
+            to.put(b"SERVER_PORT", server.port_text().as_bytes());
+        }
+        _ => {
+            let usual = if event.origin.https { 443 } else { 80 };
+            let port = named_port.parse::<u16>().unwrap_or(usual);
+            to.put(b"SERVER_PORT", port.to_string().as_bytes());
+        }
     }
-    each_header(headers, put);
+    to.put(b"SERVER_NAME", name.as_bytes());
+    // php-cgi's guard against being called directly; applications test it too.
+    to.put(b"REDIRECT_STATUS", b"200");
+    to.put(b"FCGI_ROLE", b"RESPONDER");
+    to.put(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes());
+    to.put(b"PATH_INFO", script.path_info.as_bytes());
+    if !script.path_info.is_empty() {
+        joined.clear();
+        joined.extend_from_slice(script.root.as_bytes());
+        joined.extend_from_slice(script.path_info.as_bytes());
+        to.put(b"PATH_TRANSLATED", &joined);
+    }
+    each_header(headers, to);
 }
 
 /// The request's headers as `HTTP_*`.
-fn each_header(headers: &HeaderMap, mut put: impl FnMut(&[u8], &[u8])) {
-    let mut name = Vec::with_capacity(64);
+fn each_header(headers: &HeaderMap, to: &mut impl Variables) {
+    let mut variable = Vec::with_capacity(64);
     let mut joined = Vec::new();
-    for key in headers.keys() {
-        // RFC 3875, 4.1.18: not those that have a variable of their own. `Proxy` would become HTTP_PROXY, which HTTP clients
-        // take for their proxy (httpoxy, CVE-2016-5385).
-        if key == CONTENT_TYPE
-            || key == CONTENT_LENGTH
-            || key.as_str() == "proxy"
-            || !is_unambiguous(key)
+    // The values of one name come one after another.
+    let mut fields = headers.iter().peekable();
+    while let Some((name, value)) = fields.next() {
+        let mut value = value.as_bytes();
+        if let Some((next, _)) = fields.peek()
+            && *next == name
         {
-            continue;
-        }
-        name.clear();
-        name.extend_from_slice(b"HTTP_");
-        name.extend(key.as_str().bytes().map(|c| {
-            if c == b'-' {
-                b'_'
-            } else {
-                c.to_ascii_uppercase()
-            }
-        }));
-        let mut values = headers.get_all(key).iter();
-        let Some(first) = values.next() else { continue };
-        let mut value = first.as_bytes();
-        if values.size_hint().0 > 0 || values.size_hint().1 != Some(0) {
             joined.clear();
             joined.extend_from_slice(value);
-            for more in values {
-                joined.extend_from_slice(if key == COOKIE { b"; " } else { b", " });
+            while let Some((_, more)) = fields.next_if(|(next, _)| *next == name) {
+                joined.extend_from_slice(if name == COOKIE { b"; " } else { b", " });
                 joined.extend_from_slice(more.as_bytes());
             }
             value = &joined;
         }
-        put(&name, value);
+        // RFC 3875, 4.1.18: not those that have a variable of their own. `Proxy` would become HTTP_PROXY, which HTTP clients
+        // take for their proxy (httpoxy, CVE-2016-5385).
+        if name == CONTENT_TYPE || name == CONTENT_LENGTH || name.as_str() == "proxy" {
+            continue;
+        }
+        variable.clear();
+        variable.extend_from_slice(b"HTTP_");
+        if extend_unambiguous(&mut variable, name) {
+            to.put(&variable, value);
+        }
     }
 }
 
 /// `X_Real_IP` and `X-Real-IP` would be one variable, so that a client could speak for a proxy. As nginx does, names with
-/// other characters than letters, digits and hyphens are dropped.
-fn is_unambiguous(name: &HeaderName) -> bool {
-    name.as_str()
-        .bytes()
-        .all(|c| c.is_ascii_alphanumeric() || c == b'-')
+/// other characters than letters, digits and hyphens are dropped: then it returns false.
+fn extend_unambiguous(variable: &mut Vec<u8>, name: &HeaderName) -> bool {
+    let mut unambiguous = true;
+    variable.extend(name.as_str().bytes().map(|c| match c {
+        b'-' => b'_',
+        _ => {
+            unambiguous &= c.is_ascii_alphanumeric();
+            c.to_ascii_uppercase()
+        }
+    }));
+    unambiguous
 }
 
 fn protocol(version: Version) -> &'static [u8] {
@@ -148,38 +159,22 @@ fn protocol(version: Version) -> &'static [u8] {
     }
 }
 
-fn host(event: &Event) -> &str {
-    let headers = event.request.headers();
-    match headers.get(HOST).and_then(|host| host.to_str().ok()) {
-        Some(host) => host,
-        None => event
-            .request
-            .uri()
-            .authority()
-            .map_or("", |authority| authority.as_str()),
+/// `[::1]:8080` → `[::1]`, `8080`.
+fn split_port(host: &str) -> (&str, &str) {
+    match host.bytes().rposition(|byte| byte == b':') {
+        Some(at) if !host[at..].contains(']') => (&host[..at], &host[at + 1..]),
+        _ => (host, ""),
     }
-}
-
-/// `[::1]:8080` → `[::1]`, 8080.
-fn split_port(host: &str) -> (&str, Option<u16>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
-        _ => (host, None),
-    }
-}
-
-fn number(scratch: &mut Vec<u8>, number: u64) -> &[u8] {
-    scratch.clear();
-    let _ = write!(scratch, "{number}");
-    scratch
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::event::{Body, Origin, Script};
+    use crate::event::{Address, Body, Origin, Script};
     use std::collections::BTreeMap;
+    use std::net::SocketAddr;
+    use std::path::Path;
     use std::time::Instant;
 
     fn vars(request: http::request::Builder, body: Body, https: bool) -> BTreeMap<String, String> {
@@ -188,25 +183,33 @@ mod tests {
             request: request.body(body).unwrap(),
             script: Script {
                 root: "/srv/app".into(),
-                filename: "/srv/app/index.php".into(),
+                filename: Path::new("/srv/app/index.php").into(),
                 name: "/index.php".into(),
                 path_info: "/a b".into(),
             },
             origin: Origin {
-                client: Some("192.0.2.7:4711".parse().unwrap()),
-                server: Some("[::1]:8080".parse().unwrap()),
+                client: Some(address("192.0.2.7:4711")),
+                server: Some(address("[::1]:8080")),
                 https,
             },
             deadline: Instant::now(),
             early_hints: None,
         };
         let mut vars = BTreeMap::new();
-        each(&event, |name, value| {
+        each(&event, &mut vars);
+        vars
+    }
+
+    fn address(text: &str) -> Address {
+        text.parse::<SocketAddr>().unwrap().into()
+    }
+
+    impl Variables for BTreeMap<String, String> {
+        fn put(&mut self, name: &[u8], value: &[u8]) {
             let name = String::from_utf8(name.to_vec()).unwrap();
             let value = String::from_utf8(value.to_vec()).unwrap();
-            assert!(vars.insert(name.clone(), value).is_none(), "{name} twice");
-        });
-        vars
+            assert!(self.insert(name.clone(), value).is_none(), "{name} twice");
+        }
     }
 
     #[test]
@@ -235,8 +238,8 @@ mod tests {
         let request = http::Request::post("/")
             .header("host", "example.org:81")
             .header("x-list", "a")
-            .header("x-list", "b")
             .header("cookie", "a=1")
+            .header("x-list", "b")
             .header("cookie", "b=2")
             .header("proxy", "http://evil.example")
             .header("x_list", "spoofed")

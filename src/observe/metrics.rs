@@ -1,6 +1,7 @@
 //! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -36,11 +37,20 @@ struct Workers {
     state: &'static str,
 }
 
+/// The answers of one engine with one outcome.
+struct Answers {
+    label: Outcome,
+    requests: Counter,
+    durations: Histogram,
+}
+
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
     durations: Family<Engine, Histogram>,
+    /// Those of the two families that have been used: a family's own look-up hashes its labels.
+    answers: RwLock<Vec<Answers>>,
     queue_waits: Family<Engine, Histogram>,
     worker_ends: Family<Ended, Counter>,
     workers: Family<Workers, Gauge>,
@@ -57,6 +67,7 @@ impl Default for Metrics {
             registry: Registry::with_prefix("surus"),
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram),
+            answers: RwLock::default(),
             queue_waits: Family::new_with_constructor(histogram),
             worker_ends: Family::default(),
             workers: Family::default(),
@@ -111,15 +122,32 @@ impl Default for Metrics {
     }
 }
 
+impl Answers {
+    fn count(&self, took: Duration) {
+        self.requests.inc();
+        self.durations.observe(took.as_secs_f64());
+    }
+}
+
 impl Metrics {
     /// A request was answered. `engine` is `static` for files; `outcome` is `2xx` to `5xx`, or the failure's name.
     pub fn answered(&self, engine: &'static str, outcome: &'static str, took: Duration) {
-        self.requests
-            .get_or_create(&Outcome { engine, outcome })
-            .inc();
-        self.durations
-            .get_or_create(&Engine { engine })
-            .observe(took.as_secs_f64());
+        let label = Outcome { engine, outcome };
+        let used = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answers) = used.iter().find(|answers| answers.label == label) {
+            return answers.count(took);
+        }
+        drop(used);
+        let answers = Answers {
+            requests: self.requests.get_or_create_owned(&label),
+            durations: self.durations.get_or_create_owned(&Engine { engine }),
+            label,
+        };
+        answers.count(took);
+        let mut used = self.answers.write().unwrap_or_else(PoisonError::into_inner);
+        if !used.iter().any(|used| used.label == answers.label) {
+            used.push(answers);
+        }
     }
 
     pub fn queue_wait(&self, engine: &'static str, waited: Duration) {

@@ -1,6 +1,7 @@
 //! What one event leaves behind for the next: nothing, as under php-fpm.
 
 engine_contract! {
+    isolating:
     fn globals_statics_constants_and_classes_are_new_in_every_event(engine) {
         let engine = engine.workers(1);
         let file = engine.file(

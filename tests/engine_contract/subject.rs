@@ -1,6 +1,7 @@
 //! One engine under test: how it is booted, and how it is asked.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -12,13 +13,14 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
 use surus::engines::workers::Pool;
-use surus::engines::{self, Entry, Settings};
+use surus::engines::{self, Boot, Entry, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::units::Time;
 
 /// An engine of the catalogue, running or about to.
 pub struct Subject {
+    pub entry: &'static Entry,
     pub settings: Settings,
     pub ini: Vec<(String, String)>,
     pub env: BTreeMap<String, String>,
@@ -30,23 +32,36 @@ pub struct Subject {
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 
-/// The set-up of each engine.
-pub fn subject(entry: &Entry) -> Subject {
-    match entry.name {
-        "classic" => Subject::new(Settings {
-            name: entry.name.into(),
-            workers: Some(2),
-            ..Settings::default()
-        }),
-        other => panic!("the contract does not know how to set up `{other}`; add an arm"),
+/// What the engines boot that boot a script: each event runs the file that it names, as `classic` does.
+const BOOT: &str = r#"<?php
+surus_serve(function () {
+    $file = $_SERVER['SCRIPT_FILENAME'];
+    if (!is_readable($file)) {
+        http_response_code(file_exists($file) ? 403 : 404);
+        echo file_exists($file) ? "Access denied.\n" : "File not found.\n";
+        return;
     }
+    chdir(dirname($file));
+    (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
+});
+"#;
+
+/// The set-up of each engine.
+pub fn subject(entry: &'static Entry) -> Subject {
+    let settings = Settings {
+        workers: Some(2),
+        spares: 0,
+        ..Settings::default()
+    };
+    Subject::new(entry, settings)
 }
 
 impl Subject {
-    fn new(settings: Settings) -> Subject {
+    fn new(entry: &'static Entry, settings: Settings) -> Subject {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         Subject {
+            entry,
             settings,
             ini: vec![
                 ("log_errors".into(), "1".into()),
@@ -74,8 +89,18 @@ impl Subject {
     }
 
     pub async fn try_boot(&self) -> anyhow::Result<Pool> {
+        let boot = self.write("boot/script.php", BOOT);
+        let document_root = self.dir.path().to_str().unwrap().to_string();
         engines::boot(
+            self.entry,
             &self.settings,
+            Arc::new(move || {
+                Ok(Boot {
+                    script: boot.clone(),
+                    document_root: document_root.clone(),
+                    warmup: Vec::new(),
+                })
+            }),
             self.ini.clone(),
             self.env.clone(),
             Arc::new(Metrics::default()),
@@ -103,6 +128,9 @@ impl Subject {
 
     pub fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.dir.path().join(name);
+        let directory = path.parent().unwrap();
+        std::fs::create_dir_all(directory).unwrap();
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
         let fresh = path.with_extension("new");
         std::fs::write(&fresh, content).unwrap();
         std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -136,7 +164,7 @@ impl Subject {
             script: Script {
                 root: self.dir.path().to_str().unwrap().into(),
                 filename: file.into(),
-                name,
+                name: name.into(),
                 path_info: String::new(),
             },
             timeout: Duration::from_secs(40),
@@ -144,7 +172,7 @@ impl Subject {
     }
 
     pub async fn send(&self, ask: Ask) -> Result<Response, Failure> {
-        self.pool().await.handle(ask.event()).await
+        self.pool().await.handle(Box::new(ask.event())).await
     }
 
     /// Sends it and takes the whole answer in.
@@ -167,7 +195,7 @@ impl Subject {
     pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
         let pool = self.pool().await;
         tokio::spawn(async move {
-            let response = pool.handle(ask.event()).await?;
+            let response = pool.handle(Box::new(ask.event())).await?;
             let (head, body) = response.into_parts();
             Ok(Answer {
                 status: head.status.as_u16(),
@@ -256,8 +284,8 @@ impl Ask {
             request: self.request,
             script: self.script,
             origin: Origin {
-                client: Some(([127, 0, 0, 1], 50000).into()),
-                server: Some(([127, 0, 0, 1], 80).into()),
+                client: Some(SocketAddr::from(([127, 0, 0, 1], 50000)).into()),
+                server: Some(SocketAddr::from(([127, 0, 0, 1], 80)).into()),
                 https: false,
             },
             deadline: Instant::now() + self.timeout,
@@ -323,7 +351,22 @@ pub fn bytes(n: usize) -> Bytes {
 
 /// One case on every engine of the catalogue.
 pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    for entry in engines::CATALOGUE {
+    on(|_| true, case);
+}
+
+/// Those that leave nothing behind.
+pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(|entry| entry.isolates, case);
+}
+
+fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {
+    let only = std::env::var("ENGINE").ok();
+    let named = |entry: &&Entry| only.as_ref().is_none_or(|only| only == entry.name);
+    for entry in engines::CATALOGUE
+        .iter()
+        .filter(|entry| chosen(entry))
+        .filter(named)
+    {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

@@ -8,7 +8,8 @@ use std::time::Instant;
 use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
-use crate::engines::{fastcgi, server_vars};
+use crate::engines::fastcgi;
+use crate::engines::server_vars::{self, Variables};
 use crate::event::{Body, Event, Failure};
 
 /// A body up to this many bytes travels in the message, a larger one as a descriptor beside it.
@@ -88,32 +89,28 @@ impl Inbox {
 
 const EMSGSIZE: i32 = 90;
 
-/// The EVENT record and the PARAMS records. A pair never crosses records.
+/// The EVENT record and the PARAMS records.
 pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
-    let mut head = Vec::with_capacity(2048);
+    let mut head = Vec::with_capacity(HEAD);
     head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
     head.extend_from_slice(&deadline_micros(event.deadline).to_be_bytes());
     head.extend_from_slice(&event.request.body().len().to_be_bytes());
-
-    let mut count = 0;
-    let mut too_long = false;
-    let mut record = head.len();
-    head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
-    server_vars::each(event, |name, value| {
-        let len = name.len() + value.len() + 8;
-        count += 1;
-        if len > fastcgi::MAX_CONTENT {
-            too_long = true;
-            return;
-        }
-        if head.len() - record - fastcgi::HEADER_LEN + len > fastcgi::MAX_CONTENT {
-            close_params(&mut head, record, request);
-            record = head.len();
-            head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
-        }
-        fastcgi::put_pair(&mut head, name, value);
-    });
-    close_params(&mut head, record, request);
+    let mut params = Params {
+        record: head.len(),
+        head,
+        request,
+        count: 0,
+        too_long: false,
+    };
+    params.head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+    server_vars::each(event, &mut params);
+    params.close_record();
+    let Params {
+        head,
+        count,
+        too_long,
+        ..
+    } = params;
     if too_long
         || count > MAX_VARS
         || head.len() + INLINE_BODY + 2 * fastcgi::HEADER_LEN > MAX_MESSAGE
@@ -125,13 +122,50 @@ pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-fn close_params(head: &mut [u8], at: usize, request: u16) {
-    let header = fastcgi::header(
-        fastcgi::PARAMS,
-        request,
-        head.len() - at - fastcgi::HEADER_LEN,
-    );
-    head[at..at + fastcgi::HEADER_LEN].copy_from_slice(&header);
+/// Bytes that most heads need, and that the allocator has at hand: glibc keeps no larger pieces for quick use.
+const HEAD: usize = 1024;
+
+/// PARAMS records at the end of `head`. A pair never crosses records.
+struct Params {
+    head: Vec<u8>,
+    request: u16,
+    /// Where the record begins that is being filled.
+    record: usize,
+    count: usize,
+    /// A variable fits into no record.
+    too_long: bool,
+}
+
+impl Params {
+    fn close_record(&mut self) {
+        let len = self.head.len() - self.record - fastcgi::HEADER_LEN;
+        let header = fastcgi::header(fastcgi::PARAMS, self.request, len);
+        self.head[self.record..self.record + fastcgi::HEADER_LEN].copy_from_slice(&header);
+    }
+
+    #[cold]
+    fn next_record(&mut self) {
+        self.close_record();
+        self.record = self.head.len();
+        self.head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+    }
+}
+
+impl Variables for Params {
+    // With the name's length known, writing it takes a few instructions.
+    #[inline(always)]
+    fn put(&mut self, name: &[u8], value: &[u8]) {
+        let len = name.len() + value.len() + 8;
+        self.count += 1;
+        if self.head.len() + len > self.record + fastcgi::HEADER_LEN + fastcgi::MAX_CONTENT {
+            if len > fastcgi::MAX_CONTENT {
+                self.too_long = true;
+                return;
+            }
+            self.next_record();
+        }
+        fastcgi::put_pair(&mut self.head, name, value);
+    }
 }
 
 /// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.

@@ -152,15 +152,19 @@ impl Inner {
         Ok(())
     }
 
-    async fn handle(&self, event: Event) -> Result<Response, Failure> {
+    async fn handle(&self, event: &Event) -> Result<Response, Failure> {
         let mut retried = false;
         loop {
-            let (place, began) = self.enter(event.deadline).await?;
+            let (place, began) = match self.queue.try_enter()? {
+                Some(place) => (place, None),
+                // Boxed, because it is large and seldom needed.
+                None => Box::pin(self.wait(event.deadline)).await?,
+            };
             let current = self.current.load_full();
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
-            let refusal = match generation.dispatch(&event, place, began).await {
+            let refusal = match generation.dispatch(event, place, began).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
@@ -183,7 +187,7 @@ impl Inner {
                     .queue
                     .max_wait()
                     .min(event.deadline.saturating_duration_since(Instant::now()));
-                if tokio::time::timeout(limit, generations.changed())
+                if Box::pin(tokio::time::timeout(limit, generations.changed()))
                     .await
                     .is_err()
                 {
@@ -193,11 +197,8 @@ impl Inner {
         }
     }
 
-    /// Waits for a worker; measured only when it is a wait, which began at the instant.
-    async fn enter(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
-        if let Some(place) = self.queue.try_enter()? {
-            return Ok((place, None));
-        }
+    /// Waits for a place, since the instant.
+    async fn wait(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
         let began = Instant::now();
         let place = self.queue.enter(deadline.into()).await;
         self.metrics.queue_wait(self.spec.engine, began.elapsed());
@@ -216,8 +217,8 @@ impl Inner {
 }
 
 impl Engine for Pool {
-    fn handle(&self, event: Event) -> Pending<'_, Result<Response, Failure>> {
-        Box::pin(self.0.handle(event))
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        Box::pin(async move { self.0.handle(&event).await })
     }
 
     fn reload(&self) -> Pending<'_, anyhow::Result<()>> {

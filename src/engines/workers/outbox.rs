@@ -44,8 +44,10 @@ enum Reply {
     /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
     Ready {
         request: u16,
-        head: Box<Head>,
-        body: Vec<Bytes>,
+        head: Head,
+        /// Mostly all of the body.
+        first: Bytes,
+        more: Vec<Bytes>,
     },
     /// The body streams to the client.
     Streaming {
@@ -74,12 +76,16 @@ impl Outbox {
     /// Reads until the worker ends. An error is something that no worker of ours says.
     pub async fn read(&mut self) -> Option<String> {
         let mut buffer = BytesMut::new();
-        let mut room = SMALL;
+        let mut block = SMALL;
         loop {
-            buffer.reserve(room);
+            // Short answers share a block; a piece that is as long as all of its room is one of many.
+            if buffer.capacity() - buffer.len() < block / 4 {
+                buffer.reserve(block);
+            }
+            let room = buffer.capacity() - buffer.len();
             match self.stream.read_buf(&mut buffer).await {
                 Ok(0) => return None,
-                Ok(n) => room = if n >= room { LARGE } else { SMALL },
+                Ok(n) => block = if n >= room { LARGE } else { SMALL },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(error.to_string()),
             }
@@ -112,14 +118,18 @@ impl Outbox {
             fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;
-                if record.content.get(4) == Some(&fastcgi::OVERLOADED) {
-                    // Nobody waits for it any more, or the deadline was over before its turn came.
-                    self.shared
-                        .refuse(record.request, Failure::TimedOut, Reached::Worker);
-                } else {
-                    let failure = Failure::Malformed("the script ended without an answer".into());
-                    self.shared.refuse(record.request, failure, Reached::Php);
-                }
+                let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
+                self.shared.slots.with(record.request, |slot| {
+                    if slot.answer.is_none() {
+                        // As nearly always: it has its answer.
+                    } else if is_overloaded {
+                        // Nobody waits for it any more, or the deadline was over before its turn came.
+                        slot.refuse(Failure::TimedOut, Reached::Worker);
+                    } else {
+                        let why = "the script ended without an answer".into();
+                        slot.refuse(Failure::Malformed(why), Reached::Php);
+                    }
+                });
                 self.reply = Reply::None;
                 self.ended += 1;
                 self.shared.slots.close(record.request);
@@ -130,14 +140,13 @@ impl Outbox {
     }
 
     async fn output(&mut self, request: u16, content: Bytes) {
+        if let Reply::None = self.reply {
+            self.reply = Reply::Head {
+                request,
+                block: BytesMut::new(),
+            };
+        }
         match &mut self.reply {
-            Reply::None => {
-                self.reply = Reply::Head {
-                    request,
-                    block: BytesMut::new(),
-                };
-                Box::pin(self.output(request, content)).await;
-            }
             Reply::Head { block, .. } => {
                 // Mostly the whole block is in the first record, and need not be copied.
                 let all = if block.is_empty() {
@@ -148,7 +157,7 @@ impl Outbox {
                 };
                 match cgi_reply::find_end(&all) {
                     Some((end, empty)) => {
-                        self.head_complete(request, &all[..end], all.slice(end + empty..))
+                        self.head_complete(request, &all.slice(..end), all.slice(end + empty..))
                     }
                     None if all.len() > cgi_reply::MAX_HEAD => {
                         self.refuse(
@@ -160,13 +169,14 @@ impl Outbox {
                     None => {}
                 }
             }
-            Reply::Ready { body, .. } => body.push(content),
+            Reply::Ready { first, .. } if first.is_empty() => *first = content,
+            Reply::Ready { more, .. } => more.push(content),
             Reply::Streaming { .. } => self.pass_on(Piece::Data(content)).await,
-            Reply::Done => {}
+            Reply::None | Reply::Done => {}
         }
     }
 
-    fn head_complete(&mut self, request: u16, block: &[u8], rest: Bytes) {
+    fn head_complete(&mut self, request: u16, block: &Bytes, first: Bytes) {
         match cgi_reply::parse(block) {
             Ok((head, refused)) => {
                 for line in refused {
@@ -175,15 +185,11 @@ impl Outbox {
                         line, "a response header that HTTP cannot carry was left out"
                     );
                 }
-                let body = if rest.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![rest]
-                };
                 self.reply = Reply::Ready {
                     request,
-                    head: Box::new(head),
-                    body,
+                    head,
+                    first,
+                    more: Vec::new(),
                 };
             }
             Err(wrong) => self.refuse(request, Failure::Malformed(wrong)),
@@ -201,15 +207,17 @@ impl Outbox {
             Reply::Ready {
                 request,
                 head,
-                mut body,
+                first,
+                mut more,
             } => {
-                let body = match body.len() {
-                    0 => Bytes::new(),
-                    1 => body.swap_remove(0),
-                    _ => body.concat().into(),
+                let body = if more.is_empty() {
+                    first
+                } else {
+                    more.insert(0, first);
+                    more.concat().into()
                 };
                 self.shared
-                    .answer(request, response(*head, ResponseBody::Full(body)));
+                    .answer(request, response(head, ResponseBody::Full(body)));
             }
             Reply::Streaming {
                 request,
@@ -251,7 +259,8 @@ impl Outbox {
         let Reply::Ready {
             request,
             head,
-            body,
+            first,
+            more,
         } = std::mem::replace(&mut self.reply, Reply::Done)
         else {
             return;
@@ -263,7 +272,7 @@ impl Outbox {
         let stream = Stream::new(receiver, self.shared.clone(), request, event);
         if !self
             .shared
-            .answer(request, response(*head, ResponseBody::stream(stream)))
+            .answer(request, response(head, ResponseBody::stream(stream)))
         {
             return;
         }
@@ -272,7 +281,8 @@ impl Outbox {
             pieces,
             rest: None,
         };
-        for piece in body {
+        let pieces = std::iter::once(first).chain(more);
+        for piece in pieces.filter(|piece| !piece.is_empty()) {
             self.pass_on(Piece::Data(piece)).await;
         }
     }
@@ -334,7 +344,7 @@ impl Outbox {
         });
     }
 
-    fn hints(&self, request: u16, block: &[u8]) {
+    fn hints(&self, request: u16, block: &Bytes) {
         let hints = self
             .shared
             .slots
@@ -395,9 +405,9 @@ impl Outbox {
     }
 }
 
-/// Bytes to make room for before each read: enough for the usual page, more once a response turns out to be long.
-const SMALL: usize = 16 * 1024;
-const LARGE: usize = 128 * 1024;
+/// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
+const SMALL: usize = 64 * 1024;
+const LARGE: usize = 256 * 1024;
 
 /// How often to ask whether a worker is done while its client takes nothing.
 const LOOK: Duration = Duration::from_millis(20);

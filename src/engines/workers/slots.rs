@@ -121,11 +121,12 @@ impl Slots {
     }
 
     /// The event has ended; its request id is free again.
-    pub fn close(&self, request: u16) -> Option<Slot> {
+    pub fn close(&self, request: u16) {
         let mut table = self.lock();
-        let slot = table.slots.get_mut(usize::from(request))?.take()?;
-        table.free.push(request);
-        Some(slot)
+        if let Some(slot @ Some(_)) = table.slots.get_mut(usize::from(request)) {
+            *slot = None;
+            table.free.push(request);
+        }
     }
 
     /// Closes the slot if it is still that event's: the request id may be another's by now.

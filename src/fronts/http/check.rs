@@ -49,10 +49,18 @@ pub fn check(
     if !target.starts_with('/') && !is_server_wide {
         return bad("the request target is not a path");
     }
-    check_transfer_encoding(&head.headers)?;
-    let mut hosts = head.headers.get_all(header::HOST).iter();
-    let host = hosts.next();
-    if hosts.next().is_some() {
+    let (mut host, mut hosts, mut is_coded) = (None, 0, false);
+    for (name, value) in &head.headers {
+        if *name == header::HOST {
+            host = Some(value);
+            hosts += 1;
+        }
+        is_coded |= *name == header::TRANSFER_ENCODING;
+    }
+    if is_coded {
+        check_transfer_encoding(&head.headers)?;
+    }
+    if hosts > 1 {
         return bad("more than one Host");
     }
     if host.is_some_and(|host| !is_host(host.as_bytes())) {
@@ -126,14 +134,19 @@ fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
 pub fn is_host(host: &[u8]) -> bool {
     let end = match host.first() {
         Some(b'[') => host.iter().position(|c| *c == b']').map_or(0, |at| at + 1),
-        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+        _ => host.iter().position(|c| *c == b':').unwrap_or(host.len()),
     };
     let (name, port) = host.split_at(end);
     let port_is_valid = match port.split_first() {
         None => true,
         Some((b':', [])) => true,
-        Some((b':', digits)) => std::str::from_utf8(digits)
-            .is_ok_and(|port| !port.starts_with('+') && port.parse::<u16>().is_ok()),
+        Some((b':', digits)) => {
+            let more = |port: u32, digit: &u8| {
+                let port = port * 10 + char::from(*digit).to_digit(10)?;
+                (port <= u16::MAX.into()).then_some(port)
+            };
+            digits.iter().try_fold(0, more).is_some()
+        }
         Some(_) => false,
     };
     port_is_valid
@@ -145,15 +158,17 @@ pub fn is_host(host: &[u8]) -> bool {
 }
 
 /// RFC 3986, 3.2.2.
-fn is_reg_name(mut name: &[u8]) -> bool {
-    loop {
-        name = match name {
-            [] => return true,
-            [b'%', a, b, rest @ ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => rest,
-            [c, rest @ ..] if c.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(c) => rest,
-            _ => return false,
-        }
-    }
+fn is_reg_name(name: &[u8]) -> bool {
+    let is_escaped = |at: usize| match name.get(at + 1..at + 3) {
+        Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),
+        None => false,
+    };
+    name.iter().enumerate().all(|(at, byte)| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true,
+        b'%' => is_escaped(at),
+        _ => false,
+    })
 }
 
 /// Was the request refused because we do not understand it, or do not want the rest of it? Then nobody knows where the next

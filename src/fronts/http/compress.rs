@@ -147,18 +147,15 @@ const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 /// Above this, compressing a whole body would hold up the other requests of the thread.
 const INLINE: usize = 32 << 10;
 
-/// Compresses the response to `method` with `headers`, if it is text and the client accepts that.
+/// Is the response to `method` to be compressed for clients that accept that?
+pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
+    settings.enabled && *method != Method::HEAD && is_eligible(response, settings)
+}
+
+/// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
 ///
 /// A stream loses nothing of its liveliness: whatever PHP has flushed can be decoded before PHP's next byte comes.
-pub async fn compress(
-    settings: &Settings,
-    method: &Method,
-    headers: &HeaderMap,
-    mut response: Response,
-) -> Response {
-    if !settings.enabled || *method == Method::HEAD || !is_eligible(&response, settings) {
-        return response;
-    }
+pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
     // Also for the client that gets it as it is: a cache in between may not give that to everybody.
     vary(response.headers_mut(), header::ACCEPT_ENCODING);
     let Some(coding) = accepted(headers, &DYNAMIC).first().copied() else {
@@ -199,6 +196,10 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
     ];
+    // Most cheaply known, and decides most often.
+    if length(response).is_some_and(|length| length < settings.min_size.0) {
+        return false;
+    }
     let headers = response.headers();
     let status = response.status();
     let bodiless = status.is_informational()
@@ -219,15 +220,15 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)
         .and_then(|t| t.to_str().ok());
-    !no_transform
-        && content_type.is_some_and(is_compressible)
-        && length(response).is_none_or(|length| length >= settings.min_size.0)
+    !no_transform && content_type.is_some_and(is_compressible)
 }
 
 fn length(response: &Response) -> Option<u64> {
-    let said = response.headers().get(header::CONTENT_LENGTH);
-    let said = said.and_then(|length| length.to_str().ok()?.parse().ok());
-    response.body().size_hint().exact().or(said)
+    let said = || {
+        let said = response.headers().get(header::CONTENT_LENGTH);
+        said.and_then(|length| length.to_str().ok()?.parse().ok())
+    };
+    response.body().size_hint().exact().or_else(said)
 }
 
 /// The compressed body is equivalent to the other one and not the same.
@@ -456,7 +457,20 @@ mod tests {
 
     async fn get(accept: &'static str, response: Response) -> Response {
         let headers = headers(&[("accept-encoding", accept)]);
-        compress(&Settings::default(), &Method::GET, &headers, response).await
+        compress_if_wanted(&Settings::default(), &Method::GET, &headers, response).await
+    }
+
+    async fn compress_if_wanted(
+        settings: &Settings,
+        method: &Method,
+        headers: &HeaderMap,
+        response: Response,
+    ) -> Response {
+        if is_wanted(settings, method, &response) {
+            compress(headers, response).await
+        } else {
+            response
+        }
     }
 
     /// Decodes as far as the bytes go.
@@ -617,7 +631,7 @@ mod tests {
             ..Settings::default()
         };
         for (settings, method) in [(off, Method::GET), (Settings::default(), Method::HEAD)] {
-            let after = compress(&settings, &method, &headers, with(&[])).await;
+            let after = compress_if_wanted(&settings, &method, &headers, with(&[])).await;
             assert!(!after.headers().contains_key(header::CONTENT_ENCODING));
         }
         let plain = get("identity", with(&[])).await;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -77,8 +79,8 @@ async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
             Ok((
                 Socket::Tcp(stream),
                 Peer {
-                    client: Some(unmapped(client)),
-                    server: Some(unmapped(server)),
+                    client: Some(unmapped(client).into()),
+                    server: Some(unmapped(server).into()),
                     https: false,
                 },
             ))
@@ -109,7 +111,7 @@ async fn introduced(
     peer: Peer,
     settings: &Settings,
 ) -> Option<Peer> {
-    if !forwarded::is_trusted(peer, &settings.trusted_proxies) {
+    if !forwarded::is_trusted(&peer, &settings.trusted_proxies) {
         warn!(client = ?peer.client, "not among http.trusted_proxies, whose PROXY headers are believed; closed");
         return None;
     }
@@ -121,8 +123,8 @@ async fn introduced(
             server,
             https,
         })) => Some(Peer {
-            client: Some(client),
-            server: Some(server),
+            client: Some(client.into()),
+            server: Some(server.into()),
             https,
         }),
         Ok(Err(error)) => {
@@ -146,7 +148,7 @@ async fn serve(
     let mut first = BytesMut::new();
     if settings.proxy_protocol {
         let introduced = tokio::select! {
-            introduced = introduced(&socket, &mut first, peer, settings) => introduced,
+            introduced = introduced(&socket, &mut first, peer.clone(), settings) => introduced,
             () = draining.cancelled() => None,
         };
         let Some(client) = introduced else { return };
@@ -160,9 +162,7 @@ async fn serve(
     let io = Io::new(socket, first.freeze(), settings.max_uri.0);
     let shared = io.shared();
     let answer = service_fn(|request: hyper::Request<Incoming>| {
-        let (service, shared) = (service.clone(), shared.clone());
-        // Boxed, because hyper moves it about, and it is large.
-        Box::pin(service.answer(request, peer, shared))
+        service.clone().answer(request, &peer, shared.clone())
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -185,8 +185,9 @@ async fn serve(
         .initial_connection_window_size(1024 * 1024);
     let connection = builder.serve_connection(TokioIo::new(io), answer);
     tokio::pin!(connection);
-    let look = tokio::time::sleep(limits.look());
-    tokio::pin!(look);
+    // Polled when it wakes, not whenever the connection does: that is several times for every request.
+    let mut interruptions = FuturesUnordered::new();
+    interruptions.push(interrupted(limits, Some(draining.clone())));
     let mut drained = false;
     loop {
         tokio::select! {
@@ -197,20 +198,47 @@ async fn serve(
                 }
                 break;
             }
-            () = look.as_mut() => {
-                if let Some(why) = shared.activity.overdue(limits) {
-                    debug!(client = ?peer.client, why, "connection closed");
-                    return;
+            Some(interruption) = interruptions.next() => {
+                match interruption {
+                    Interruption::Look => {
+                        if let Some(why) = shared.activity.overdue(limits) {
+                            debug!(client = ?peer.client, why, "connection closed");
+                            return;
+                        }
+                    }
+                    Interruption::Drain => {
+                        drained = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
                 }
-                look.as_mut().reset(tokio::time::Instant::now() + limits.look());
-            }
-            () = draining.cancelled(), if !drained => {
-                drained = true;
-                connection.as_mut().graceful_shutdown();
+                let draining = (!drained).then(|| draining.clone());
+                interruptions.push(interrupted(limits, draining));
             }
         }
     }
     if !drained {
         shared.linger().await;
+    }
+}
+
+/// Why something else than the connection itself is to be attended to.
+enum Interruption {
+    /// It is time to see whether a timeout is over.
+    Look,
+    Drain,
+}
+
+async fn interrupted(limits: Limits, draining: Option<CancellationToken>) -> Interruption {
+    let look = tokio::time::sleep(limits.look());
+    match draining {
+        Some(draining) => tokio::select! {
+            biased;
+            () = draining.cancelled() => Interruption::Drain,
+            () = look => Interruption::Look,
+        },
+        None => {
+            look.await;
+            Interruption::Look
+        }
     }
 }

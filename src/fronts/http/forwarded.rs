@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::check::is_host;
 use super::service::Peer;
-use crate::event::Origin;
+use crate::event::{Address, Origin};
 
 /// What a trusted proxy says of the request.
 pub struct Forwarded {
@@ -17,19 +17,19 @@ pub struct Forwarded {
 }
 
 /// May this peer speak for others? A unix socket's peer may when any proxy may: only a proxy of this machine can be behind it.
-pub fn is_trusted(peer: Peer, trusted: &[IpNet]) -> bool {
-    match peer.client {
+pub fn is_trusted(peer: &Peer, trusted: &[IpNet]) -> bool {
+    match &peer.client {
         Some(client) => trusted.iter().any(|net| net.contains(&client.ip())),
         None => !trusted.is_empty(),
     }
 }
 
 /// Believes `X-Forwarded-*` as far as the proxies that wrote them are trusted.
-pub fn origin(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
+pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
     let direct = Forwarded {
         origin: Origin {
-            client: peer.client,
-            server: peer.server,
+            client: peer.client.clone(),
+            server: peer.server.clone(),
             https: peer.https,
         },
         host: None,
@@ -38,7 +38,7 @@ pub fn origin(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
         return direct;
     }
     let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
-    let client = client(headers, is_trusted).or(peer.client);
+    let client = client(headers, is_trusted).map(Address::from);
     let last = |name: &str| {
         headers
             .get_all(name)
@@ -52,8 +52,8 @@ pub fn origin(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
     };
     Forwarded {
         origin: Origin {
-            client,
-            server: peer.server,
+            client: client.or_else(|| peer.client.clone()),
+            server: peer.server.clone(),
             https: last("x-forwarded-proto")
                 .map_or(peer.https, |proto| proto.eq_ignore_ascii_case("https")),
         },
@@ -106,12 +106,12 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let peer = Peer {
-            client: Some(peer.parse().unwrap()),
+            client: Some(peer.parse::<SocketAddr>().unwrap().into()),
             server: None,
             https: false,
         };
         origin(
-            peer,
+            &peer,
             &map,
             &["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         )

@@ -1,6 +1,6 @@
 //! A response on its way out, and what is done when it has ended, however it ends.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -88,7 +88,7 @@ pub struct End {
 }
 
 struct Line {
-    client: Option<SocketAddr>,
+    client: Option<IpAddr>,
     method: Method,
     uri: http::Uri,
     version: Version,
@@ -101,7 +101,7 @@ impl End {
         service: Arc<Service>,
         connection: Arc<Shared>,
         request: &Request<Incoming>,
-        peer: Peer,
+        peer: &Peer,
     ) -> End {
         let text = |name| {
             request
@@ -114,7 +114,7 @@ impl End {
                 forwarded::origin(peer, request.headers(), &service.settings.trusted_proxies)
                     .origin;
             Box::new(Line {
-                client: origin.client,
+                client: origin.client.map(|client| client.ip()),
                 method: request.method().clone(),
                 uri: request.uri().clone(),
                 version: request.version(),
@@ -143,7 +143,7 @@ impl Drop for End {
         if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
             log.log(Entry {
                 event: self.event,
-                client: line.client.map(|client| client.ip()),
+                client: line.client,
                 method: line.method,
                 uri: line.uri,
                 version: line.version,

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -18,8 +19,8 @@ use super::files;
 use crate::event::{Response, ResponseBody};
 use crate::fronts::site::{Found, Resolution, Site, Symlinks, normalise};
 
-const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
-const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,7 +34,8 @@ pub struct Settings {
 
 /// Does PHP want a file to be sent?
 pub fn is_asked(response: &Response) -> bool {
-    response.headers().contains_key(X_SENDFILE) || response.headers().contains_key(X_ACCEL_REDIRECT)
+    let mut names = response.headers().keys();
+    names.any(|name| *name == X_SENDFILE || *name == X_ACCEL_REDIRECT)
 }
 
 /// The places from which PHP may have files sent. Neither dot files nor PHP source are sent from any of them.
@@ -89,8 +91,8 @@ impl SendFile {
         headers: &HeaderMap,
         mut response: Response,
     ) -> Response {
-        let by_path = response.headers_mut().remove(X_SENDFILE);
-        let by_url = response.headers_mut().remove(X_ACCEL_REDIRECT);
+        let by_path = response.headers_mut().remove(&X_SENDFILE);
+        let by_url = response.headers_mut().remove(&X_ACCEL_REDIRECT);
         let found = match (&by_path, &by_url) {
             (Some(path), _) => self.by_path(path.as_bytes()),
             (None, Some(url)) => self.by_url(url.as_bytes()),
@@ -194,7 +196,7 @@ impl SendFile {
             .find_map(|(prefix, site)| Some((site, below(prefix)?)))
         {
             Some((site, rest)) => as_file(site.resolve_plain(rest)),
-            None => as_file(self.site.find(&path)),
+            None => as_file(self.site.find(&path, Instant::now())),
         }
     }
 }
@@ -317,8 +319,8 @@ mod tests {
 
         async fn says(&self, name: &str, value: &str) -> String {
             let response = self.get(&[(name, value)]);
-            assert!(!response.headers().contains_key(X_SENDFILE));
-            assert!(!response.headers().contains_key(X_ACCEL_REDIRECT));
+            assert!(!response.headers().contains_key(&X_SENDFILE));
+            assert!(!response.headers().contains_key(&X_ACCEL_REDIRECT));
             let status = response.status();
             let text = text(response).await;
             if status == 200 {
@@ -479,7 +481,7 @@ mod tests {
         *empty.status_mut() = StatusCode::NOT_MODIFIED;
         let empty = case.send.replace(&Method::GET, &range, empty);
         assert_eq!(empty.status(), 304);
-        assert!(!empty.headers().contains_key(X_ACCEL_REDIRECT));
+        assert!(!empty.headers().contains_key(&X_ACCEL_REDIRECT));
     }
 
     #[tokio::test]

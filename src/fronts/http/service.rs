@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tracing::{debug, error, warn};
 
 use super::access::AccessLog;
@@ -24,17 +23,17 @@ use super::reply::{
 };
 use super::send_file::{self, SendFile};
 use super::{Settings, compress, files, forwarded};
-use crate::engine::Engine;
-use crate::event::{EarlyHints, Event, Failure, Response, ResponseBody, Script};
+use crate::engine::{Engine, Pending};
+use crate::event::{Address, Body, EarlyHints, Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::site::route::{Action, Routes};
 use crate::fronts::site::{Resolution, Site, normalise};
 use crate::observe::metrics::Metrics;
 
 /// Who is at the other end of a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Peer {
-    pub client: Option<SocketAddr>,
-    pub server: Option<SocketAddr>,
+    pub client: Option<Address>,
+    pub server: Option<Address>,
     /// It has said, in a way that we believe, that the client's own connection is encrypted.
     pub https: bool,
 }
@@ -63,144 +62,180 @@ pub struct Place {
 
 impl Service {
     /// Answers one request of a connection.
-    pub async fn answer(
+    pub fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
+        peer: &Peer,
         connection: Arc<Shared>,
-    ) -> Result<http::Response<Outgoing>, Infallible> {
+    ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<> {
         connection.activity.request_begins(request.version());
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
-        // Nothing that follows on this connection is to be taken for a request.
-        let mut is_last = false;
-        let (engine, result) = self
-            .respond(request, peer, &connection, end.event, &mut is_last)
-            .await;
-        end.engine = engine;
-        let outcome;
-        let mut response = match result {
-            Ok(response) => {
-                outcome = class(response.status());
+        // What needs no waiting is done before there is a future that it would make larger.
+        let begun = self.begin(request, peer, &connection, &end);
+        async move {
+            // Nothing that follows on this connection is to be taken for a request.
+            let mut is_last = false;
+            let mut answered_by = STATIC;
+            let result = match begun {
+                Begun::Answer(response) => Ok(response),
+                Begun::Refusal(refusal) => Err(refusal.into()),
+                Begun::Event {
+                    engine,
+                    asked,
+                    mut event,
+                    body,
+                } => {
+                    let arrived = match body {
+                        Some(body) => self.take_in(body, &mut event, &mut is_last).await,
+                        None => Ok(()),
+                    };
+                    match arrived.and_then(|()| self.hand_over(engine, event)) {
+                        Ok(pending) => {
+                            answered_by = engine;
+                            match pending.await {
+                                Ok(response) => Ok(self.shape(&asked, response).await),
+                                Err(failure) => Err(Problem::Failed(failure)),
+                            }
+                        }
+                        Err(refusal) => Err(refusal.into()),
+                    }
+                }
+            };
+            end.engine = answered_by;
+            let (outcome, mut response) = match result {
+                Ok(response) => (class(response.status()), response),
+                Err(problem) => problem.answer(end.event, &mut is_last),
+            };
+            strip_connection_headers(response.headers_mut());
+            if !is_head {
+                response = fit_length(response);
+            }
+            if version <= Version::HTTP_11
+                && let Some(file) = response.extensions_mut().remove::<FileRange>()
+            {
+                *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
+            }
+            if is_last && version <= Version::HTTP_11 {
                 response
+                    .headers_mut()
+                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Err(Problem::Refused(refusal)) => {
-                debug!(
-                    event = end.event,
-                    status = refusal.status.as_u16(),
-                    why = refusal.why,
-                    "refused"
-                );
-                outcome = class(refusal.status);
-                is_last |= ends_connection(refusal.status);
-                plain(refusal.status, refusal.why)
-            }
-            Err(Problem::Failed(failure)) => {
-                outcome = failure_name(&failure);
-                failed(&failure, end.event)
-            }
-        };
-        strip_connection_headers(response.headers_mut());
-        if !is_head {
-            response = fit_length(response);
+            self.metrics
+                .answered(answered_by, outcome, end.began.elapsed());
+            end.status = response.status();
+            Ok(response.map(|body| Outgoing::new(body, end)))
         }
-        if version <= Version::HTTP_11
-            && let Some(file) = response.extensions_mut().remove::<FileRange>()
-        {
-            *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
-        }
-        if is_last && version <= Version::HTTP_11 {
-            response
-                .headers_mut()
-                .insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        self.metrics.answered(engine, outcome, end.began.elapsed());
-        end.status = response.status();
-        let (head, body) = response.into_parts();
-        Ok(http::Response::from_parts(head, Outgoing::new(body, end)))
     }
 
-    /// Finds who answers and has it answered. The name says who did: an engine, or `static`.
-    async fn respond(
-        &self,
+    /// Finds out who answers, and whether that can begin.
+    fn begin(
+        self: &Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
+        peer: &Peer,
         connection: &Arc<Shared>,
-        id: u64,
-        is_last: &mut bool,
-    ) -> (&'static str, Result<Response, Problem>) {
+        end: &End,
+    ) -> Begun {
         let (mut head, incoming) = request.into_parts();
         let trusted = forwarded::is_trusted(peer, &self.settings.trusted_proxies);
         if let Err(refusal) = check(&mut head, &self.settings, trusted) {
-            return (STATIC, Err(refusal.into()));
+            return Begun::Refusal(refusal);
         }
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
-            return (STATIC, Ok(no_content()));
+            return Begun::Answer(no_content());
         }
-        let (engine, script) = match self.find(&head) {
+        let (engine, script) = match self.find(&head, end.began) {
             Ok(Found::Script(engine, script)) => (engine, script),
-            Ok(Found::Answer(response)) => return (STATIC, Ok(response)),
-            Err(refusal) => return (STATIC, Err(refusal.into())),
+            Ok(Found::Answer(response)) => return Begun::Answer(response),
+            Err(refusal) => return Begun::Refusal(refusal),
         };
         let forwarded = forwarded::origin(peer, &head.headers, &self.settings.trusted_proxies);
-        // Only a proxy may promise these, and it is us; applications take our word (Symfony's X-Sendfile support).
-        for name in ["x-sendfile-type", "x-accel-mapping"] {
-            head.headers.remove(name);
+        if head.headers.keys().any(|name| PROMISES.contains(name)) {
+            for name in &PROMISES {
+                head.headers.remove(name);
+            }
         }
         if let Some(host) = forwarded.host {
             head.headers.insert(header::HOST, host);
         }
+        let early_hints: Option<Arc<dyn EarlyHints>> = match head.version {
+            Version::HTTP_11 => Some(connection.clone()),
+            _ => None,
+        };
+        let asked = Asked {
+            method: head.method.clone(),
+            headers: asked(&head.headers),
+        };
+        let event = Event {
+            id: end.event,
+            request: Request::from_parts(head, Body::Empty),
+            script,
+            origin: forwarded.origin,
+            deadline: end.began + self.settings.timeout.0,
+            early_hints,
+        };
+        Begun::Event {
+            engine,
+            asked,
+            event: Box::new(event),
+            body: (!incoming.is_end_stream()).then_some(incoming),
+        }
+    }
+
+    /// Takes the event's body in.
+    async fn take_in(
+        &self,
+        body: Incoming,
+        event: &mut Event,
+        is_last: &mut bool,
+    ) -> Result<(), Refusal> {
         let limits = body::Limits {
             max: self.settings.max_body.0,
             idle: self.settings.body_timeout.0,
             spool: self.settings.spool.as_deref(),
         };
-        let collected = match body::collect(incoming, limits).await {
-            Ok(collected) => collected,
-            Err(refused) => return (STATIC, Err(body_refused(refused).into())),
-        };
+        // Boxed, because it is large and most requests have no body.
+        let collected = Box::pin(body::collect(body, limits))
+            .await
+            .map_err(body_refused)?;
         // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
         *is_last |= collected.trailers;
+        *event.request.body_mut() = collected.body;
         // The time for PHP begins when PHP can begin.
-        let deadline = Instant::now() + self.settings.timeout.0;
-        let early_hints: Option<Arc<dyn EarlyHints>> = match head.version {
-            Version::HTTP_11 => Some(connection.clone()),
-            _ => None,
-        };
-        let method = head.method.clone();
-        let asked = asked(&head.headers);
-        let event = Event {
-            id,
-            request: Request::from_parts(head, collected.body),
-            script,
-            origin: forwarded.origin,
-            deadline,
-            early_hints,
-        };
-        let result = match self.engines.get(engine) {
-            Some(engine) => engine.handle(event).await.map_err(Problem::Failed),
-            None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine").into()),
-        };
-        let Ok(response) = result else {
-            return (engine, result);
-        };
+        event.deadline = Instant::now() + self.settings.timeout.0;
+        Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        engine: &'static str,
+        event: Box<Event>,
+    ) -> Result<Pending<'_, Result<Response, Failure>>, Refusal> {
+        match self.engines.get(engine) {
+            Some(engine) => Ok(engine.handle(event)),
+            None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
+        }
+    }
+
+    /// Makes of an engine's response what the client has asked for.
+    async fn shape(&self, asked: &Asked, response: Response) -> Response {
         if send_file::is_asked(&response) {
             // As files go: what they are compressed to, lies beside them.
             let place = self.place.load();
-            return (
-                engine,
-                Ok(place.send_file.replace(&method, &asked, response)),
-            );
+            return place
+                .send_file
+                .replace(&asked.method, &asked.headers, response);
         }
-        (
-            engine,
-            Ok(compress::compress(&self.compress, &method, &asked, response).await),
-        )
+        if compress::is_wanted(&self.compress, &asked.method, &response) {
+            // Boxed, because it is large.
+            return Box::pin(compress::compress(&asked.headers, response)).await;
+        }
+        response
     }
 
     /// Who answers this request?
-    fn find(&self, head: &http::request::Parts) -> Result<Found, Refusal> {
+    fn find(&self, head: &http::request::Parts, now: Instant) -> Result<Found, Refusal> {
         let path =
             normalise(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
@@ -222,7 +257,7 @@ impl Service {
             }
             None => {}
         }
-        match site.find(&path) {
+        match site.find(&path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script)),
             Resolution::File(file) => {
                 let name = file.path.clone();
@@ -261,12 +296,56 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl Problem {
+    /// How metrics name it, and what the client hears of it.
+    fn answer(&self, event: u64, is_last: &mut bool) -> (&'static str, Response) {
+        match self {
+            Problem::Refused(refusal) => {
+                debug!(
+                    event,
+                    status = refusal.status.as_u16(),
+                    why = refusal.why,
+                    "refused"
+                );
+                *is_last |= ends_connection(refusal.status);
+                (class(refusal.status), plain(refusal.status, refusal.why))
+            }
+            Problem::Failed(failure) => (failure_name(failure), failed(failure, event)),
+        }
+    }
+}
+
+/// What has become of a request before anything has to be waited for.
+enum Begun {
+    Event {
+        engine: &'static str,
+        asked: Asked,
+        event: Box<Event>,
+        /// What has yet to arrive; none for most requests.
+        body: Option<Incoming>,
+    },
+    Answer(Response),
+    Refusal(Refusal),
+}
+
+/// What of a request decides how its response is sent, once the request itself is gone.
+struct Asked {
+    method: Method,
+    headers: HeaderMap,
+}
+
 /// Who answers when no engine does.
 pub const STATIC: &str = "static";
 
-/// The headers that decide how a response is sent, once the request itself is gone.
+/// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
+static PROMISES: [HeaderName; 2] = [
+    HeaderName::from_static("x-sendfile-type"),
+    HeaderName::from_static("x-accel-mapping"),
+];
+
+/// The headers that [`Asked`] keeps.
 fn asked(headers: &HeaderMap) -> HeaderMap {
-    const ASKED: [HeaderName; 7] = [
+    static ASKED: [HeaderName; 7] = [
         header::ACCEPT_ENCODING,
         header::RANGE,
         header::IF_RANGE,
@@ -276,9 +355,9 @@ fn asked(headers: &HeaderMap) -> HeaderMap {
         header::IF_UNMODIFIED_SINCE,
     ];
     let mut asked = HeaderMap::new();
-    for name in ASKED {
-        for value in headers.get_all(&name) {
-            asked.append(name.clone(), value.clone());
+    for (name, value) in headers {
+        if ASKED.contains(name) {
+            asked.append(name, value.clone());
         }
     }
     asked

@@ -13,6 +13,7 @@
 //! they cannot be, a [`route`] denies them.
 
 mod normalise;
+mod recent;
 mod root;
 pub mod route;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -30,6 +32,7 @@ use surus_sys::open::Access;
 
 use crate::event::Script;
 use normalise::{Kind, Stop, fold, kind};
+use recent::Recent;
 
 pub use normalise::{Normalised, normalise};
 pub use root::Symlinks;
@@ -103,6 +106,7 @@ pub struct Site {
     uploads: Vec<String>,
     /// Static files only.
     scriptless: bool,
+    recent: Recent,
 }
 
 impl Site {
@@ -125,8 +129,8 @@ impl Site {
                 let filename = root.path().join("index.php");
                 filename.is_file().then(|| Script {
                     root: document_root.clone(),
-                    filename,
-                    name: "/index.php".to_owned(),
+                    filename: filename.into(),
+                    name: "/index.php".into(),
                     path_info: String::new(),
                 })
             }
@@ -138,6 +142,7 @@ impl Site {
             index: index(&settings.index)?,
             uploads: uploads(&settings.uploads)?,
             scriptless: false,
+            recent: Recent::new(),
         })
     }
 
@@ -151,6 +156,7 @@ impl Site {
             index: vec!["index.html".to_owned()],
             uploads: Vec::new(),
             scriptless: true,
+            recent: Recent::new(),
         })
     }
 
@@ -167,7 +173,7 @@ impl Site {
     /// Looks up the path of a request target, still percent-encoded and without its query.
     pub fn resolve(&self, raw_path: &str) -> Resolution {
         match normalise(raw_path) {
-            Ok(path) => self.find(&path),
+            Ok(path) => self.find(&path, Instant::now()),
             Err(why) => Resolution::Malformed(why),
         }
     }
@@ -179,8 +185,9 @@ impl Site {
 
     /// Looks up a path that [`normalise`](normalise()) has made.
     ///
-    /// Takes three system calls for a script (open, look, close), one for what goes to the front controller.
-    pub fn find(&self, path: &Normalised<'_>) -> Resolution {
+    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
+    /// what goes to the front controller.
+    pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
         if self.is_uploaded_source(path.path()) {
             return Resolution::Denied("PHP below `uploads` is never run and never sent");
         }
@@ -188,7 +195,7 @@ impl Site {
             return Resolution::NotFound;
         }
         let (files, stop) = path.files();
-        if let Some(resolution) = self.find_script(path, files) {
+        if let Some(resolution) = self.find_script(path, files, now) {
             return resolution;
         }
         match stop {
@@ -198,7 +205,9 @@ impl Site {
         }
         let (_, name) = files.rsplit_once('/').unwrap_or_default();
         if name.is_empty() {
-            return self.find_index(files).unwrap_or_else(|| self.fall_back());
+            return self
+                .find_index(files, now)
+                .unwrap_or_else(|| self.fall_back());
         }
         if kind(name) != Kind::Plain {
             return self.fall_back();
@@ -211,7 +220,7 @@ impl Site {
             }),
             Opened::Directory => {
                 let directory = format!("{files}/");
-                match self.find_index(&directory) {
+                match self.find_index(&directory, now) {
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
                     Some(_) => Resolution::Redirect(encode(&directory)),
                     None => self.fall_back(),
@@ -239,28 +248,30 @@ impl Site {
     }
 
     /// The first part of the path that is a script, with what follows it as `PATH_INFO`.
-    fn find_script(&self, path: &Normalised<'_>, files: &str) -> Option<Resolution> {
+    fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
         if self.scriptless {
             return None;
         }
-        let ends = memchr::memmem::find_iter(files.as_bytes(), ".php").map(|at| at + 4);
-        for end in ends.filter(|end| matches!(files.as_bytes().get(*end), None | Some(b'/'))) {
-            let name = &files[..end];
-            let path_info = &path.path()[end..];
-            match self.script_at(name) {
+        // Paths are short, and a search that is quick in long texts takes longer to begin.
+        let slashes = files.bytes().enumerate().skip(1);
+        let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
+        for end in slashes.chain([files.len()]) {
+            let (name, path_info) = (&files[..end], &path.path()[end..]);
+            if !name.ends_with(".php") {
+                continue;
+            }
+            match self.script_at(name, now) {
                 // Below a missing directory there is no script either.
-                Opened::Missing => return None,
-                Opened::Directory => {}
-                Opened::Denied(why) => return Some(Resolution::Denied(why)),
-                Opened::Regular { .. } if path.is_lossy() && !path_info.is_empty() => {
+                Err(NoScript::Missing) => return None,
+                Err(NoScript::Directory) => {}
+                Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
+                Ok(_) if path.is_lossy() && !path_info.is_empty() => {
                     return Some(Resolution::Malformed("PATH_INFO is not UTF-8"));
                 }
-                Opened::Regular { .. } => {
+                Ok(script) => {
                     return Some(Resolution::Script(Script {
-                        root: self.document_root.clone(),
-                        filename: self.root.path().join(&name[1..]),
-                        name: name.to_owned(),
                         path_info: path_info.to_owned(),
+                        ..script
                     }));
                 }
             }
@@ -268,19 +279,34 @@ impl Site {
         None
     }
 
-    fn script_at(&self, name: &str) -> Opened {
+    fn script_at(&self, name: &str, now: Instant) -> Result<Script, NoScript> {
+        if let Some(script) = self.recent.get(name, now) {
+            return Ok(script);
+        }
         match self.root.get(Path::new(&name[1..]), Access::Look) {
             Opened::Regular {
                 real: Some(real), ..
-            } if self.is_really_uploaded(&real) => {
-                Opened::Denied("a symbolic link leads to PHP below `uploads`, which is never run")
+            } if self.is_really_uploaded(&real) => Err(NoScript::Denied(
+                "a symbolic link leads to PHP below `uploads`, which is never run",
+            )),
+            Opened::Regular { .. } => {
+                let script = Script {
+                    root: self.document_root.clone(),
+                    filename: self.root.path().join(&name[1..]).into(),
+                    name: name.into(),
+                    path_info: String::new(),
+                };
+                self.recent.put(script.clone(), now);
+                Ok(script)
             }
-            opened => opened,
+            Opened::Directory => Err(NoScript::Directory),
+            Opened::Missing => Err(NoScript::Missing),
+            Opened::Denied(why) => Err(NoScript::Denied(why)),
         }
     }
 
     /// The index file of a directory, named with its trailing slash.
-    fn find_index(&self, directory: &str) -> Option<Resolution> {
+    fn find_index(&self, directory: &str, now: Instant) -> Option<Resolution> {
         self.index.iter().find_map(|name| {
             let file = format!("{directory}{name}");
             if kind(name) != Kind::Script {
@@ -305,15 +331,10 @@ impl Site {
             if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
                 return Some(Resolution::Script(front.clone()));
             }
-            match self.script_at(&file) {
-                Opened::Regular { .. } => Some(Resolution::Script(Script {
-                    root: self.document_root.clone(),
-                    filename: self.root.path().join(&file[1..]),
-                    name: file,
-                    path_info: String::new(),
-                })),
-                Opened::Denied(why) => Some(Resolution::Denied(why)),
-                Opened::Missing | Opened::Directory => None,
+            match self.script_at(&file, now) {
+                Ok(script) => Some(Resolution::Script(script)),
+                Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+                Err(NoScript::Missing | NoScript::Directory) => None,
             }
         })
     }
@@ -344,6 +365,13 @@ impl Site {
         below_root
             .is_ok_and(|path| self.is_uploaded_source(&format!("/{}", path.to_string_lossy())))
     }
+}
+
+/// What is there instead of a script.
+enum NoScript {
+    Missing,
+    Directory,
+    Denied(&'static str),
 }
 
 /// Everything but what RFC 3986 leaves alone in a path.
@@ -390,9 +418,9 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     let below = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
     Ok(Script {
         root: document_root.clone(),
-        name: format!("{}/{name}", below.unwrap_or_default()),
+        name: format!("{}/{name}", below.unwrap_or_default()).into(),
         path_info: String::new(),
-        filename,
+        filename: filename.into(),
     })
 }
 

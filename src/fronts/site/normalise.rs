@@ -51,6 +51,13 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     if !raw.starts_with('/') {
         return Err("the path does not begin with a slash");
     }
+    if is_plain(raw) {
+        return Ok(Normalised {
+            path: Cow::Borrowed(raw),
+            stop: None,
+            lossy: false,
+        });
+    }
     let mut path = Rewritten::default();
     let path = if is_normal(raw) {
         path.text = Cow::Borrowed(raw);
@@ -62,12 +69,15 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     let mut stop = limit.map(|at| (at, Stop::NoFile));
     let usable = limit.unwrap_or(text.len());
     let mut at = 0;
-    for segment in text[..usable].split('/').skip(1) {
-        if let Some(why) = classify(segment, at == 0) {
+    while at < usable {
+        let from = at + 1;
+        let rest = text[from..usable].as_bytes();
+        let end = from + memchr::memchr(b'/', rest).unwrap_or(rest.len());
+        if let Some(why) = classify(&text[from..end], at == 0) {
             stop = Some((at, why));
             break;
         }
-        at += 1 + segment.len();
+        at = end;
     }
     Ok(Normalised {
         path: text,
@@ -76,7 +86,26 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     })
 }
 
-/// Most paths: nothing to decode, nothing to remove.
+/// Most paths: only characters that mean nothing but themselves, and no segment that needs a closer look.
+fn is_plain(raw: &str) -> bool {
+    let mut previous = 0;
+    let plain = raw.bytes().all(|byte| {
+        let plain = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => true,
+            b'/' => previous != b'/' && previous != b'.',
+            b'.' => previous != b'/',
+            _ => false,
+        };
+        previous = byte;
+        plain
+    });
+    plain && previous != b'.' && raw.len() <= MAX_SEGMENT
+}
+
+/// As long as a file's name may be.
+const MAX_SEGMENT: usize = 255;
+
+/// Nothing to decode, nothing to remove.
 fn is_normal(raw: &str) -> bool {
     let mut previous = 0;
     raw.bytes().all(|byte| {
@@ -185,7 +214,7 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
     if !segment.is_ascii() && visible(segment).next() == Some('.') {
         return Some(Stop::Hidden);
     }
-    let odd = segment.len() > 255
+    let odd = segment.len() > MAX_SEGMENT
         || segment.ends_with(['.', ' '])
         || segment.contains("::$")
         || segment.chars().any(|c| c.is_control() || c == '\\');

@@ -6,6 +6,8 @@ use std::os::unix::fs::{chown, lchown, symlink};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use std::time::Duration;
+
 use super::*;
 
 /// A project with a public directory; `secret`, `.env` and the source are beside it.
@@ -94,7 +96,7 @@ fn says(site: &Site, path: &str) -> String {
         Resolution::File(found) => format!("file {}", below(&found.path)),
         Resolution::Script(s) => {
             assert_eq!(s.root.as_ref(), site.root().to_str().unwrap());
-            assert_eq!(s.filename, site.root().join(&s.name[1..]));
+            assert_eq!(*s.filename, site.root().join(&s.name[1..]));
             format!(
                 "run {}{}",
                 s.name,
@@ -454,11 +456,32 @@ fn the_script_of_the_command_line_is_the_front_controller() {
             let Resolution::Script(found) = site.resolve(path) else {
                 panic!()
             };
-            assert_eq!(found.filename, script.canonicalize().unwrap());
-            assert_eq!(found.name, name);
+            assert_eq!(*found.filename, script.canonicalize().unwrap());
+            assert_eq!(*found.name, *name);
         }
         assert_eq!(says(&site, "/x.php"), "run /x.php");
     }
+}
+
+#[test]
+fn a_script_is_remembered_for_a_second_and_what_is_missing_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.php"), "").unwrap();
+    let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+    let start = Instant::now();
+    let says = |after| {
+        let path = normalise("/new.php/x").unwrap();
+        match site.find(&path, start + Duration::from_millis(after)) {
+            Resolution::Script(script) => format!("{} + {}", script.name, script.path_info),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(says(0), "/index.php + ");
+    std::fs::write(dir.path().join("new.php"), "").unwrap();
+    assert_eq!(says(0), "/new.php + /x");
+    std::fs::remove_file(dir.path().join("new.php")).unwrap();
+    assert_eq!(says(999), "/new.php + /x");
+    assert_eq!(says(1000), "/index.php + ");
 }
 
 #[test]
@@ -560,7 +583,7 @@ proptest! {
                     prop_assert!(script.name.ends_with(".php") && script.name.starts_with('/'));
                     prop_assert!(uploads.is_empty() || !script.name.contains("upload"));
                     prop_assert!(script.filename.is_file());
-                    script.filename
+                    script.filename.to_path_buf()
                 }
                 Resolution::Redirect(to) => {
                     prop_assert!(to.starts_with('/') && !to.starts_with("//") && to.ends_with('/'));
