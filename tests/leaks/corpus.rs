@@ -140,6 +140,15 @@ impl Corpus {
             Err(_) if case.ends && step == "set" => return Ok(String::new()),
             Err(error) => return Err(format!("half an answer to {step}: {error}")),
         }
+        if ["502", "503", "504"]
+            .iter()
+            .any(|code| text.starts_with(code))
+        {
+            return Err(format!(
+                "no worker survives: {text:?}\n{}",
+                self.last_lines()
+            ));
+        }
         if step == "set" && !case.ends && !text.ends_with("set") {
             return Err(format!("cannot set: {text:?}\n{}", self.last_lines()));
         }
@@ -188,6 +197,9 @@ pub struct Exceptions {
 struct Exception {
     engine: String,
     case: String,
+    /// By itself, it passes.
+    #[serde(default)]
+    only_in_rounds: bool,
     reason: String,
 }
 
@@ -201,10 +213,20 @@ impl Exceptions {
         exceptions
     }
 
-    pub fn reason(&self, engine: &str, case: &str) -> Option<&str> {
+    /// Why it fails among others.
+    pub fn in_rounds(&self, engine: &str, case: &str) -> Option<&str> {
         self.exception
             .iter()
             .find(|exception| exception.engine == engine && exception.case == case)
+            .map(|exception| exception.reason.as_str())
+    }
+
+    /// Why it fails by itself.
+    pub fn alone(&self, engine: &str, case: &str) -> Option<&str> {
+        self.exception
+            .iter()
+            .find(|exception| exception.engine == engine && exception.case == case)
+            .filter(|exception| !exception.only_in_rounds)
             .map(|exception| exception.reason.as_str())
     }
 }
