@@ -76,6 +76,7 @@ int surus_boot_run(void)
 		SG(server_context) = NULL;
 		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 		surus_event_close(&surus_self->event);
+		surus_set_state(SURUS_RETIRED);
 		if (status == SURUS_EXIT_INBOX_CLOSED) {
 			status = surus_serves_one() ? SURUS_EXIT_SERVED : SURUS_EXIT_FAILED;
 		}

@@ -84,8 +84,12 @@ static const zend_function_entry functions[] = {
 PHP_INI_BEGIN()
 	PHP_INI_ENTRY("cgi.rfc2616_headers", "0", PHP_INI_ALL, NULL)
 	PHP_INI_ENTRY("cgi.nph", "0", PHP_INI_ALL, NULL)
+#if PHP_VERSION_ID < 80500
 	PHP_INI_ENTRY("cgi.force_redirect", "1", PHP_INI_SYSTEM, NULL)
 	PHP_INI_ENTRY("cgi.redirect_status_env", NULL, PHP_INI_SYSTEM, NULL)
+#else
+	PHP_INI_ENTRY("fastcgi.script_path_encoded", "1", PHP_INI_SYSTEM, NULL)
+#endif
 	PHP_INI_ENTRY("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, NULL)
 	PHP_INI_ENTRY("cgi.discard_path", "0", PHP_INI_SYSTEM, NULL)
 	PHP_INI_ENTRY("fastcgi.logging", "1", PHP_INI_SYSTEM, NULL)

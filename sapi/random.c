@@ -38,14 +38,30 @@ static uint64_t seed(void)
 	return value;
 }
 
+static void renew(zend_object *object)
+{
+	php_random_engine *engine = php_random_engine_from_obj(object);
+#if PHP_VERSION_ID < 80400
+	engine->algo->seed(engine->status, seed());
+#else
+	if (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937)) {
+		php_random_mt19937_seed32(engine->engine.state, (uint32_t)seed());
+	} else if (instanceof_function(object->ce, random_ce_Random_Engine_Xoshiro256StarStar)) {
+		php_random_xoshiro256starstar_seed64(engine->engine.state, seed());
+	} else {
+		uint64_t high = seed();
+		php_random_pcgoneseq128xslrr64_seed128(engine->engine.state, php_random_uint128_constant(high, seed()));
+	}
+#endif
+}
+
 void surus_random_renew(void)
 {
 	/* mt_rand and lcg_value seed themselves when they are used. */
 	RANDOM_G(mt19937_seeded) = false;
 	RANDOM_G(combined_lcg_seeded) = false;
 	for (size_t i = 0; i < engine_count; i++) {
-		php_random_engine *engine = php_random_engine_from_obj(engines[i]);
-		engine->algo->seed(engine->status, seed());
+		renew(engines[i]);
 	}
 	srandom((unsigned)seed());
 }

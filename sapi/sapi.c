@@ -102,6 +102,10 @@ static void flush(void *context)
 	if (!SG(headers_sent) && take_early_hints()) {
 		return;
 	}
+#if PHP_VERSION_ID >= 80400
+	/* Since then flush() sends the headers, whether or not there is output. */
+	sapi_send_headers();
+#endif
 	if (surus_client_gone() || !surus_outbox_flush()) {
 		php_handle_aborted_connection();
 	}
@@ -313,11 +317,29 @@ void surus_php_import_environment(zval *array)
 	import_process_environment(array);
 }
 
-static int activate(void)
+#if PHP_VERSION_ID < 80500
+/* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those before
+ * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already remembered one for this event
+ * (sapi_read_post_data in main/SAPI.c) and would call it, freed as it is; under php-fpm it does. */
+static void find_post_handler_anew(void)
+{
+	if (SG(request_info).post_entry) {
+		const char *type = SG(request_info).content_type_dup;
+		SG(request_info).post_entry =
+			zend_hash_str_find_ptr(&SG(known_post_content_types), type, strcspn(type, ";, "));
+	}
+}
+
+#endif
+
+static int read_user_ini(void)
 {
 	/* What is booted has its .user.ini already. */
 	if (surus_self->event.id && !surus_boots()) {
 		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(&surus_self->event, "DOCUMENT_ROOT"));
+#if PHP_VERSION_ID < 80500
+		find_post_handler_anew();
+#endif
 	}
 	return SUCCESS;
 }
@@ -336,7 +358,12 @@ static sapi_module_struct module = {
 	.pretty_name = "Surus",
 	.startup = startup,
 	.shutdown = php_module_shutdown_wrapper,
-	.activate = activate,
+	/* Since 8.5 before the body is read, so that post_max_size of a directory counts. */
+#if PHP_VERSION_ID >= 80500
+	.pre_request_init = read_user_ini,
+#else
+	.activate = read_user_ini,
+#endif
 	.ub_write = ub_write,
 	.flush = flush,
 	.getenv = get_env,

@@ -126,8 +126,27 @@ static void renew_superglobals(void)
 	}
 }
 
+/* The ini setting output_handler, when there is one. */
+static bool set_output_handler(zval *handler)
+{
+#if PHP_VERSION_ID >= 80600
+	if (PG(output_handler) && ZSTR_LEN(PG(output_handler)) > 0) {
+		ZVAL_STR_COPY(handler, PG(output_handler));
+		return true;
+	}
+#else
+	if (PG(output_handler) && PG(output_handler)[0]) {
+		ZVAL_STRING(handler, PG(output_handler));
+		return true;
+	}
+#endif
+	return false;
+}
+
 static void begin(void)
 {
+	zval handler;
+
 	surus_outbox_begin(surus_self->event.id);
 	surus_php_fill_request_info();
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
@@ -136,9 +155,7 @@ static void begin(void)
 	zend_try {
 		php_output_activate();
 		sapi_activate();
-		if (PG(output_handler) && PG(output_handler)[0]) {
-			zval handler;
-			ZVAL_STRING(&handler, PG(output_handler));
+		if (set_output_handler(&handler)) {
 			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
 			zval_ptr_dtor(&handler);
 		} else if (PG(output_buffering)) {

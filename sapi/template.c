@@ -30,7 +30,8 @@ struct place {
 
 static struct surus_line *lines;
 static struct place *places;
-static bool retiring;
+static bool retiring; /* surus has closed the inbox */
+static bool emptied;  /* and there is nothing left in it */
 static int signals = -1; /* tells of ended workers */
 static char report[8192];
 
@@ -141,6 +142,10 @@ static void reap(void)
 			                   (unsigned long long)atomic_load(&lines[i].taken));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
+			/* Others end for reasons of their own, and may leave events behind. One that cannot even begin never takes any. */
+			emptied |= WIFEXITED(status) && (WEXITSTATUS(status) == SURUS_EXIT_INBOX_CLOSED ||
+			                                 WEXITSTATUS(status) == SURUS_EXIT_SETUP ||
+			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT);
 			/* A worker that ends without having served anything would do so again at once. */
 			if (atomic_load(&lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
 				place->backoff = place->backoff ? place->backoff * 2 : 50000;
@@ -204,9 +209,9 @@ static bool run(void)
 		{.fd = signals, .events = POLLIN},
 	};
 
-	while (!retiring || any_worker()) {
+	while (!retiring || !emptied || any_worker()) {
 		int wait = -1;
-		if (!retiring && fill_due(&wait)) {
+		if (!(retiring && emptied) && fill_due(&wait)) {
 			return true;
 		}
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
@@ -230,6 +235,7 @@ static bool run(void)
 				if (strcmp(text, "retire") == 0) {
 					/* surus has closed the inbox; the workers end when they have emptied it. */
 					retiring = true;
+					emptied = false;
 				}
 			}
 		}

@@ -32,12 +32,17 @@ static bool drop_privileges(void)
 	if (!surus_settings.user) {
 		return true;
 	}
-	if (setgid(surus_settings.gid) != 0 || initgroups(surus_settings.user, surus_settings.gid) != 0 ||
-	    setuid(surus_settings.uid) != 0) {
-		fprintf(stderr, "surus-php: cannot become user %s: %m\n", surus_settings.user);
-		return false;
+	const char *failed = setgid(surus_settings.gid) != 0                                 ? "setgid"
+	                     : initgroups(surus_settings.user, surus_settings.gid) != 0 ? "initgroups"
+	                     : setuid(surus_settings.uid) != 0                          ? "setuid"
+	                                                                                : NULL;
+	if (failed) {
+		fprintf(stderr,
+		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, or as root with the "
+		        "capabilities CAP_SETUID and CAP_SETGID\n",
+		        surus_settings.user, failed);
 	}
-	return true;
+	return !failed;
 }
 
 /* As php-fpm with clear_env: what is configured, and whose home this is. */
@@ -139,14 +144,15 @@ bool surus_worker_take(void)
 void surus_worker_become(int outbox, int log)
 {
 	surus_outbox_open(outbox);
-	dup2(log, STDOUT_FILENO);
-	dup2(log, STDERR_FILENO);
-	close(log);
 	prctl(PR_SET_NAME, "surus worker");
+	/* Said on the template's stderr, which surus quotes when a boot fails. */
 	/* What boots in the template has done so there, before any of the application's code ran. */
 	if (!surus_boots_in_template() && !surus_worker_disguise()) {
 		exit(SURUS_EXIT_SETUP);
 	}
+	dup2(log, STDOUT_FILENO);
+	dup2(log, STDERR_FILENO);
+	close(log);
 	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
 	surus_stop_install();
 	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

@@ -1,5 +1,6 @@
 //! What is asked of PHP and what comes back: the one vocabulary that fronts and engines share.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -66,8 +67,8 @@ pub struct Script {
     pub filename: Arc<Path>,
     /// `SCRIPT_NAME`: the URL path that names the script, decoded, beginning with `/`.
     pub name: Arc<str>,
-    /// `PATH_INFO`: what follows the script's name in the URL path, decoded; empty when nothing does.
-    pub path_info: String,
+    /// `PATH_INFO`: what follows the script's name in the URL path, decoded, any bytes; empty when nothing does.
+    pub path_info: OsString,
 }
 
 /// Who asks, after trusted proxies have been believed.

@@ -8,5 +8,7 @@ mod hygiene;
 mod proxies;
 #[path = "http/timeouts.rs"]
 mod timeouts;
+#[path = "http/unreadable.rs"]
+mod unreadable;
 #[path = "http/wire.rs"]
 mod wire;

@@ -49,12 +49,15 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     if let Some(name) = &config.engine.name {
         return engines::find(name);
     }
-    let entry = match script(project, config) {
-        Some(script) => script,
-        None => match Site::open(project, &config.site, None)?.front_controller() {
-            Some(front) => front.filename.to_path_buf(),
-            None => return engines::find("classic"),
-        },
+    // A site that cannot be opened is said by who opens it to serve.
+    let site = || Site::open(project, &config.site, None).ok();
+    let front = || {
+        site()?
+            .front_controller()
+            .map(|front| front.filename.to_path_buf())
+    };
+    let Some(entry) = script(project, config).or_else(front) else {
+        return engines::find("classic");
     };
     let text = std::fs::read(&entry).unwrap_or_default();
     engines::find(if calls_serve(&String::from_utf8_lossy(&text)) {

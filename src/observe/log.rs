@@ -119,7 +119,8 @@ impl FirstLines {
             .0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if lines.len() < 20 {
+        // Every worker has the same to say.
+        if lines.len() < 20 && !lines.iter().any(|said| said == line) {
             lines.push(line.to_string());
         }
     }

@@ -25,7 +25,9 @@ engine_contract! {
             assert!(answer.status == 500 || code.starts_with("exit"), "{code}: {}", answer.status);
             assert_eq!(engine.text("echo 'fine';").await, "fine");
         }
-        assert_eq!(engine.pids().await, before);
+        if engine.process_goes_on() {
+            assert_eq!(engine.pids().await, before);
+        }
     }
 
     fn a_crash_costs_one_event_and_not_the_next(engine) {
@@ -62,7 +64,9 @@ engine_contract! {
             assert!(began.elapsed() < Duration::from_secs(5));
             assert_eq!(engine.text("echo 'next';").await, "next");
         }
-        assert_eq!(engine.pids().await, before, "nobody had to be killed");
+        if engine.process_goes_on() {
+            assert_eq!(engine.pids().await, before, "nobody had to be killed");
+        }
     }
 
     fn a_deadline_in_code_that_cannot_be_asked_is_a_kill(engine) {
@@ -159,7 +163,7 @@ engine_contract! {
             pids = engine.pids().await;
         }
         let running = engine.occupy(2, "echo posix_getpid(); while (true) usleep(1000);").await;
-        for pid in &pids {
+        for pid in &engine.pids().await {
             kill(*pid, "KILL");
         }
         for task in running {

@@ -165,7 +165,7 @@ impl Subject {
                 root: self.dir.path().to_str().unwrap().into(),
                 filename: file.into(),
                 name: name.into(),
-                path_info: String::new(),
+                path_info: std::ffi::OsString::new(),
             },
             timeout: Duration::from_secs(40),
         }
@@ -223,18 +223,24 @@ impl Subject {
         running
     }
 
-    /// The pids of the workers, as the status page shows them.
+    /// Is the process that served an event there for the next, whatever the event did?
+    pub fn process_goes_on(&self) -> bool {
+        self.entry.isolates && !self.entry.serves_one
+    }
+
+    /// The pids of the workers, as the status page shows them. Waits until there is one.
     pub async fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<_> = self
-            .pool()
-            .await
-            .status()
-            .workers
-            .iter()
-            .map(|worker| worker.pid)
-            .collect();
-        pids.sort_unstable();
-        pids
+        let pool = self.pool().await;
+        for _ in 0..500 {
+            let workers = pool.status().workers;
+            let mut pids: Vec<_> = workers.iter().map(|worker| worker.pid).collect();
+            if !pids.is_empty() {
+                pids.sort_unstable();
+                return pids;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no worker");
     }
 }
 

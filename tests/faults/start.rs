@@ -41,6 +41,37 @@ fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
     );
 }
 
+/// Root without the right to become somebody else, as in many a container.
+#[test]
+fn a_worker_that_cannot_become_its_user_stops_the_start_at_once() {
+    if !is_root() {
+        return;
+    }
+    let dir = app();
+    let began = Instant::now();
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-setuid,-setgid", "--"])
+        .arg(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args(["--listen", "127.0.0.1:0", "--workers", "2"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{text}");
+    let error = text.lines().rfind(|line| line.contains("cannot become"));
+    assert!(
+        error.is_some_and(|line| line.contains("user www-data (engine.user): setgid")
+            && line.contains("capabilities CAP_SETUID and CAP_SETGID")),
+        "{text}"
+    );
+    assert!(
+        text.contains("a worker ended before it could take an event"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_boot_that_hangs_ends_with_surus() {
     let dir = app();

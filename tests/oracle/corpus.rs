@@ -46,6 +46,8 @@ pub struct Case {
     pub server_variables: bool,
     /// Must be in every oracle's log afterwards. The log of a case without it must have nothing of PHP's in it.
     pub log: Option<String>,
+    /// The first PHP that logs it; all when there is none.
+    pub log_since: Option<String>,
     /// Below the document root; filled in on loading.
     #[serde(skip)]
     dir: String,

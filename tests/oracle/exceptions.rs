@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::oracles::Name;
+use super::oracles::{Name, minor};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +30,8 @@ pub struct Difference {
     pub oracle: Name,
     /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
     pub part: String,
+    /// The first PHP that has it; all when there is none.
+    pub since: Option<String>,
     pub reason: String,
 }
 
@@ -44,7 +46,7 @@ pub struct Absence {
 
 pub fn load() -> Exceptions {
     let text = include_str!("exceptions.toml");
-    let exceptions: Exceptions =
+    let mut exceptions: Exceptions =
         toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
     let variables = exceptions.variable.iter().map(|variable| &variable.reason);
     let differences = exceptions
@@ -60,4 +62,17 @@ pub fn load() -> Exceptions {
         "an exception without a reason"
     );
     exceptions
+        .difference
+        .retain(|difference| applies(difference.since.as_deref()));
+    exceptions
+}
+
+/// Is this PHP one of those since `since`?
+pub fn applies(since: Option<&str>) -> bool {
+    since.is_none_or(|since| release(since) <= release(minor()))
+}
+
+/// `8.10`, as numbers that can be compared.
+fn release(minor: &str) -> Vec<u32> {
+    minor.split('.').map(|n| n.parse().unwrap()).collect()
 }

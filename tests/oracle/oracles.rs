@@ -15,10 +15,38 @@ use super::watch::Watch;
 use super::{cgi, fastcgi, http};
 use crate::common::Surus;
 
-const FPM: &str = "/usr/sbin/php-fpm8.2";
-const CGI: &str = "/usr/bin/php-cgi8.2";
-const INI: &str = "/etc/php/8.2/fpm/php.ini";
-const SCAN_DIR: &str = "/etc/php/8.2/fpm/conf.d";
+/// The PHP that surus-php was built with, as `8.2`.
+pub fn minor() -> &'static str {
+    surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap()
+}
+
+/// Where Debian has php-fpm, php-cgi and php-fpm's configuration of that PHP.
+struct Installed {
+    fpm: String,
+    cgi: String,
+    ini: String,
+    scan_dir: String,
+}
+
+impl Installed {
+    fn find() -> Installed {
+        let minor = minor();
+        let found = Installed {
+            fpm: format!("/usr/sbin/php-fpm{minor}"),
+            cgi: format!("/usr/bin/php-cgi{minor}"),
+            ini: format!("/etc/php/{minor}/fpm/php.ini"),
+            scan_dir: format!("/etc/php/{minor}/fpm/conf.d"),
+        };
+        for program in [&found.fpm, &found.cgi] {
+            assert!(
+                Path::new(program).exists(),
+                "{program} is missing. The oracle test compares Surus with it: apt-get install php{minor}-fpm php{minor}-cgi"
+            );
+        }
+        found
+    }
+}
+
 /// For what has to happen some time; nothing waits this long unless it failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,6 +95,7 @@ pub struct Oracles {
     /// Where php-cgi, which starts for every request, finds the rest of its php.ini.
     scan_dir: String,
     surus: Option<Surus>,
+    installed: Installed,
     fpm: Fpm,
     /// What php-cgi has logged so far.
     cgi: Option<String>,
@@ -78,12 +107,7 @@ impl Oracles {
     /// `ini` is added to the php.ini of all; `fill` writes the document root, its first argument; scripts may write to the
     /// second.
     pub fn start(ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
-        for program in [FPM, CGI] {
-            assert!(
-                Path::new(program).exists(),
-                "{program} is missing. The oracle test compares Surus with it: apt-get install php8.2-fpm php8.2-cgi"
-            );
-        }
+        let installed = Installed::find();
         let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
         let (root, state, added) = (home.join("root"), home.join("state"), home.join("ini"));
@@ -91,7 +115,7 @@ impl Oracles {
             std::fs::create_dir(dir).unwrap();
         }
         std::fs::write(added.join("oracle.ini"), ini).unwrap();
-        let scan_dir = format!("{SCAN_DIR}:{}", added.display());
+        let scan_dir = format!("{}:{}", installed.scan_dir, added.display());
         fill(&root, &state);
         // php-fpm's workers are another user.
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
@@ -110,7 +134,7 @@ impl Oracles {
         let server = surus
             .as_ref()
             .map_or("127.0.0.1:8080".into(), |surus| surus.address.clone());
-        let fpm = Fpm::start(&home, &scan_dir);
+        let fpm = Fpm::start(&installed, &home, &scan_dir);
         let cgi = chosen.contains(&Name::Cgi).then(String::new);
         Oracles {
             root,
@@ -118,6 +142,7 @@ impl Oracles {
             server,
             scan_dir,
             surus,
+            installed,
             fpm,
             cgi,
             _dir: dir,
@@ -152,8 +177,8 @@ impl Oracles {
                 (
                     cgi::ask(
                         cgi::Program {
-                            path: CGI,
-                            ini: INI,
+                            path: &self.installed.cgi,
+                            ini: &self.installed.ini,
                             scan_dir: &self.scan_dir,
                         },
                         &vars,
@@ -203,7 +228,7 @@ struct Fpm {
 }
 
 impl Fpm {
-    fn start(home: &Path, scan_dir: &str) -> Fpm {
+    fn start(installed: &Installed, home: &Path, scan_dir: &str) -> Fpm {
         let (socket, log, config) = (
             home.join("fpm.sock"),
             home.join("fpm.log"),
@@ -226,8 +251,8 @@ impl Fpm {
         std::fs::write(&config, text).unwrap();
         // Drop ends it after a panic too, but not when the test itself is killed: then the kernel does.
         let child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--", FPM])
-            .args(["--nodaemonize", "--php-ini", INI, "--fpm-config"])
+            .args(["--pdeathsig", "TERM", "--", &installed.fpm])
+            .args(["--nodaemonize", "--php-ini", &installed.ini, "--fpm-config"])
             .arg(&config)
             .env("PHP_INI_SCAN_DIR", scan_dir)
             .stdin(Stdio::null())

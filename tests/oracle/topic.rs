@@ -119,7 +119,13 @@ impl Trial<'_> {
 
         for (&who, &from) in everybody.iter().zip(&logged) {
             let mut new = String::new();
-            match &self.case.log {
+            let since = self.case.log_since.as_deref();
+            match self
+                .case
+                .log
+                .as_ref()
+                .filter(|_| exceptions::applies(since))
+            {
                 Some(needle) => {
                     let logged = eventually(|| {
                         new = self.oracles.log(who)[from..].to_string();

@@ -52,6 +52,8 @@ pub struct Shared {
     /// Workers whose outbox is still open.
     alive: AtomicUsize,
     report: OnceLock<Report>,
+    /// How the first worker ended that never came to wait for events: the others will not fare better.
+    stillborn: OnceLock<String>,
     retire: Notify,
     retiring: AtomicBool,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
@@ -107,6 +109,7 @@ impl Generation {
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
+            stillborn: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
             dropped: CancellationToken::new(),
@@ -155,6 +158,9 @@ impl Generation {
         loop {
             if self.shared.is_template_gone() {
                 bail!("PHP did not start");
+            }
+            if let Some(how) = self.shared.stillborn.get() {
+                bail!("a worker ended before it could take an event: {how}");
             }
             if let Some(report) = self.shared.report.get() {
                 if report.get("opcache") == "failed" {
@@ -534,6 +540,9 @@ impl Shared {
         let killed = worker.as_ref().is_some_and(|worker| worker.killed);
         let why = outbox::why(wait_status, killed);
         self.metrics.worker_ended(self.engine, why.label);
+        if matches!(exit.state, State::Starting) {
+            let _ = self.stillborn.set(process::describe_exit(wait_status));
+        }
         match why.expected {
             true => info!(pid, reason = why.label, "worker ended"),
             false => {

@@ -31,9 +31,8 @@ pub enum Format {
 pub struct Entry {
     pub event: u64,
     pub client: Option<IpAddr>,
-    pub method: Method,
-    pub uri: Uri,
-    pub version: Version,
+    /// None when it could not be read.
+    pub line: Option<(Method, Uri, Version)>,
     pub status: StatusCode,
     /// Bytes of the response's body.
     pub bytes: u64,
@@ -107,15 +106,14 @@ fn write(receiver: &Receiver<Entry>, format: Format) {
 
 fn text(to: &mut String, entry: &Entry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
+    let _ = write!(to, "{client} - - [{time}] \"");
+    let _ = match &entry.line {
+        Some((method, uri, version)) => write!(to, "{method} {} {version:?}", target(uri)),
+        None => write!(to, "-"),
+    };
     let _ = writeln!(
         to,
-        "{client} - - [{time}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {:.3}ms {}",
-        entry.method,
-        entry
-            .uri
-            .path_and_query()
-            .map_or("*", |target| target.as_str()),
-        entry.version,
+        "\" {} {} \"{}\" \"{}\" {:.3}ms {}",
         entry.status.as_u16(),
         entry.bytes,
         Escaped(entry.referer.as_deref().unwrap_or("-")),
@@ -123,6 +121,10 @@ fn text(to: &mut String, entry: &Entry, time: &str) {
         entry.took.as_secs_f64() * 1000.0,
         entry.engine,
     );
+}
+
+fn target(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("*", |target| target.as_str())
 }
 
 /// A client's words between double quotes: nothing in them ends the quotes or the line.
@@ -142,13 +144,14 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 fn json(to: &mut String, entry: &Entry, time: &str) {
+    let line = entry.line.as_ref();
     let line = serde_json::json!({
         "time": time,
         "event": entry.event,
         "client": entry.client,
-        "method": entry.method.as_str(),
-        "uri": entry.uri.path_and_query().map_or("*", |target| target.as_str()),
-        "protocol": format!("{:?}", entry.version),
+        "method": line.map(|(method, ..)| method.as_str()),
+        "uri": line.map(|(_, uri, _)| target(uri)),
+        "protocol": line.map(|(.., version)| format!("{version:?}")),
         "status": entry.status.as_u16(),
         "bytes": entry.bytes,
         "ms": (entry.took.as_secs_f64() * 1e6).round() / 1e3,
@@ -189,9 +192,7 @@ mod tests {
         Entry {
             event: 7,
             client: Some("192.0.2.1".parse().unwrap()),
-            method: Method::GET,
-            uri: "/a?b=c".parse().unwrap(),
-            version: Version::HTTP_11,
+            line: Some((Method::GET, "/a?b=c".parse().unwrap(), Version::HTTP_11)),
             status: StatusCode::OK,
             bytes: 12,
             took: Duration::from_micros(1234),

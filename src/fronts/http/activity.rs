@@ -75,6 +75,12 @@ impl Activity {
         self.head_since.store(0, Ordering::Relaxed);
     }
 
+    /// How long ago the first byte of the head came that is not complete.
+    pub fn head_took(&self) -> Duration {
+        let since = self.head_since.load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(since.max(1)))
+    }
+
     /// A response is complete, or given up.
     pub fn request_ends(&self) {
         self.idle_since.store(self.now(), Ordering::Relaxed);

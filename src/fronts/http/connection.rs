@@ -21,7 +21,7 @@ use super::io::{Io, Socket};
 use super::listen::Listener;
 use super::proxy_protocol::{self, Header};
 use super::service::{Peer, Service};
-use super::{Settings, forwarded};
+use super::{Settings, forwarded, unreadable};
 
 /// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
 pub async fn accept(
@@ -195,6 +195,7 @@ async fn serve(
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
+                    unreadable::note(error.as_ref(), &peer, service, &shared);
                 }
                 break;
             }

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -152,6 +152,8 @@ pub struct Shared {
     quiet: AtomicBool,
     /// The end of early hints that the socket did not take at once; goes out before anything else.
     rest: Mutex<Vec<u8>>,
+    /// We have answered 414, with a body of so many bytes.
+    pub uri_too_long: OnceLock<u64>,
 }
 
 impl Io {
@@ -164,6 +166,7 @@ impl Io {
             files: Files::default(),
             quiet: AtomicBool::new(true),
             rest: Mutex::new(Vec::new()),
+            uri_too_long: OnceLock::new(),
         };
         Io {
             shared: Arc::new(shared),
@@ -194,6 +197,7 @@ impl Io {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         rest.extend_from_slice(response.as_bytes());
+        let _ = self.shared.uri_too_long.set(text.len() as u64);
     }
 
     /// Writes the bytes up to the first placeholder, or the file that it stands for.

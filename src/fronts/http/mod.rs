@@ -16,6 +16,7 @@ pub mod proxy_protocol;
 mod reply;
 pub mod send_file;
 mod service;
+mod unreadable;
 
 use std::future::Future;
 use std::path::PathBuf;

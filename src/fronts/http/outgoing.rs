@@ -144,9 +144,7 @@ impl Drop for End {
             log.log(Entry {
                 event: self.event,
                 client: line.client,
-                method: line.method,
-                uri: line.uri,
-                version: line.version,
+                line: Some((line.method, line.uri, line.version)),
                 status: self.status,
                 bytes: self.bytes,
                 took: self.began.elapsed(),

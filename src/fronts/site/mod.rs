@@ -20,6 +20,7 @@ pub mod route;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,7 +132,7 @@ impl Site {
                     root: document_root.clone(),
                     filename: filename.into(),
                     name: "/index.php".into(),
-                    path_info: String::new(),
+                    path_info: OsString::new(),
                 })
             }
         };
@@ -256,7 +257,7 @@ impl Site {
         let slashes = files.bytes().enumerate().skip(1);
         let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
         for end in slashes.chain([files.len()]) {
-            let (name, path_info) = (&files[..end], &path.path()[end..]);
+            let name = &files[..end];
             if !name.ends_with(".php") {
                 continue;
             }
@@ -265,12 +266,9 @@ impl Site {
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
                 Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
-                Ok(_) if path.is_lossy() && !path_info.is_empty() => {
-                    return Some(Resolution::Malformed("PATH_INFO is not UTF-8"));
-                }
                 Ok(script) => {
                     return Some(Resolution::Script(Script {
-                        path_info: path_info.to_owned(),
+                        path_info: path.rest(end),
                         ..script
                     }));
                 }
@@ -294,7 +292,7 @@ impl Site {
                     root: self.document_root.clone(),
                     filename: self.root.path().join(&name[1..]).into(),
                     name: name.into(),
-                    path_info: String::new(),
+                    path_info: OsString::new(),
                 };
                 self.recent.put(script.clone(), now);
                 Ok(script)
@@ -419,7 +417,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     Ok(Script {
         root: document_root.clone(),
         name: format!("{}/{name}", below.unwrap_or_default()).into(),
-        path_info: String::new(),
+        path_info: OsString::new(),
         filename: filename.into(),
     })
 }

@@ -1,6 +1,8 @@
 //! Which path a request target means, before any file is looked at.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 /// A request path, decoded once, without `.`, `..` or doubled slashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,8 +10,8 @@ pub struct Normalised<'a> {
     path: Cow<'a, str>,
     /// Where the path stops being one that may name files: the slash before the first segment that may not.
     stop: Option<(usize, Stop)>,
-    /// The target was not UTF-8; `path` has replacement characters in it.
-    lossy: bool,
+    /// The path as it is when it is not UTF-8; then `path` has replacement characters, behind all that may name files.
+    bytes: Option<Vec<u8>>,
 }
 
 /// Why a segment names no file.
@@ -36,8 +38,12 @@ impl Normalised<'_> {
         }
     }
 
-    pub(super) fn is_lossy(&self) -> bool {
-        self.lossy
+    /// What follows the first `at` bytes, which name a file, as it came.
+    pub(super) fn rest(&self, at: usize) -> OsString {
+        match &self.bytes {
+            Some(bytes) => OsString::from_vec(bytes[at..].to_vec()),
+            None => self.path[at..].into(),
+        }
     }
 }
 
@@ -55,7 +61,7 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
         return Ok(Normalised {
             path: Cow::Borrowed(raw),
             stop: None,
-            lossy: false,
+            bytes: None,
         });
     }
     let mut path = Rewritten::default();
@@ -65,7 +71,7 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     } else {
         rewrite(raw)?
     };
-    let Rewritten { text, limit, lossy } = path;
+    let Rewritten { text, limit, bytes } = path;
     let mut stop = limit.map(|at| (at, Stop::NoFile));
     let usable = limit.unwrap_or(text.len());
     let mut at = 0;
@@ -82,7 +88,7 @@ pub fn normalise(raw: &str) -> Result<Normalised<'_>, &'static str> {
     Ok(Normalised {
         path: text,
         stop,
-        lossy,
+        bytes,
     })
 }
 
@@ -123,14 +129,13 @@ fn is_normal(raw: &str) -> bool {
 struct Rewritten<'a> {
     text: Cow<'a, str>,
     limit: Option<usize>,
-    lossy: bool,
+    bytes: Option<Vec<u8>>,
 }
 
 fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
-    let mut text = String::with_capacity(raw.len());
+    let mut path = Vec::with_capacity(raw.len());
     let mut starts = Vec::new();
     let mut limit: Option<usize> = None;
-    let mut lossy = false;
     let mut directory = false;
     let mut decoded = Vec::new();
     for segment in raw.split('/').skip(1) {
@@ -140,16 +145,16 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
             b"" | b"." => continue,
             b".." => {
                 let start = starts.pop().ok_or("`..` leads above the root")?;
-                text.truncate(start);
+                path.truncate(start);
                 limit = limit.filter(|at| *at < start);
                 continue;
             }
             _ => {}
         }
-        starts.push(text.len());
+        starts.push(path.len());
         let plain = std::str::from_utf8(&decoded).is_ok_and(|s| !s.contains(['/', '\\']));
         if !plain {
-            limit.get_or_insert(text.len());
+            limit.get_or_insert(path.len());
         }
         directory = false;
         // What came as %2F divides like any slash for those who compare prefixes, and hides no `..` from them.
@@ -165,20 +170,25 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
             {
                 return Err("an encoded slash beside `..`");
             }
-            let part = String::from_utf8_lossy(part);
-            lossy |= matches!(part, Cow::Owned(_));
-            text.push('/');
-            text.push_str(&part);
+            path.push(b'/');
+            path.extend_from_slice(part);
             directory = false;
         }
     }
-    if directory || text.is_empty() {
-        text.push('/');
+    if directory || path.is_empty() {
+        path.push(b'/');
     }
+    let (text, bytes) = match String::from_utf8(path) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let lossy = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            (lossy, Some(error.into_bytes()))
+        }
+    };
     Ok(Rewritten {
         text: Cow::Owned(text),
         limit,
-        lossy,
+        bytes,
     })
 }
 

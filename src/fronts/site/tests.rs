@@ -103,7 +103,7 @@ fn says(site: &Site, path: &str) -> String {
                 if s.path_info.is_empty() {
                     String::new()
                 } else {
-                    format!(" + {}", s.path_info)
+                    format!(" + {}", s.path_info.as_encoded_bytes().escape_ascii())
                 }
             )
         }
@@ -136,6 +136,7 @@ fn files_are_served_directories_have_an_index_and_the_rest_goes_to_the_front_con
             ("/x.php/extra", "run /x.php + /extra"),
             ("/x.php/.env", "run /x.php + /.env"),
             ("/x.php/a%2fb", "run /x.php + /a/b"),
+            ("/%FF/../x.php/a/../%FF/", "run /x.php + /\\xff/"),
             ("/x.php/y.php/z", "run /x.php + /y.php/z"),
             ("/style.css", "file style.css"),
             ("/style.css/", "run /index.php"),
@@ -191,7 +192,7 @@ fn what_is_nobodys_business_stays_so() {
             ("/..%2fsecret.txt", "malformed"),
             ("/..%5csecret.txt", "malformed"),
             ("/%252e%252e/secret.txt", "run /index.php"),
-            ("/x.php/caf%E9", "malformed"),
+            ("/x.php/caf%E9", "run /x.php + /caf\\xe9"),
             ("//evil.com/..", "run /index.php"),
             ("//docs", "to /docs/"),
             ("/%2fdocs", "run /index.php"),
@@ -472,7 +473,9 @@ fn a_script_is_remembered_for_a_second_and_what_is_missing_is_not() {
     let says = |after| {
         let path = normalise("/new.php/x").unwrap();
         match site.find(&path, start + Duration::from_millis(after)) {
-            Resolution::Script(script) => format!("{} + {}", script.name, script.path_info),
+            Resolution::Script(script) => {
+                format!("{} + {}", script.name, script.path_info.display())
+            }
             other => panic!("{other:?}"),
         }
     };
@@ -576,7 +579,9 @@ proptest! {
                     prop_assert!(found.metadata.is_file());
                     prop_assert!(kind(found.path.file_name().unwrap().to_str().unwrap()) == Kind::Plain);
                     let text = fs::read_to_string(&found.path).unwrap();
-                    prop_assert!(!text.to_lowercase().contains(".php"), "source was sent: {}", text);
+                    // A file holds its own name; `odd.php` is a directory too.
+                    let name = text.rsplit('/').next().unwrap();
+                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: {}", text);
                     found.path
                 }
                 Resolution::Script(script) => {
