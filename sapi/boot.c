@@ -106,6 +106,7 @@ bool surus_boot_done(void)
 		return false;
 	}
 	surus_ours_note();
+	surus_random_note();
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_checkpoint();
 	}

@@ -148,6 +148,8 @@ void surus_shut_down(zend_module_entry *extension)
 void surus_isolated_end(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	/* An exception that comes from here is nobody's to catch, and a fatal error. */
+	EG(current_execute_data) = NULL;
 	php_call_shutdown_functions();
 	zend_try {
 		call_destructors();

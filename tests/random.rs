@@ -59,6 +59,7 @@ impl Drawn {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exceptions {
+    #[serde(default)]
     exception: Vec<Exception>,
 }
 
