@@ -474,7 +474,7 @@ static bool is_readable(const char *script)
 		return false;
 	}
 	until = now + 1000000;
-	strlcpy(readable, script, sizeof(readable));
+	snprintf(readable, sizeof(readable), "%s", script);
 	return true;
 }
 
