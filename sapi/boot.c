@@ -97,6 +97,7 @@ bool surus_boot_done(void)
 {
 	done = true;
 	if (!surus_boots_in_template()) {
+		surus_worker_speak();
 		return true;
 	}
 	const char *why = surus_kernel_refuses();

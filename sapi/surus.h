@@ -113,6 +113,7 @@ struct surus_self {
 	uint64_t served;         /* those of them that somebody waited for */
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
+	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
 	/* One byte more than a message may have: the last value gets its NUL there. */
 	unsigned char message[SURUS_MESSAGE_MAX + 1];
@@ -233,6 +234,9 @@ int surus_template_run(const char *program);
 bool surus_template_serve(void);
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
+/* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot
+ * fails. */
+void surus_worker_speak(void);
 /* Waits for an event that somebody waits for and takes it into surus_self->event. False: this worker's life is over. */
 bool surus_worker_take(void);
 /* A worker's life; never returns. */
