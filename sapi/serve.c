@@ -16,6 +16,7 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_exceptions.h>
 
+#include "inventory.h"
 #include "rewind.h"
 #include "snapshot.h"
 
@@ -432,6 +433,16 @@ static bool next(void)
 		return false;
 	}
 	begin();
+	if (surus_settings.tells_leaks) {
+		if (SURUS_VAR(&surus_self->event, "HTTP_SURUS_LEAKS")) {
+			if (!surus_inventory_compare()) {
+				/* The process that has served the event before is gone. */
+				SG(sapi_headers).http_response_code = 410;
+			}
+			return next();
+		}
+		surus_inventory_take();
+	}
 	return true;
 }
 

@@ -31,6 +31,7 @@ struct surus_settings {
 	bool warms_up;       /* there are warm-ups to run */
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
+	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */

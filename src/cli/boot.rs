@@ -180,8 +180,13 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
     })
 }
 
-/// The request of a warm-up: `/path?query`, or a whole URL where the application looks at its host.
+/// The request of a warm-up.
 fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
+    get(url, site).context("engine.warmup")
+}
+
+/// A request for `/path?query`, or for a whole URL where the application looks at its host.
+pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
     let wrong = || {
         format!(
             "engine.warmup has {url:?}; it takes URLs such as \"/\" or \"https://example.org/login\""

@@ -33,6 +33,9 @@ pub struct Settings {
     pub warmup: Vec<String>,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
     pub workers: Option<usize>,
+    /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
+    #[serde(skip)]
+    pub tells_leaks: bool,
     /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -67,6 +70,7 @@ impl Default for Settings {
             warmup: Vec::new(),
             workers: None,
             spares: 2,
+            tells_leaks: false,
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
@@ -102,6 +106,7 @@ pub async fn boot(
         program: find_program(settings.php.as_deref())?,
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
+        tells_leaks: settings.tells_leaks,
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
