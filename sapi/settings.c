@@ -147,5 +147,10 @@ bool surus_settings_read(int fd)
 		}
 #undef IS
 	}
+	if (surus_boots()) {
+		/* A restart of OPcache would pull its memory away from under booted processes. It waits for them as it waits for requests,
+		 * and must not lose its patience and kill them (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
+		add_ini("opcache.force_restart_timeout=0");
+	}
 	return true;
 }
