@@ -33,8 +33,7 @@ pub fn subjects() -> Vec<Subject> {
         .map(|entry| Subject {
             name: entry.name,
             boots: entry.boots_script,
-            // The only one that keeps everything, by design.
-            isolates: entry.name != "worker",
+            isolates: entry.isolates,
             keeps_workers: !entry.serves_one,
         })
         .collect()
