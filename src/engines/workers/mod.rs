@@ -4,6 +4,7 @@ mod generation;
 mod inbox;
 mod outbox;
 mod queue;
+mod shared;
 mod slots;
 mod stream;
 mod template;
