@@ -35,7 +35,7 @@ pub struct Shared {
     pub(super) alive: AtomicUsize,
     pub(super) report: OnceLock<Report>,
     /// How the first worker ended that never came to wait for events: the others will not fare better.
-    stillborn: OnceLock<String>,
+    pub(super) stillborn: OnceLock<String>,
     pub(super) retire: Notify,
     pub(super) retiring: AtomicBool,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
