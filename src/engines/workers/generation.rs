@@ -1,28 +1,21 @@
 //! One boot of the application: a template, its workers, and the events that they hold.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use surus_sys::process::{self, Pid};
-use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
-use surus_sys::seqpacket::AsyncSeqpacket;
-use tokio::sync::{Notify, oneshot};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use surus_sys::scoreboard::{Scoreboard, State};
+use tokio::sync::oneshot;
 
 use super::inbox::{Inbox, SendError};
-use super::outbox::{self, Outbox};
 use super::queue::Place;
 use super::shared::Shared;
-use super::slots::{Answer, Reached, Refusal, Slot, Slots};
-use super::template::{self, Report, Said, Spec, Template};
+use super::slots::{Answer, Reached, Refusal, Slot};
+use super::template::{self, Spec, Template};
 use super::watch;
-use crate::event::{Event, Failure, Response};
+use crate::event::{Event, Failure};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::status::{WorkerState, WorkerStatus};
 
 /// Limits that the watch enforces.
 #[derive(Debug, Clone, Copy)]
@@ -58,22 +51,7 @@ impl Generation {
             control,
             inbox,
         } = template::start(spec, &board, requests)?;
-        let shared = Arc::new(Shared {
-            number,
-            board,
-            slots: Slots::new(requests),
-            metrics,
-            engine: spec.name,
-            workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
-            alive: AtomicUsize::new(0),
-            report: OnceLock::new(),
-            stillborn: OnceLock::new(),
-            retire: Notify::new(),
-            retiring: AtomicBool::new(false),
-            dropped: CancellationToken::new(),
-            may_miss: AtomicBool::new(false),
-            ended: CancellationToken::new(),
-        });
+        let shared = Arc::new(Shared::new(number, spec, board, requests, metrics));
         let words = log::FirstLines::default();
         let mut streams = Vec::new();
         if let Some(stdout) = child.stdout.take() {
@@ -117,10 +95,10 @@ impl Generation {
             if self.shared.is_template_gone() {
                 bail!("PHP did not start");
             }
-            if let Some(how) = self.shared.stillborn.get() {
+            if let Some(how) = self.shared.stillborn() {
                 bail!("a worker ended before it could take an event: {how}");
             }
-            if let Some(report) = self.shared.report.get() {
+            if let Some(report) = self.shared.reported() {
                 if report.get("opcache") == "failed" {
                     bail!(
                         "OPcache is enabled in {} and does not work; see PHP's error log, or set opcache.enable=0",
@@ -129,7 +107,7 @@ impl Generation {
                 }
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
                 // A worker may be quicker than the template's word of it.
-                let known = self.shared.lock_workers().iter().all(Option::is_some);
+                let known = self.shared.are_all_known();
                 if known && (0..workers).all(waiting) {
                     return Ok(());
                 }
@@ -205,17 +183,14 @@ impl Generation {
 
     /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
     pub fn retire(&self) -> Arc<Shared> {
-        self.shared.retiring.store(true, Ordering::Release);
-        self.shared.retire.notify_one();
+        self.shared.retire();
         self.shared.clone()
     }
 }
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        if !self.shared.retiring.load(Ordering::Acquire) {
-            self.shared.dropped.cancel();
-        }
+        self.shared.end_unless_retiring();
     }
 }
 

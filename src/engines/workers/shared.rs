@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use surus_sys::process::{self, Pid};
 use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
 use surus_sys::seqpacket::AsyncSeqpacket;
@@ -12,13 +11,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::inbox::{Inbox, SendError};
 use super::outbox::{self, Outbox};
-use super::queue::Place;
-use super::slots::{Answer, Reached, Refusal, Slot, Slots};
-use super::template::{self, Report, Said, Spec, Template};
-use super::watch;
-use crate::event::{Event, Failure, Response};
+use super::slots::{Reached, Refusal, Slot, Slots};
+use super::template::{self, Report, Said, Spec};
+use crate::event::{Failure, Response};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
@@ -29,17 +25,17 @@ pub struct Shared {
     pub board: Scoreboard,
     pub slots: Slots,
     pub metrics: Arc<Metrics>,
-    pub(super) engine: &'static str,
-    pub(super) workers: Mutex<Vec<Option<Worker>>>,
+    engine: &'static str,
+    workers: Mutex<Vec<Option<Worker>>>,
     /// Workers whose outbox is still open.
-    pub(super) alive: AtomicUsize,
-    pub(super) report: OnceLock<Report>,
+    alive: AtomicUsize,
+    report: OnceLock<Report>,
     /// How the first worker ended that never came to wait for events: the others will not fare better.
-    pub(super) stillborn: OnceLock<String>,
-    pub(super) retire: Notify,
-    pub(super) retiring: AtomicBool,
+    stillborn: OnceLock<String>,
+    retire: Notify,
+    retiring: AtomicBool,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
-    pub(super) dropped: CancellationToken,
+    dropped: CancellationToken,
     /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
     /// that is killed as a message arrives takes it along.
     pub may_miss: AtomicBool,
@@ -67,6 +63,59 @@ pub struct Exit {
 }
 
 impl Shared {
+    pub fn new(
+        number: u64,
+        spec: &Spec,
+        board: Scoreboard,
+        requests: u16,
+        metrics: Arc<Metrics>,
+    ) -> Shared {
+        Shared {
+            number,
+            board,
+            slots: Slots::new(requests),
+            metrics,
+            engine: spec.name,
+            workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
+            alive: AtomicUsize::new(0),
+            report: OnceLock::new(),
+            stillborn: OnceLock::new(),
+            retire: Notify::new(),
+            retiring: AtomicBool::new(false),
+            dropped: CancellationToken::new(),
+            may_miss: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// Lets the workers end when they have emptied the inbox.
+    pub fn retire(&self) {
+        self.retiring.store(true, Ordering::Release);
+        self.retire.notify_one();
+    }
+
+    /// Nobody needs the generation any more: ends its processes, unless they are about to end by themselves.
+    pub fn end_unless_retiring(&self) {
+        if !self.retiring.load(Ordering::Acquire) {
+            self.dropped.cancel();
+        }
+    }
+
+    /// What PHP has become, once it has started.
+    pub fn reported(&self) -> Option<&Report> {
+        self.report.get()
+    }
+
+    /// How a worker ended that never waited for an event.
+    pub fn stillborn(&self) -> Option<&String> {
+        self.stillborn.get()
+    }
+
+    /// Has the template told of every worker?
+    pub fn are_all_known(&self) -> bool {
+        self.lock_workers().iter().all(Option::is_some)
+    }
+
     /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an aborted connection.
     pub fn abandon(&self, request: u16, event: u64) {
         self.slots.with(request, |slot| {
@@ -170,18 +219,14 @@ impl Shared {
             .map(|worker| worker.pid.clone())
     }
 
-    pub(super) fn lock_workers(&self) -> std::sync::MutexGuard<'_, Vec<Option<Worker>>> {
+    fn lock_workers(&self) -> std::sync::MutexGuard<'_, Vec<Option<Worker>>> {
         self.workers
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Hears the template until it ends.
-    pub(super) async fn listen(
-        self: Arc<Self>,
-        control: AsyncSeqpacket,
-        mut child: std::process::Child,
-    ) {
+    pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: std::process::Child) {
         loop {
             let said = tokio::select! {
                 said = template::listen(&control) => said,
