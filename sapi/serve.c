@@ -1,4 +1,4 @@
-/* The life of one event in a process whose application has booted: surus_serve(), frankenphp_handle_request(). */
+/* The life of one event in a process whose application has booted: surus_serve(), surus_checkpoint(), frankenphp_handle_request(). */
 #include "surus.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include <php_main.h>
 #include <php_output.h>
 #include <php_variables.h>
+#include <ext/session/php_session.h>
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/head.h>
 #include <ext/standard/php_filestat.h>
@@ -21,6 +22,7 @@
 static struct {
 	bool come;    /* the script has come to serve for the first time */
 	bool calling; /* its handler runs */
+	bool rest;    /* there is none: the rest of the script serves */
 	zend_fcall_info handler;
 	zend_fcall_info_cache handler_cache;
 	/* Those that the boot has registered, while warm-ups run, and on `worker` always: there they run when the script ends, and not
@@ -88,6 +90,32 @@ static void restore_additions(zval *noted, zval *array)
 			zend_hash_update(Z_ARRVAL_P(array), key, value);
 		}
 	} ZEND_HASH_FOREACH_END();
+}
+
+/* --- the session's save handler, where a process goes on as it is --- */
+
+/* A PHP without sessions has none of it. */
+#pragma weak ps_globals
+
+enum { SAVE_FUNCTIONS = sizeof(PS(mod_user_names)) / sizeof(zval) };
+
+/* Ends the session of an event on `worker`. The functions that session_set_save_handler() was given are the script's, which will not
+ * give them again: a service that has been made lives on. PHP would forget them, but not that there have been some. */
+static void end_session(void)
+{
+	zval *functions = (zval *)&PS(mod_user_names), kept[SAVE_FUNCTIONS];
+
+	if (!serving.session) {
+		return;
+	}
+	/* What is still open is written by them, so they are copied and not moved. */
+	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
+		ZVAL_COPY(&kept[i], &functions[i]);
+	}
+	surus_shut_down(serving.session);
+	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
+		ZVAL_COPY_VALUE(&functions[i], &kept[i]);
+	}
 }
 
 static bool is_armed(const char *name)
@@ -219,7 +247,7 @@ static void end_in_worker(void)
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
-	surus_shut_down(serving.session);
+	end_session();
 	surus_shut_down(serving.filter);
 	zend_try {
 		php_output_deactivate();
@@ -245,6 +273,16 @@ static void end(void)
 	}
 	surus_set_state(SURUS_RETIRED);
 	_exit(SURUS_EXIT_SERVED);
+}
+
+void surus_serve_script_ended(void)
+{
+	/* On `standby`, the process's end is the event's too. */
+	if (serving.rest && surus_self->event.id && surus_boots_in_template()) {
+		/* As php_request_shutdown: behind a fatal error it points to frames that are gone. */
+		EG(current_execute_data) = NULL;
+		end();
+	}
 }
 
 bool surus_serve_called(void)
@@ -485,8 +523,46 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	RETURN_TRUE;
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_checkpoint, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_checkpoint(): void. Everything before this call is boot; returns with a request, which the rest of the script serves and
+ * the script's end ends. For applications whose boot and requests cannot be told apart by a function: WordPress, and all that lives
+ * in the global scope. */
+static PHP_FUNCTION(surus_checkpoint)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (!may_serve("surus_checkpoint")) {
+		RETURN_THROWS();
+	}
+	if (surus_settings.engine == SURUS_WORKER) {
+		zend_throw_error(NULL, "surus_checkpoint() needs an engine that can go back: rewind, standby or fork (engine.name); this is "
+		                       "`worker`");
+		RETURN_THROWS();
+	}
+	if (serving.come) {
+		zend_throw_error(NULL, "surus_checkpoint() can be called once; it has returned with a request already");
+		RETURN_THROWS();
+	}
+	if (surus_settings.warms_up) {
+		zend_throw_error(NULL, "surus_checkpoint() cannot run warm-ups, after which the script would be at its end; take them out of "
+		                       "engine.warmup");
+		RETURN_THROWS();
+	}
+	serving.rest = true;
+	if (!next()) {
+		zend_throw_unwind_exit();
+		return;
+	}
+	if (surus_settings.engine == SURUS_STANDBY) {
+		surus_self->exit_status = SURUS_EXIT_SERVED;
+	}
+	surus_set_state(SURUS_RUNNING);
+}
+
 static const zend_function_entry functions[] = {
 	PHP_FE(surus_serve, arginfo_surus_serve)
+	PHP_FE(surus_checkpoint, arginfo_surus_checkpoint)
 	PHP_FE(frankenphp_handle_request, arginfo_frankenphp_handle_request)
 	PHP_FE_END
 };
