@@ -9,9 +9,12 @@ mod apps {
     mod database;
     mod site;
 
+    mod checkpoint;
     mod dokuwiki;
+    mod laravel;
     mod phpmyadmin;
     mod plain;
+    mod slim;
     mod symfony;
     mod wordpress;
 }
