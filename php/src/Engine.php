@@ -16,10 +16,4 @@ final class Engine
     {
         return !\in_array(self::name(), [null, 'classic'], true);
     }
-
-    /** Does a request see what an earlier one has left in memory? */
-    public static function leaks(): bool
-    {
-        return 'worker' === self::name();
-    }
 }

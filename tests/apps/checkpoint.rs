@@ -50,6 +50,7 @@ fn a_checkpoint_needs_an_engine_that_goes_back() {
     let classic = site.serve_with(&["--engine", "classic"], &[]);
     Client::new(&classic.url).get("/").status(500);
     classic.wait_for_log(|log| log.contains("this is `classic`"));
+    drop(classic);
     let Err(log) = Surus::spawn(&site.www(), &["--engine", "worker"], &[]) else {
         panic!("`worker` cannot go back, and has started")
     };

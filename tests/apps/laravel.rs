@@ -18,6 +18,7 @@ fn a_laravel_application_runs_on_every_engine() {
         "public",
         "resources",
         "routes",
+        "surus.toml",
         "worker.php",
     ];
     let site = parts

@@ -7,12 +7,11 @@ use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Session\Middleware\StartSession;
 use Illuminate\Support\Facades\Facade;
-use Surus\Engine;
 
 /** Bootstraps an application, providers and all, and has its kernel handle every request that comes. */
 final class Runner
 {
-    /** What remembers a visitor; on an engine that puts memory back, it forgets by itself. */
+    /** What remembers a visitor. Memory that is put back forgets by itself, but not what a warm-up has left for all. */
     private const OF_THE_VISITOR = ['session', 'session.store', 'auth', 'auth.driver', 'cookie', StartSession::class];
 
     public static function serve(Application $app): void
@@ -29,9 +28,7 @@ final class Runner
             $response = $kernel->handle($request = Request::capture());
             $response->send();
             $kernel->terminate($request, $response);
-            if (Engine::leaks()) {
-                self::forget($app);
-            }
+            self::forget($app);
         });
     }
 
