@@ -14,6 +14,7 @@ mod apps {
     mod laravel;
     mod phpmyadmin;
     mod plain;
+    mod psr15;
     mod slim;
     mod symfony;
     mod wordpress;
