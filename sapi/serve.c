@@ -312,16 +312,18 @@ void surus_serve_before_shutdown(void)
 
 /* --- warm-ups --- */
 
-static bool read_exactly(void *to, size_t len)
+/* From a place of our own: all workers have the same open file, and where they boot each for itself they read at the same time. */
+static bool read_exactly(off_t *from, void *to, size_t len)
 {
 	char *at = to;
 
 	while (len > 0) {
-		ssize_t got = read(SURUS_FD_WARMUP, at, len);
+		ssize_t got = pread(SURUS_FD_WARMUP, at, len, *from);
 		if (got <= 0) {
 			return false;
 		}
 		at += got;
+		*from += got;
 		len -= (size_t)got;
 	}
 	return true;
@@ -348,20 +350,20 @@ static bool warm_up(void)
 
 static bool warm_up_all(void)
 {
+	off_t at = 0;
 	uint32_t len;
 
 	if (!surus_settings.warms_up) {
 		return true;
 	}
 	surus_outbox_discard(true);
-	while (read_exactly(&len, sizeof(len))) {
-		if (len > SURUS_MESSAGE_MAX || !read_exactly(surus_self->message, len) ||
+	while (read_exactly(&at, &len, sizeof(len))) {
+		if (len > SURUS_MESSAGE_MAX || !read_exactly(&at, surus_self->message, len) ||
 		    !surus_event_decode(&surus_self->event, len) || !warm_up()) {
 			return false;
 		}
 	}
 	surus_outbox_discard(false);
-	lseek(SURUS_FD_WARMUP, 0, SEEK_SET);
 	return true;
 }
 

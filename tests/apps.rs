@@ -17,5 +17,6 @@ mod apps {
     mod psr15;
     mod slim;
     mod symfony;
+    mod warmup;
     mod wordpress;
 }
