@@ -39,6 +39,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 
 .PHONY: test
 test: setup ## Run all tests
+	scripts/php-source
 	cargo test --workspace
 
 .PHONY: bench
@@ -64,7 +65,7 @@ test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 	scripts/install serve
 	SURUS_SANITIZE=address,undefined CARGO_TARGET_DIR=$(TARGET)/sanitized cargo build -p surus-php
 	SURUS_ENGINE_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
-		UBSAN_OPTIONS=print_stacktrace=1 cargo test $(SANITIZED)
+		UBSAN_OPTIONS=print_stacktrace=1 ENGINES=classic,worker,fork cargo test $(SANITIZED)
 
 # cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly would.
 FUZZ_SECONDS ?= 20

@@ -99,6 +99,7 @@ bool surus_boot_done(void)
 {
 	done = true;
 	if (!surus_boots_in_template()) {
+		surus_worker_speak();
 		return true;
 	}
 	const char *why = surus_kernel_refuses();
@@ -108,6 +109,7 @@ bool surus_boot_done(void)
 		return false;
 	}
 	surus_ours_note();
+	surus_random_note();
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_checkpoint();
 	}

@@ -2,6 +2,7 @@
  * they can be taken back, and a few are kept mapped for the next one. */
 #include "snapshot.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 #include <php.h>
@@ -60,6 +61,9 @@ static void *allocate(zend_mm_storage *storage, size_t size, size_t alignment)
 		struct chunk *chunk = &c->chunks[i];
 		if (!chunk->used && chunk->size == size && ((uintptr_t)chunk->start & (alignment - 1)) == 0) {
 			chunk->used = true;
+			/* PHP expects the map of free pages, at a chunk's beginning, to be empty: new, or freed page by page
+			 * (zend_mm_chunk_init in Zend/zend_alloc.c). */
+			memset(chunk->start, 0, PAGE);
 			return chunk->start;
 		}
 	}

@@ -197,6 +197,18 @@ static void name_peer(int fd, char *text, size_t size)
 	}
 }
 
+/* A pair of sockets that are both ours, as libcurl has to wake itself: there is nobody at the other end. */
+static bool is_own_pair(int fd)
+{
+	struct sockaddr_un name;
+	struct ucred peer;
+	socklen_t name_len = sizeof(name), peer_len = sizeof(peer);
+
+	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 && name.sun_family == AF_UNIX &&
+	       name_len == sizeof(sa_family_t) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
+	       peer.pid == getpid();
+}
+
 static bool is_allowed(const char *peer)
 {
 	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
@@ -225,7 +237,7 @@ const char *surus_kernel_refuses(void)
 			continue;
 		}
 		name_peer(fd, peer, sizeof(peer));
-		if (!is_allowed(peer)) {
+		if (!is_own_pair(fd) && !is_allowed(peer)) {
 			snprintf(text, sizeof(text),
 			         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), "
 			         "connect in the handler, or name it in engine.shared_sockets if they may share it",
@@ -271,7 +283,7 @@ static bool own_file(int fd)
 bool surus_kernel_prepare(void)
 {
 	k = surus_exempt_map(sizeof(*k));
-	if (k) {
+	if (k && surus_settings.engine == SURUS_REWIND) {
 		hook();
 	}
 	return k != NULL;
@@ -299,8 +311,8 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (fd > SURUS_FD_SETTINGS && fd != surus_self->statm && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-		           !own_file(fd)) {
+		} else if (fd > SURUS_FD_SETTINGS && fd != surus_self->statm && fstat(fd, &file) == 0 &&
+		           (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode)) && !own_file(fd)) {
 			return "it has too many files open";
 		}
 	}

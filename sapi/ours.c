@@ -145,9 +145,21 @@ void surus_shut_down(zend_module_entry *extension)
 	}
 }
 
+/* A fatal error may have come while OPcache held a lock that other processes wait for. */
+static void unlock_opcache(void)
+{
+	zend_module_entry *opcache = zend_hash_str_find_ptr(&module_registry, "zend opcache", sizeof("zend opcache") - 1);
+
+	if (opcache && opcache->post_deactivate_func) {
+		opcache->post_deactivate_func();
+	}
+}
+
 void surus_isolated_end(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	/* An exception that comes from here is nobody's to catch, and a fatal error. */
+	EG(current_execute_data) = NULL;
 	php_call_shutdown_functions();
 	zend_try {
 		call_destructors();
@@ -166,6 +178,9 @@ void surus_isolated_end(void)
 		free_storage();
 		close_resources();
 	} zend_end_try();
+	if (CG(unclean_shutdown)) {
+		unlock_opcache();
+	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));

@@ -5,6 +5,7 @@
  * and seeds itself anew when it finds that it is not that process, which every worker finds after every rewind. */
 #include "snapshot.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -15,11 +16,24 @@ enum { MAX_ENGINES = 1024 };
 static zend_object *engines[MAX_ENGINES];
 static size_t engine_count;
 
+/* Starts anew what can be left to start itself when it is used: in every fork, and after every rewind to where we are. */
+static void forget(void)
+{
+	void (*sqlite)(int, void *) = (void (*)(int, void *))dlsym(RTLD_DEFAULT, "sqlite3_randomness");
+
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+	if (sqlite) {
+		sqlite(0, NULL); /* https://sqlite.org/c3ref/randomness.html */
+	}
+}
+
 /* Engines that the boot has made: Random\Engine\Mt19937 and its kin, and what is derived from them. */
 void surus_random_note(void)
 {
 	zend_objects_store *store = &EG(objects_store);
 
+	forget();
 	for (uint32_t i = 1; i < store->top && engine_count < MAX_ENGINES; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937) ||
@@ -57,9 +71,6 @@ static void renew(zend_object *object)
 
 void surus_random_renew(void)
 {
-	/* mt_rand and lcg_value seed themselves when they are used. */
-	RANDOM_G(mt19937_seeded) = false;
-	RANDOM_G(combined_lcg_seeded) = false;
 	for (size_t i = 0; i < engine_count; i++) {
 		renew(engines[i]);
 	}

@@ -24,14 +24,13 @@ void surus_rewind_prepare(void)
 
 bool surus_rewind_start(void)
 {
-	return surus_chunks_install() && surus_kernel_prepare();
+	return surus_chunks_install();
 }
 
 void surus_rewind_checkpoint(void)
 {
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
 
-	surus_random_note();
 	surus_chunks_begin();
 	const char *why = surus_snapshot_take(maps, pagemap);
 	close(maps);

@@ -460,6 +460,24 @@ void surus_php_fill_request_info(void)
 	php_handle_auth_data(SURUS_VAR(&surus_self->event, "HTTP_AUTHORIZATION"));
 }
 
+/* The front has looked; but it may be root where the worker is not. As it, we remember the answer for a second. */
+static bool is_readable(const char *script)
+{
+	static char readable[MAXPATHLEN];
+	static uint64_t until;
+	uint64_t now = surus_now();
+
+	if (now < until && strcmp(script, readable) == 0) {
+		return true;
+	}
+	if (access(script, R_OK) != 0) {
+		return false;
+	}
+	until = now + 1000000;
+	snprintf(readable, sizeof(readable), "%s", script);
+	return true;
+}
+
 static void execute(const char *script)
 {
 	zend_file_handle file;
@@ -467,8 +485,7 @@ static void execute(const char *script)
 	const char *slash = strrchr(script, '/');
 	size_t len = slash ? (size_t)(slash - script) : 0;
 
-	/* The front has looked; but it may be root where the worker is not. */
-	if (access(script, R_OK) != 0) {
+	if (!is_readable(script)) {
 		SG(sapi_headers).http_response_code = errno == EACCES ? 403 : 404;
 		php_printf(errno == EACCES ? "Access denied.\n" : "File not found.\n");
 		return;

@@ -17,7 +17,9 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_exceptions.h>
 
+#include "inventory.h"
 #include "rewind.h"
+#include "snapshot.h"
 
 static struct {
 	bool come;    /* the script has come to serve for the first time */
@@ -30,9 +32,13 @@ static struct {
 	HashTable *boot_shutdown_functions;
 	/* What the boot has put into $_SERVER and $_ENV: there in every request, as behind a dotenv loader in a fresh one. */
 	zval server, env;
-	/* Extensions that keep state of a request outside of PHP's variables. */
-	zend_module_entry *session, *filter;
 } serving;
+
+/* Extensions whose request startup or shutdown does something to the answer or to variables, and so belongs to each event. The others
+ * have started with the boot. */
+static zend_module_entry *each_event[3];
+/* The first is the session. */
+static const char *const each_event_names[] = {"session", "zlib", "filter"};
 
 /* --- the beginning --- */
 
@@ -99,20 +105,20 @@ static void restore_additions(zval *noted, zval *array)
 
 enum { SAVE_FUNCTIONS = sizeof(PS(mod_user_names)) / sizeof(zval) };
 
-/* Ends the session of an event on `worker`. The functions that session_set_save_handler() was given are the script's, which will not
- * give them again: a service that has been made lives on. PHP would forget them, but not that there have been some. */
-static void end_session(void)
+/* Ends the session. The functions that session_set_save_handler() was given are the script's, which will not give them again: a
+ * service that has been made lives on. PHP would forget them, but not that there have been some. */
+static void end_session(zend_module_entry *session)
 {
 	zval *functions = (zval *)&PS(mod_user_names), kept[SAVE_FUNCTIONS];
 
-	if (!serving.session) {
+	if (!session) {
 		return;
 	}
 	/* What is still open is written by them, so they are copied and not moved. */
 	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
 		ZVAL_COPY(&kept[i], &functions[i]);
 	}
-	surus_shut_down(serving.session);
+	surus_shut_down(session);
 	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
 		ZVAL_COPY_VALUE(&functions[i], &kept[i]);
 	}
@@ -191,9 +197,15 @@ static void begin(void)
 		} else if (PG(implicit_flush)) {
 			php_output_set_implicit_flush(1);
 		}
+		if (PG(expose_php)) {
+			sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+		}
 		renew_superglobals();
-		if (surus_settings.engine == SURUS_WORKER && serving.session) {
-			serving.session->request_startup_func(serving.session->type, serving.session->module_number);
+		for (size_t i = 0; i < sizeof(each_event) / sizeof(*each_event); i++) {
+			zend_module_entry *extension = each_event[i];
+			if (extension && extension->request_startup_func) {
+				extension->request_startup_func(extension->type, extension->module_number);
+			}
 		}
 		if (EG(timeout_seconds) > 0) {
 			zend_set_timeout(EG(timeout_seconds), 0);
@@ -228,8 +240,16 @@ static bool call(void)
 		zval_ptr_dtor(&result);
 	} zend_catch {
 		survived = false;
-		EG(current_execute_data) = frame;
 	} zend_end_try();
+	if (EG(exception)) {
+		/* It was on its way when a fatal error came (php_execute_script). */
+		zend_try {
+			zend_exception_error(EG(exception), E_ERROR);
+		} zend_catch {
+			survived = false;
+		} zend_end_try();
+	}
+	EG(current_execute_data) = frame;
 	serving.calling = false;
 	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
 	return survived && !CG(unclean_shutdown);
@@ -237,18 +257,30 @@ static bool call(void)
 
 /* --- the end --- */
 
+static void shut_down_each_event(void)
+{
+	end_session(each_event[0]);
+	for (size_t i = 1; i < sizeof(each_event) / sizeof(*each_event); i++) {
+		surus_shut_down(each_event[i]);
+	}
+	zend_hash_str_del(&EG(symbol_table), "_SESSION", sizeof("_SESSION") - 1);
+}
+
 /* The event's end where the process goes on as it is. What a request leaves in PHP's own bookkeeping goes; what it leaves in
  * variables stays. */
 static void end_in_worker(void)
 {
+	zend_execute_data *const frame = EG(current_execute_data);
+
+	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
+	EG(current_execute_data) = NULL;
 	php_call_shutdown_functions();
 	php_free_shutdown_functions();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
-	end_session();
-	surus_shut_down(serving.filter);
+	shut_down_each_event();
 	zend_try {
 		php_output_deactivate();
 	} zend_end_try();
@@ -256,6 +288,7 @@ static void end_in_worker(void)
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
+	EG(current_execute_data) = frame;
 	php_clear_stat_cache(0, NULL, 0);
 	zend_memory_reset_peak_usage();
 }
@@ -265,6 +298,11 @@ static void end(void)
 {
 	if (surus_settings.engine == SURUS_WORKER) {
 		end_in_worker();
+		if (CG(unclean_shutdown)) {
+			/* A fatal error at the end of the event; the answer has gone. */
+			surus_self->exit_status = SURUS_EXIT_FAILED;
+			zend_bailout();
+		}
 		return;
 	}
 	surus_isolated_end();
@@ -340,6 +378,7 @@ static bool warm_up(void)
 	bool survived = call();
 	status = SG(sapi_headers).http_response_code;
 	end_in_worker();
+	survived &= !CG(unclean_shutdown);
 	if (!survived || status >= 500) {
 		fprintf(stderr, "surus-php: the warm-up %s %s; see the lines above, or take it out of engine.warmup\n", uri,
 		        survived ? "was answered with an error" : "ended in a fatal error");
@@ -376,10 +415,12 @@ static bool come(void)
 	zend_unset_timeout();
 	note_additions(&serving.server, zend_hash_str_find(&EG(symbol_table), "_SERVER", sizeof("_SERVER") - 1));
 	note_additions(&serving.env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
-	serving.session = zend_hash_str_find_ptr(&module_registry, "session", sizeof("session") - 1);
-	serving.filter = zend_hash_str_find_ptr(&module_registry, "filter", sizeof("filter") - 1);
+	for (size_t i = 0; i < sizeof(each_event) / sizeof(*each_event); i++) {
+		each_event[i] = zend_hash_str_find_ptr(&module_registry, each_event_names[i], strlen(each_event_names[i]));
+	}
 	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
 	php_output_end_all();
+	shut_down_each_event();
 	php_output_deactivate();
 	sapi_deactivate();
 	serving.boot_shutdown_functions = BG(user_shutdown_function_names);
@@ -413,6 +454,9 @@ static bool next(void)
 		}
 		if (surus_settings.engine == SURUS_REWIND) {
 			surus_rewind_mark(); /* comes back here after each event */
+		} else if (surus_settings.engine == SURUS_FORK) {
+			surus_kernel_note();
+			surus_random_renew();
 		}
 	} else if (surus_self->event.id) {
 		if (surus_settings.engine == SURUS_STANDBY) {
@@ -431,6 +475,16 @@ static bool next(void)
 		return false;
 	}
 	begin();
+	if (surus_settings.tells_leaks) {
+		if (SURUS_VAR(&surus_self->event, "HTTP_SURUS_LEAKS")) {
+			if (!surus_inventory_compare()) {
+				/* The process that has served the event before is gone. */
+				SG(sapi_headers).http_response_code = 410;
+			}
+			return next();
+		}
+		surus_inventory_take();
+	}
 	return true;
 }
 

@@ -135,6 +135,8 @@ bool surus_settings_read(int fd)
 			add_ini(value);
 		} else if (IS("paranoid")) {
 			surus_settings.paranoid = *value == '1';
+		} else if (IS("tells_leaks")) {
+			surus_settings.tells_leaks = *value == '1';
 		} else if (IS("socket")) {
 			add(&surus_settings.sockets, value);
 		} else if (IS("env")) {
@@ -144,6 +146,11 @@ bool surus_settings_read(int fd)
 			return false;
 		}
 #undef IS
+	}
+	if (surus_boots()) {
+		/* A restart of OPcache would pull its memory away from under booted processes. It waits for them as it waits for requests,
+		 * and must not lose its patience and kill them (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
+		add_ini("opcache.force_restart_timeout=0");
 	}
 	return true;
 }

@@ -322,7 +322,7 @@ static long faults(void)
 {
 	struct rusage usage;
 	getrusage(RUSAGE_SELF, &usage);
-	return usage.ru_minflt;
+	return usage.ru_minflt + usage.ru_majflt;
 }
 
 /* Pages of the address space, without malloc or stdio. */

@@ -57,9 +57,9 @@ bool surus_has_threads(void);
 
 /* --- random.c --- */
 
-/* Notes the generators that the boot has made. */
+/* At the end of the boot: has generators start anew in every fork, and notes those that the boot has made. */
 void surus_random_note(void);
-/* Sees to it that no generator gives what it gave before. */
+/* In a fork, and after each rewind: sees to it that no generator gives what it gave before. */
 void surus_random_renew(void);
 
 #endif

@@ -31,6 +31,7 @@ struct surus_settings {
 	bool warms_up;       /* there are warm-ups to run */
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
+	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */
@@ -113,6 +114,7 @@ struct surus_self {
 	uint64_t served;         /* those of them that somebody waited for */
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
+	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
 	/* One byte more than a message may have: the last value gets its NUL there. */
 	unsigned char message[SURUS_MESSAGE_MAX + 1];
@@ -235,6 +237,9 @@ int surus_template_run(const char *program);
 bool surus_template_serve(void);
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
+/* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot
+ * fails. */
+void surus_worker_speak(void);
 /* Waits for an event that somebody waits for and takes it into surus_self->event. False: this worker's life is over. */
 bool surus_worker_take(void);
 /* A worker's life; never returns. */

@@ -20,6 +20,7 @@
 
 #include "report.h"
 #include "rewind.h"
+#include "snapshot.h"
 
 struct place {
 	pid_t pid;            /* 0 when empty */
@@ -319,7 +320,8 @@ int surus_template_run(const char *program)
 		return 70;
 	}
 	surus_report(report, sizeof(report));
-	if (surus_settings.engine == SURUS_REWIND && !surus_rewind_start()) {
+	if ((surus_boots_in_template() && !surus_kernel_prepare()) ||
+	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}

@@ -141,6 +141,13 @@ bool surus_worker_take(void)
 	return false;
 }
 
+void surus_worker_speak(void)
+{
+	dup2(surus_self->log, STDOUT_FILENO);
+	dup2(surus_self->log, STDERR_FILENO);
+	close(surus_self->log);
+}
+
 void surus_worker_become(int outbox, int log)
 {
 	surus_outbox_open(outbox);
@@ -150,9 +157,10 @@ void surus_worker_become(int outbox, int log)
 	if (!surus_boots_in_template() && !surus_worker_disguise()) {
 		exit(SURUS_EXIT_SETUP);
 	}
-	dup2(log, STDOUT_FILENO);
-	dup2(log, STDERR_FILENO);
-	close(log);
+	surus_self->log = log;
+	if (!surus_boots() || surus_boots_in_template()) {
+		surus_worker_speak();
+	}
 	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
 	surus_stop_install();
 	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

@@ -9,6 +9,16 @@ use crate::observe::status::EngineStatus;
 /// A future that an [`Engine`] returns; boxed, because the engine is chosen at start-up.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A new boot of an engine's application, ready to take over. Dropping it instead ends its processes.
+pub struct Prepared(pub Box<dyn FnOnce() -> anyhow::Result<()> + Send>);
+
+impl Prepared {
+    /// New events go to the new boot; the one before finishes what it holds. Fails when the engine is shutting down.
+    pub fn change_over(self) -> anyhow::Result<()> {
+        (self.0)()
+    }
+}
+
 /// Has events done by PHP.
 ///
 /// Dropping the future of [`handle`](Engine::handle), or the body of its response before the end, means that the client
@@ -18,9 +28,14 @@ pub trait Engine: Send + Sync {
     /// Has one event answered. Waits in the engine's queue while all workers are taken.
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>>;
 
-    /// Boots the application anew beside the running one and changes over when that has succeeded. On an error the
-    /// running one goes on; the error says what PHP said.
-    fn reload(&self) -> Pending<'_, anyhow::Result<()>>;
+    /// Boots the application anew beside the running one, which goes on until the [change over](Prepared::change_over). The
+    /// error says what PHP said.
+    fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>>;
+
+    /// Boots the application anew and changes over when that has succeeded. On an error the running one goes on.
+    fn reload(&self) -> Pending<'_, anyhow::Result<()>> {
+        Box::pin(async { self.prepare().await?.change_over() })
+    }
 
     /// Takes no new event, returns when every event in flight has ended and the processes are gone. Cancelling the future
     /// leaves the engine draining; dropping the engine ends its processes at once.

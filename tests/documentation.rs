@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use surus::config::Config;
+use surus::config::{Config, Pool};
 use surus::fronts::site::route::Rule;
 
 /// Sections whose keys are the user's.
@@ -40,16 +40,17 @@ fn actual() -> BTreeMap<String, String> {
     let config = serde_json::to_value(Config::default()).unwrap();
     for (section, value) in config.as_object().unwrap() {
         let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
-        let value = if section == "route" {
-            &keys_of_rule
-        } else {
-            value
+        let keys_of_pool = serde_json::to_value(Pool::default()).unwrap();
+        let (heading, value) = match section.as_str() {
+            "route" => ("route", &keys_of_rule),
+            "pool" => ("pool.NAME", &keys_of_pool),
+            section => (section, value),
         };
-        if FREE.contains(&section.as_str()) {
-            keys.insert(section.clone(), String::new());
+        if FREE.contains(&heading) {
+            keys.insert(heading.to_string(), String::new());
         }
         for (key, default) in value.as_object().unwrap() {
-            keys.insert(format!("{section}.{key}"), written(default));
+            keys.insert(format!("{heading}.{key}"), written(default));
         }
     }
     keys

@@ -93,44 +93,67 @@ fn calls_serve(php: &str) -> bool {
         })
 }
 
-/// The engine that is configured, and those that routes name, each once.
-pub fn asked_for(
-    project: &Path,
-    config: &Config,
-    routes: &Routes,
-) -> anyhow::Result<Vec<&'static Entry>> {
-    let mut entries = vec![chosen(project, config)?];
-    for name in routes.engines() {
-        let entry = engines::find(name)?;
-        if !entries.contains(&entry) {
-            entries.push(entry);
-        }
-    }
-    Ok(entries)
+/// A pool of PHP processes that the configuration asks for.
+pub struct Asked {
+    /// Its name, or that of its engine.
+    pub name: &'static str,
+    pub entry: &'static Entry,
+    /// The configuration as it sees it.
+    pub config: Config,
 }
 
-/// Boots an engine with what the configuration says for all of them.
+/// The engine that is configured, and the engines and pools that routes name, each once.
+pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
+    let main = chosen(project, config)?;
+    let mut all = vec![Asked {
+        name: main.name,
+        entry: main,
+        config: config.clone(),
+    }];
+    for name in routes.engines() {
+        if all.iter().any(|asked| asked.name == name) {
+            continue;
+        }
+        all.push(match config.of_pool(name) {
+            Some(config) => Asked {
+                // As the names of engines, it is needed as long as the program runs.
+                name: name.to_string().leak(),
+                entry: chosen(project, &config)?,
+                config,
+            },
+            None => {
+                let entry = engines::find(name)
+                    .context("a [[route]] names neither an engine nor a [pool]")?;
+                Asked {
+                    name: entry.name,
+                    entry,
+                    config: config.clone(),
+                }
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// Boots what is asked for.
 pub async fn boot_one(
-    entry: &'static Entry,
+    asked: &Asked,
     project: &Path,
-    config: &Config,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Pool> {
-    let ini = config
-        .php
-        .iter()
-        .map(|(name, value)| (name.clone(), value.to_string()))
-        .collect();
+    let ini = asked.config.php.iter();
     engines::boot(
-        entry,
-        &config.engine,
-        finder(project.to_path_buf(), config.clone()),
-        ini,
-        config.env.clone(),
+        asked.name,
+        asked.entry,
+        &asked.config.engine,
+        finder(project.to_path_buf(), asked.config.clone()),
+        ini.map(|(name, value)| (name.clone(), value.to_string()))
+            .collect(),
+        asked.config.env.clone(),
         metrics.clone(),
     )
     .await
-    .with_context(|| format!("engine `{}`", entry.name))
+    .with_context(|| format!("engine `{}`", asked.name))
 }
 
 fn finder(project: PathBuf, config: Config) -> FindScript {
@@ -165,8 +188,13 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
     })
 }
 
-/// The request of a warm-up: `/path?query`, or a whole URL where the application looks at its host.
+/// The request of a warm-up.
 fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
+    get(url, site).context("engine.warmup")
+}
+
+/// A request for `/path?query`, or for a whole URL where the application looks at its host.
+pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
     let wrong = || {
         format!(
             "engine.warmup has {url:?}; it takes URLs such as \"/\" or \"https://example.org/login\""

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use anyhow::bail;
 use http::Method;
 
+use super::boot::{self, Asked};
 use super::findings::{Facts, contradictions, missing_extensions};
 use super::options::Args;
-use super::{boot, readable, serve};
+use super::{readable, serve};
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::engines;
 use crate::engines::workers::Report;
-use crate::engines::{self, Entry};
 use crate::fronts::admin;
 use crate::fronts::site::{Site, route::Routes};
 use crate::observe::log;
@@ -86,9 +87,9 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
                 findings.fine("routes", config.route.len());
             }
             match boot::asked_for(project, config, &routes) {
-                Ok(entries) => {
-                    for entry in entries {
-                        engine(entry, project, config, findings).await;
+                Ok(all) => {
+                    for asked in all {
+                        engine(asked, project, findings).await;
                     }
                 }
                 Err(error) => findings.stop(&error),
@@ -140,15 +141,19 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
 }
 
 /// Boots PHP as `surus serve` would, with one worker.
-async fn engine(entry: &'static Entry, project: &Path, config: &Config, findings: &mut Findings) {
+async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
+    let config = &asked.config;
     let machine = Machine::read();
     let workers = match engines::worker_count(&config.engine) {
         Ok(workers) => workers,
         Err(error) => return findings.stop(&error),
     };
-    let mut one = config.clone();
-    one.engine.workers = Some(1);
-    let pool = match boot::boot_one(entry, project, &one, &Arc::new(Metrics::default())).await {
+    let mut one = Asked {
+        config: config.clone(),
+        ..asked
+    };
+    one.config.engine.workers = Some(1);
+    let pool = match boot::boot_one(&one, project, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
         Err(error) => return findings.stop(&error),
     };
@@ -157,7 +162,7 @@ async fn engine(entry: &'static Entry, project: &Path, config: &Config, findings
 
     findings.fine(
         "engine",
-        format_args!("{}: {}", entry.name, entry.what_happens),
+        format_args!("{}: {}", one.name, one.entry.what_happens),
     );
     let why = match config.engine.workers {
         Some(_) => "engine.workers".to_string(),

@@ -4,6 +4,7 @@ mod boot;
 mod check;
 mod engines;
 mod findings;
+mod leaks;
 mod options;
 mod readable;
 mod reload;
@@ -32,6 +33,8 @@ enum Command {
     Status(status::Args),
     /// Have a running surus boot the application anew, without losing a request
     Reload(options::Project),
+    /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
+    Leaks(leaks::Leaks),
     /// List the ways of running PHP
     Engines,
 }
@@ -43,6 +46,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
         Command::Reload(args) => reload::run(args),
+        Command::Leaks(args) => leaks::run(args),
         Command::Engines => engines::run(),
     };
     match result {

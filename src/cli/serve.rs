@@ -79,8 +79,12 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
                 Box::pin(async move {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
                     let place = open_place(&project, &config)?;
+                    let mut prepared = Vec::new();
                     for engine in service.engines.values() {
-                        engine.reload().await?;
+                        prepared.push(engine.prepare().await?);
+                    }
+                    for prepared in prepared {
+                        prepared.change_over()?;
                     }
                     service.place.store(Arc::new(place));
                     info!("reloaded");
@@ -185,9 +189,9 @@ async fn boot_all(
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
-    for entry in boot::asked_for(project, config, routes)? {
-        let name = entry.name;
-        let pool = boot::boot_one(entry, project, config, metrics).await?;
+    for asked in boot::asked_for(project, config, routes)? {
+        let name = asked.name;
+        let pool = boot::boot_one(&asked, project, metrics).await?;
         let report = pool.report();
         if report.get("opcache") != "on" {
             warn!(

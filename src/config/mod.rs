@@ -22,6 +22,8 @@ pub struct Config {
     pub compress: http::compress::Settings,
     pub send_file: http::send_file::Settings,
     pub engine: engines::Settings,
+    /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
+    pub pool: BTreeMap<String, Pool>,
     /// Entries of php.ini that override the file.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables of the PHP processes.
@@ -30,6 +32,23 @@ pub struct Config {
     pub log: log::Settings,
     pub access_log: http::access::Settings,
     pub admin: admin::Settings,
+}
+
+/// What a pool has otherwise than `[engine]`, `[php]` and `[env]` say.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    /// An engine of the catalogue.
+    #[serde(deserialize_with = "engines::known")]
+    pub engine: Option<String>,
+    /// PHP processes.
+    pub workers: Option<usize>,
+    /// The PHP file to boot.
+    pub script: Option<PathBuf>,
+    /// Entries of php.ini beside those of `[php]`.
+    pub php: BTreeMap<String, IniValue>,
+    /// Environment variables beside those of `[env]`.
+    pub env: BTreeMap<String, String>,
 }
 
 /// A value of php.ini as TOML writes it.
@@ -51,6 +70,21 @@ impl std::fmt::Display for IniValue {
             IniValue::Float(number) => write!(f, "{number}"),
             IniValue::Text(text) => f.write_str(text),
         }
+    }
+}
+
+impl Config {
+    /// The configuration as the pool of that name sees it; None when there is none.
+    pub fn of_pool(&self, name: &str) -> Option<Config> {
+        let pool = self.pool.get(name)?.clone();
+        let mut config = self.clone();
+        let engine = &mut config.engine;
+        engine.name = pool.engine.or(engine.name.take());
+        engine.workers = pool.workers.or(engine.workers);
+        engine.script = pool.script.or(engine.script.take());
+        config.php.extend(pool.php);
+        config.env.extend(pool.env);
+        Some(config)
     }
 }
 

@@ -33,6 +33,9 @@ pub struct Settings {
     pub warmup: Vec<String>,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
     pub workers: Option<usize>,
+    /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
+    #[serde(skip)]
+    pub tells_leaks: bool,
     /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -67,6 +70,7 @@ impl Default for Settings {
             warmup: Vec::new(),
             workers: None,
             spares: 2,
+            tells_leaks: false,
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
@@ -82,9 +86,10 @@ impl Default for Settings {
     }
 }
 
-/// Boots the engine of that name. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
+/// Boots an engine under a name that metrics, logs and the status show. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
 /// boots a script, anew for each of its boots.
 pub async fn boot(
+    name: &'static str,
     entry: &'static Entry,
     settings: &Settings,
     script: FindScript,
@@ -96,10 +101,12 @@ pub async fn boot(
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
     let spec = Spec {
+        name,
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
+        tells_leaks: settings.tells_leaks,
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -286,7 +293,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
 ];
 
-fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// For settings: the name of an engine, or none.
+pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     if let Some(name) = &name {
         find(name).map_err(serde::de::Error::custom)?;

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use regex::Regex;
 use serde_json::json;
 
 use super::browser::Browser;
@@ -111,6 +112,7 @@ fn a_booted_wordpress_answers_as_a_classic_one() {
 
 fn compare(base: &str, engine: &str, surus: &Surus) {
     let reader = Client::new(base);
+    let made = Regex::new("<dateCreated>.*</dateCreated>").unwrap();
     let same = |reader: &Client, path: &str| {
         let classic = reader.get_as(path, &[("x-classic", "1")]);
         // Twice: the first may have left something.
@@ -125,7 +127,9 @@ fn compare(base: &str, engine: &str, surus: &Surus) {
                 (answer.status, answer.url.clone(), heads)
             };
             assert_eq!(heads(&booted), heads(&classic), "{engine} {path}");
-            assert_eq!(booted.text(), classic.text(), "{engine} {path}");
+            // One page says when it was made.
+            let body = |answer: &Answer| made.replace_all(&answer.text(), "").into_owned();
+            assert_eq!(body(&booted), body(&classic), "{engine} {path}");
         }
         classic
     };

@@ -51,6 +51,8 @@ pub fn subject(entry: &'static Entry) -> Subject {
     let settings = Settings {
         workers: Some(2),
         spares: 0,
+        // As for the program: the one that the sanitizers watch over.
+        php: std::env::var_os("SURUS_ENGINE_PHP").map(Into::into),
         ..Settings::default()
     };
     Subject::new(entry, settings)
@@ -92,6 +94,7 @@ impl Subject {
         let boot = self.write("boot/script.php", BOOT);
         let document_root = self.dir.path().to_str().unwrap().to_string();
         engines::boot(
+            self.entry.name,
             self.entry,
             &self.settings,
             Arc::new(move || {
@@ -366,8 +369,12 @@ pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F)
 }
 
 fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {
-    let only = std::env::var("ENGINE").ok();
-    let named = |entry: &&Entry| only.as_ref().is_none_or(|only| only == entry.name);
+    // ENGINES=fork,rewind: only these.
+    let only = std::env::var("ENGINES").ok();
+    let named = |entry: &&Entry| {
+        only.as_ref()
+            .is_none_or(|only| only.split(',').any(|name| name == entry.name))
+    };
     for entry in engines::CATALOGUE
         .iter()
         .filter(|entry| chosen(entry))

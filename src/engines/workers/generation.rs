@@ -1,27 +1,21 @@
 //! One boot of the application: a template, its workers, and the events that they hold.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use surus_sys::process::{self, Pid};
-use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
-use surus_sys::seqpacket::AsyncSeqpacket;
-use tokio::sync::{Notify, oneshot};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use surus_sys::scoreboard::{Scoreboard, State};
+use tokio::sync::oneshot;
 
 use super::inbox::{Inbox, SendError};
-use super::outbox::{self, Outbox};
 use super::queue::Place;
-use super::slots::{Answer, Reached, Refusal, Slot, Slots};
-use super::template::{self, Report, Said, Spec, Template};
+use super::shared::Shared;
+use super::slots::{Answer, Reached, Refusal, Slot};
+use super::template::{self, Spec, Template};
 use super::watch;
-use crate::event::{Event, Failure, Response};
+use crate::event::{Event, Failure};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::status::{WorkerState, WorkerStatus};
 
 /// Limits that the watch enforces.
 #[derive(Debug, Clone, Copy)]
@@ -41,49 +35,6 @@ pub struct Generation {
     pub shared: Arc<Shared>,
 }
 
-/// What a generation shares with the tasks that serve it and with the responses that come from it.
-pub struct Shared {
-    pub number: u64,
-    pub board: Scoreboard,
-    pub slots: Slots,
-    pub metrics: Arc<Metrics>,
-    engine: &'static str,
-    workers: Mutex<Vec<Option<Worker>>>,
-    /// Workers whose outbox is still open.
-    alive: AtomicUsize,
-    report: OnceLock<Report>,
-    /// How the first worker ended that never came to wait for events: the others will not fare better.
-    stillborn: OnceLock<String>,
-    retire: Notify,
-    retiring: AtomicBool,
-    /// Cancelled when nobody needs the generation any more: all of its processes have to end.
-    dropped: CancellationToken,
-    /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
-    /// that is killed as a message arrives takes it along.
-    pub may_miss: AtomicBool,
-    /// Cancelled when the template is gone.
-    pub ended: CancellationToken,
-}
-
-struct Worker {
-    pid: Arc<Pid>,
-    /// Tells the outbox's reader how the worker ended.
-    exit: Option<oneshot::Sender<Exit>>,
-    /// We have killed it.
-    killed: bool,
-}
-
-/// How a worker ended, and what it held.
-#[derive(Debug, Clone, Copy)]
-pub struct Exit {
-    /// None when the template, which would know, is gone.
-    pub wait_status: Option<i32>,
-    pub state: State,
-    pub request: u16,
-    /// Events that it had taken from the inbox.
-    pub taken: u64,
-}
-
 impl Generation {
     /// Starts PHP and waits until every worker waits for events. An error carries what PHP said.
     pub async fn boot(
@@ -100,22 +51,7 @@ impl Generation {
             control,
             inbox,
         } = template::start(spec, &board, requests)?;
-        let shared = Arc::new(Shared {
-            number,
-            board,
-            slots: Slots::new(requests),
-            metrics,
-            engine: spec.engine,
-            workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
-            alive: AtomicUsize::new(0),
-            report: OnceLock::new(),
-            stillborn: OnceLock::new(),
-            retire: Notify::new(),
-            retiring: AtomicBool::new(false),
-            dropped: CancellationToken::new(),
-            may_miss: AtomicBool::new(false),
-            ended: CancellationToken::new(),
-        });
+        let shared = Arc::new(Shared::new(number, spec, board, requests, metrics));
         let words = log::FirstLines::default();
         let mut streams = Vec::new();
         if let Some(stdout) = child.stdout.take() {
@@ -159,10 +95,10 @@ impl Generation {
             if self.shared.is_template_gone() {
                 bail!("PHP did not start");
             }
-            if let Some(how) = self.shared.stillborn.get() {
+            if let Some(how) = self.shared.stillborn() {
                 bail!("a worker ended before it could take an event: {how}");
             }
-            if let Some(report) = self.shared.report.get() {
+            if let Some(report) = self.shared.reported() {
                 if report.get("opcache") == "failed" {
                     bail!(
                         "OPcache is enabled in {} and does not work; see PHP's error log, or set opcache.enable=0",
@@ -171,7 +107,7 @@ impl Generation {
                 }
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
                 // A worker may be quicker than the template's word of it.
-                let known = self.shared.lock_workers().iter().all(Option::is_some);
+                let known = self.shared.are_all_known();
                 if known && (0..workers).all(waiting) {
                     return Ok(());
                 }
@@ -247,17 +183,14 @@ impl Generation {
 
     /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
     pub fn retire(&self) -> Arc<Shared> {
-        self.shared.retiring.store(true, Ordering::Release);
-        self.shared.retire.notify_one();
+        self.shared.retire();
         self.shared.clone()
     }
 }
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        if !self.shared.retiring.load(Ordering::Acquire) {
-            self.shared.dropped.cancel();
-        }
+        self.shared.end_unless_retiring();
     }
 }
 
@@ -285,335 +218,4 @@ const SPARE: usize = 16;
 /// How many request ids a generation needs; 0 is never used.
 fn requests(capacity: usize) -> u16 {
     u16::try_from(capacity + SPARE + 1).unwrap_or(u16::MAX)
-}
-
-impl Shared {
-    /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an aborted connection.
-    pub fn abandon(&self, request: u16, event: u64) {
-        self.slots.with(request, |slot| {
-            if slot.event == event {
-                slot.answer = None;
-                self.board.set_gone(request, true);
-            }
-        });
-    }
-
-    /// Hands the response's head to who waits for it. False when nobody does.
-    pub fn answer(&self, request: u16, response: Response) -> bool {
-        let waiting = self
-            .slots
-            .with(request, |slot| slot.answer.take())
-            .flatten();
-        waiting.is_some_and(|answer| answer.send(Ok(response)).is_ok())
-    }
-
-    /// Says that there will be no answer, if somebody waits for it.
-    pub fn refuse(&self, request: u16, failure: Failure, reached: Reached) {
-        self.slots
-            .with(request, |slot| slot.refuse(failure, reached));
-    }
-
-    /// Says that there will be no answer, and to a worker that finds the event that nobody waits. For those who do not know
-    /// whether the request id is still this event's; None when it is not.
-    pub fn give_up<T>(
-        &self,
-        request: u16,
-        event: u64,
-        refusal: Refusal,
-        change: impl FnOnce(&mut Slot) -> T,
-    ) -> Option<T> {
-        self.slots
-            .with(request, |slot| {
-                (slot.event == event).then(|| {
-                    self.board.set_gone(request, true);
-                    slot.refuse(refusal.failure, refusal.reached);
-                    change(slot)
-                })
-            })
-            .flatten()
-    }
-
-    pub fn line(&self, worker: usize) -> Line {
-        self.board.line(worker)
-    }
-
-    pub fn worker_count(&self) -> usize {
-        self.lock_workers().len()
-    }
-
-    pub fn report(&self) -> Report {
-        self.report.get().cloned().unwrap_or_default()
-    }
-
-    /// Is the template alive, and a worker?
-    pub fn usable(&self) -> bool {
-        !self.is_template_gone() && self.alive.load(Ordering::Acquire) > 0
-    }
-
-    /// Is no process left?
-    pub fn is_over(&self) -> bool {
-        self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0
-    }
-
-    pub fn is_template_gone(&self) -> bool {
-        self.ended.is_cancelled()
-    }
-
-    /// Asks a worker to end its event number `taken`, as its line has just said it. None when that worker is gone.
-    pub fn stop(&self, worker: usize, taken: u64) -> Option<Arc<Pid>> {
-        let pid = self.pid(worker)?;
-        self.board.stop(worker, taken);
-        if let Err(error) = pid.stop() {
-            // The line may be its successor's already, whose events have numbers of their own.
-            self.board.stop(worker, 0);
-            debug!(pid = pid.get(), %error, "cannot signal the worker");
-            return None;
-        }
-        Some(pid)
-    }
-
-    /// Ends a process at once, if it still has this place among the workers.
-    pub fn kill(&self, worker: usize, pid: &Arc<Pid>) {
-        if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut)
-            && Arc::ptr_eq(&worker.pid, pid)
-        {
-            worker.killed = true;
-            if let Err(error) = worker.pid.kill() {
-                debug!(pid = worker.pid.get(), %error, "cannot kill the worker");
-            }
-        }
-    }
-
-    fn pid(&self, worker: usize) -> Option<Arc<Pid>> {
-        self.lock_workers()
-            .get(worker)
-            .and_then(Option::as_ref)
-            .map(|worker| worker.pid.clone())
-    }
-
-    fn lock_workers(&self) -> std::sync::MutexGuard<'_, Vec<Option<Worker>>> {
-        self.workers
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Hears the template until it ends.
-    async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: std::process::Child) {
-        loop {
-            let said = tokio::select! {
-                said = template::listen(&control) => said,
-                () = self.retire.notified() => {
-                    // A template that is gone shows in the next word.
-                    let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
-                    continue;
-                }
-                () = self.dropped.cancelled() => break,
-            };
-            match said {
-                Ok(Said::Ready(report)) => drop(self.report.set(report)),
-                Ok(Said::Worker {
-                    index,
-                    pid,
-                    outbox,
-                    log,
-                    pidfd,
-                }) => {
-                    if let Err(error) = self.clone().employ(index, pid, outbox, log, pidfd) {
-                        error!(pid, %error, "cannot talk to a new worker");
-                    }
-                }
-                Ok(Said::Exited {
-                    index,
-                    pid,
-                    wait_status,
-                    state,
-                    request,
-                    taken,
-                }) => {
-                    let exit = Exit {
-                        wait_status: Some(wait_status),
-                        state: State::from_number(state),
-                        request,
-                        taken,
-                    };
-                    self.dismissed(index, pid, wait_status, exit);
-                }
-                Ok(Said::End) => break,
-                Err(error) => {
-                    error!(%error, "the template cannot be understood");
-                    break;
-                }
-            }
-        }
-        // It ends its workers when it sees this.
-        drop(control);
-        let status = self.reap(&mut child).await;
-        self.ended.cancel();
-        // Nobody will say how the workers end; their readers look for themselves.
-        for worker in self.lock_workers().iter_mut().flatten() {
-            worker.exit = None;
-        }
-        if let Some(status) = status
-            && !self.retiring.load(Ordering::Acquire)
-            && !self.dropped.is_cancelled()
-            && self.report.get().is_some()
-        {
-            use std::os::unix::process::ExitStatusExt;
-            error!(how = %process::describe_exit(status.into_raw()), "the template has ended");
-        }
-        self.lose_orphans();
-    }
-
-    /// Waits for the template's end, which is at hand, unless PHP hangs while it starts.
-    async fn reap(&self, child: &mut std::process::Child) -> Option<std::process::ExitStatus> {
-        let until = Instant::now() + Duration::from_secs(1);
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) => {}
-                Err(_) => return None,
-            }
-            if Instant::now() > until {
-                for worker in self.lock_workers().iter().flatten() {
-                    let _ = worker.pid.kill();
-                }
-                let _ = child.kill();
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// A new worker.
-    fn employ(
-        self: Arc<Self>,
-        index: usize,
-        pid: u32,
-        outbox: std::os::fd::OwnedFd,
-        log: std::os::fd::OwnedFd,
-        pidfd: Option<std::os::fd::OwnedFd>,
-    ) -> std::io::Result<()> {
-        let stream = std::os::unix::net::UnixStream::from(outbox);
-        stream.set_nonblocking(true)?;
-        let stream = tokio::net::UnixStream::from_std(stream)?;
-        let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
-        let (exit, exited) = oneshot::channel();
-        let pid = Arc::new(Pid::new(pid, pidfd));
-        debug!(pid = pid.get(), "worker started");
-        if let Some(place) = self.lock_workers().get_mut(index) {
-            *place = Some(Worker {
-                pid: pid.clone(),
-                exit: Some(exit),
-                killed: false,
-            });
-        }
-        self.alive.fetch_add(1, Ordering::AcqRel);
-        tokio::spawn(log::follow_worker(log, pid.get()));
-        tokio::spawn(async move {
-            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get());
-            let broken = outbox.read().await;
-            let exit = exited.await.unwrap_or_else(|_| {
-                let line = self.board.line(index);
-                Exit {
-                    wait_status: None,
-                    state: line.state,
-                    request: line.request,
-                    taken: line.taken,
-                }
-            });
-            outbox.worker_ended(exit, broken);
-            if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.lose_orphans();
-            }
-        });
-        Ok(())
-    }
-
-    /// A worker has ended.
-    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
-        let worker = self.lock_workers().get_mut(index).and_then(|place| {
-            place
-                .as_ref()
-                .is_some_and(|worker| worker.pid.get() == pid)
-                .then(|| place.take())
-                .flatten()
-        });
-        let killed = worker.as_ref().is_some_and(|worker| worker.killed);
-        let why = outbox::why(wait_status, killed);
-        self.metrics.worker_ended(self.engine, why.label);
-        if matches!(exit.state, State::Starting) {
-            let _ = self.stillborn.set(process::describe_exit(wait_status));
-        }
-        match why.expected {
-            true => info!(pid, reason = why.label, "worker ended"),
-            false => {
-                warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
-            }
-        }
-        if let Some(hear) = worker.and_then(|worker| worker.exit) {
-            let _ = hear.send(exit);
-        }
-    }
-
-    /// With the template and all workers gone, nobody will take what is left in the inbox.
-    fn lose_orphans(&self) {
-        if self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0 {
-            // A worker of which the template could not tell us any more may have held one.
-            let lines: Vec<_> = (0..self.worker_count()).map(|i| self.line(i)).collect();
-            for (request, mut slot) in self.slots.close_all() {
-                let failure = Failure::Died("all PHP processes have ended".into());
-                let holder = lines
-                    .iter()
-                    .find(|line| line.request == request && line.state.holds_event());
-                let reached = holder.map_or(Reached::Nobody, |line| Reached::with(line.state));
-                slot.refuse(failure, reached);
-            }
-        }
-    }
-
-    /// Events that wait in the inbox.
-    pub fn waiting(&self) -> usize {
-        let held = (0..self.worker_count()).filter(|worker| self.line(*worker).state.holds_event());
-        let held = held.count();
-        let mut sent = 0;
-        self.slots
-            .each(|_, slot| sent += usize::from(slot.place.is_some()));
-        sent.saturating_sub(held)
-    }
-
-    /// What every worker does now.
-    pub fn status(&self) -> Vec<WorkerStatus> {
-        let pids: Vec<_> = self
-            .lock_workers()
-            .iter()
-            .map(|w| w.as_ref().map(|w| w.pid.get()))
-            .collect();
-        let now = now_micros();
-        pids.into_iter()
-            .enumerate()
-            .filter_map(|(index, pid)| {
-                let line = self.board.line(index);
-                let state = match line.state {
-                    State::Starting => WorkerState::Starting,
-                    State::Idle => WorkerState::Idle,
-                    State::Received | State::Running => WorkerState::Busy,
-                    State::Finishing => WorkerState::Finishing,
-                    State::Retired => return None,
-                };
-                let event = line.state.holds_event().then(|| {
-                    self.slots
-                        .with(line.request, |slot| format!("{} {}", slot.method, slot.uri))
-                });
-                Some(WorkerStatus {
-                    pid: pid?,
-                    state,
-                    for_ms: now.saturating_sub(line.since) / 1000,
-                    served: line
-                        .taken
-                        .saturating_sub(u64::from(line.state.holds_event())),
-                    memory: line.memory,
-                    event: event.flatten(),
-                })
-            })
-            .collect()
-    }
 }

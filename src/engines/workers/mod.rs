@@ -4,6 +4,7 @@ mod generation;
 mod inbox;
 mod outbox;
 mod queue;
+mod shared;
 mod slots;
 mod stream;
 mod template;
@@ -21,7 +22,7 @@ use tracing::{error, info};
 pub use generation::Limits;
 pub use template::{Boot, FindScript, Report, Spec};
 
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Pending, Prepared};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -51,7 +52,7 @@ struct Inner {
     generations: watch_channel::Sender<u64>,
     next_number: AtomicU64,
     /// Held while a generation boots, so that reload and recovery do not boot at once.
-    booting: tokio::sync::Mutex<()>,
+    booting: Arc<tokio::sync::Mutex<()>>,
     metrics: Arc<Metrics>,
 }
 
@@ -77,7 +78,7 @@ impl Pool {
             current: ArcSwapOption::empty(),
             generations: watch_channel::Sender::new(1),
             next_number: AtomicU64::new(2),
-            booting: tokio::sync::Mutex::new(()),
+            booting: Arc::default(),
             metrics,
         });
         inner.clone().install(first);
@@ -141,8 +142,15 @@ impl Inner {
 
     async fn boot_next(self: &Arc<Self>) -> anyhow::Result<()> {
         let _booting = self.booting.lock().await;
+        self.change_over(self.boot_generation().await?)
+    }
+
+    async fn boot_generation(&self) -> anyhow::Result<Generation> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let next = Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await?;
+        Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await
+    }
+
+    fn change_over(self: &Arc<Self>, next: Generation) -> anyhow::Result<()> {
         self.clone().install(next);
         if self.queue.is_draining() {
             // The drain may have retired the one before already, and would never see this one.
@@ -201,7 +209,7 @@ impl Inner {
     async fn wait(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
         let began = Instant::now();
         let place = self.queue.enter(deadline.into()).await;
-        self.metrics.queue_wait(self.spec.engine, began.elapsed());
+        self.metrics.queue_wait(self.spec.name, began.elapsed());
         Ok((place?, Some(began)))
     }
 
@@ -221,12 +229,20 @@ impl Engine for Pool {
         Box::pin(async move { self.0.handle(&event).await })
     }
 
-    fn reload(&self) -> Pending<'_, anyhow::Result<()>> {
-        Box::pin(async {
-            self.0
-                .boot_next()
+    fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
+        let pool = self.0.clone();
+        Box::pin(async move {
+            // Held until the change over, so that recovery does not boot beside it.
+            let booting = pool.booting.clone().lock_owned().await;
+            let next = pool
+                .boot_generation()
                 .await
-                .context("reload: the running application stays")
+                .context("reload: the running application stays")?;
+            Ok(Prepared(Box::new(move || {
+                let changed = pool.change_over(next);
+                drop(booting);
+                changed
+            })))
         })
     }
 
@@ -246,7 +262,7 @@ impl Engine for Pool {
         let current = self.0.current.load();
         let shared = current.as_ref().map(|generation| &generation.shared);
         EngineStatus {
-            engine: self.0.spec.engine.into(),
+            engine: self.0.spec.name.into(),
             php: shared
                 .map(|shared| shared.report().get("php").to_string())
                 .unwrap_or_default(),

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::generation::{Exit, Shared};
+use super::shared::{Exit, Shared};
 use super::slots::Reached;
 use super::stream::{PIECES, Piece, Stream};
 use crate::engines::cgi_reply::{self, Head};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 
-use super::generation::Shared;
+use super::shared::Shared;
 use crate::event::Failure;
 
 /// What a worker's outbox hands on.

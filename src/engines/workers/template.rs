@@ -20,6 +20,8 @@ use crate::event::Event;
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
 pub struct Spec {
+    /// As metrics, logs and the status show it.
+    pub name: &'static str,
     /// The engine's name in the catalogue.
     pub engine: &'static str,
     /// `surus-php8.x`.
@@ -27,6 +29,8 @@ pub struct Spec {
     pub workers: usize,
     /// Finds what to boot, where the engine boots a script.
     pub script: Option<FindScript>,
+    /// See [`Settings`](crate::engines::Settings::tells_leaks).
+    pub tells_leaks: bool,
     pub max_events: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -120,6 +124,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("document_root", &boot.document_root)?;
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
+    put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_events", &spec.max_events.to_string())?;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use surus_sys::scoreboard::{Line, State};
 use tracing::warn;
 
-use super::generation::{Limits, Shared};
+use super::generation::Limits;
+use super::shared::Shared;
 use super::slots::{Reached, Refusal, Stopping};
 use crate::event::Failure;
 

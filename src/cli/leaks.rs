@@ -1,0 +1,85 @@
+//! `surus leaks`: what requests leave behind in a process that serves many, by name.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use http::{HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+
+use super::boot::{self, Asked};
+use super::options::Args;
+use crate::engine::Engine;
+use crate::engines;
+use crate::engines::workers::Pool;
+use crate::event::Event;
+use crate::fronts::site::Site;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+
+#[derive(Debug, clap::Args)]
+pub struct Leaks {
+    #[command(flatten)]
+    args: Args,
+    /// Request to look at: /path?query, or a whole URL where the application looks at its host; may be repeated
+    #[arg(long = "url", value_name = "URL", default_value = "/")]
+    urls: Vec<String>,
+    /// Times that each is requested before its leavings count: what is loaded once is no leak
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    before: u32,
+}
+
+pub fn run(leaks: Leaks) -> anyhow::Result<()> {
+    let project = leaks.args.project.directory()?;
+    let loaded = leaks.args.load()?;
+    log::start(&log::Settings {
+        level: "warn".into(),
+        ..loaded.config.log.clone()
+    })?;
+    let mut config = loaded.config;
+    config.engine.name = Some("worker".into());
+    config.engine.workers = Some(1);
+    config.engine.max_events = 0;
+    config.engine.tells_leaks = true;
+    let site = boot::open_site(&project, &config)?;
+    let asked = Asked {
+        name: "worker",
+        entry: engines::find("worker")?,
+        config,
+    };
+    super::block_on(async {
+        let pool = boot::boot_one(&asked, &project, &Arc::new(Metrics::default())).await?;
+        for url in &leaks.urls {
+            let mut status = StatusCode::OK;
+            for _ in 0..=leaks.before {
+                status = ask(&pool, boot::get(url, &site)?)
+                    .await
+                    .with_context(|| format!("GET {url}"))?
+                    .0;
+            }
+            println!("GET {url}: {status}");
+            match leavings(&pool, url, &site).await? {
+                None => println!("  its process ended with it; the error is above"),
+                Some(left) if left.is_empty() => println!("  leaves nothing behind"),
+                Some(left) => left.lines().for_each(|line| println!("  {line}")),
+            }
+        }
+        pool.drain().await;
+        Ok(())
+    })
+}
+
+/// What the request before has left; None when its process is gone.
+async fn leavings(pool: &Pool, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
+    let mut event = boot::get(url, site)?;
+    let headers = event.request.headers_mut();
+    headers.insert("surus-leaks", HeaderValue::from_static("1"));
+    let (status, text) = ask(pool, event).await?;
+    Ok((status != StatusCode::GONE).then_some(text))
+}
+
+async fn ask(pool: &Pool, event: Event) -> anyhow::Result<(StatusCode, String)> {
+    let response = pool.handle(Box::new(event)).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}

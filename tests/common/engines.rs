@@ -1,0 +1,108 @@
+//! The engines of the catalogue, as a client of `surus serve` meets them.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use surus::engines::CATALOGUE;
+
+use super::common::Surus;
+
+/// One engine under test.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    pub name: &'static str,
+    /// It runs a script that calls `surus_serve`.
+    pub boots: bool,
+    /// Nothing of a request is left for the next.
+    pub isolates: bool,
+    /// A worker answers more than one request.
+    pub keeps_workers: bool,
+}
+
+/// All of them, or those that `ENGINES` names, with commas between.
+pub fn subjects() -> Vec<Subject> {
+    let chosen = std::env::var("ENGINES").ok();
+    let wanted = |name: &str| {
+        let mut words = chosen.iter().flat_map(|words| words.split(','));
+        chosen.is_none() || words.any(|word| word == name)
+    };
+    CATALOGUE
+        .iter()
+        .filter(|entry| wanted(entry.name))
+        .map(|entry| Subject {
+            name: entry.name,
+            boots: entry.boots_script,
+            isolates: entry.isolates,
+            keeps_workers: !entry.serves_one,
+        })
+        .collect()
+}
+
+/// The PHP files of a test, where the user that workers become can read them, and a directory where it can write.
+pub struct Home {
+    pub root: PathBuf,
+    pub state: PathBuf,
+    // Last: dropped, and so deleted, after everything that uses it.
+    _dir: tempfile::TempDir,
+}
+
+impl Home {
+    /// `files` is a directory below tests/.
+    pub fn of(files: &str) -> Home {
+        let home = Home::empty();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(files);
+        copy(&from, &home.root);
+        home
+    }
+
+    pub fn empty() -> Home {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let (root, state) = (home.join("root"), home.join("state"));
+        for (dir, mode) in [(&home, 0o755), (&root, 0o755), (&state, 0o777)] {
+            std::fs::create_dir_all(dir).unwrap();
+            std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        Home {
+            root,
+            state,
+            _dir: dir,
+        }
+    }
+
+    /// Runs `script` if the engine boots one and `front` if it does not; either answers every URL that is no file's.
+    pub fn serve(
+        &self,
+        subject: Subject,
+        script: &str,
+        front: &str,
+        workers: usize,
+        args: &[&str],
+    ) -> Surus {
+        let workers = workers.to_string();
+        let script = if subject.boots { script } else { front };
+        let script = self.root.join(script);
+        let mut all = vec!["--engine", subject.name, "--workers", &workers];
+        all.extend(["--script", script.to_str().unwrap()]);
+        all.extend(args);
+        let env = [("SURUS_ACCESS_LOG_FORMAT", "off")];
+        Surus::spawn(&self.root, &all, &env)
+            .unwrap_or_else(|log| panic!("surus did not start {}:\n{log}", subject.name))
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Does `surus leaks` name what a request leaves behind?
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+const LEAKY: &str = r#"<?php
+class Seen { public static array $urls = []; private array $kept = []; function keep($x) { $this->kept[] = $x; } }
+function calls() { static $n = 0; return ++$n; }
+$kept = new Seen;
+surus_serve(function () use ($kept) {
+    if ($_SERVER['REQUEST_URI'] === '/clean') { $local = str_repeat('x', 100000); echo 'clean'; return; }
+    if ($_SERVER['REQUEST_URI'] === '/fatal') { ini_set('memory_limit', '8M'); str_repeat('x', 1 << 30); }
+    $kept->keep('x'); Seen::$urls[] = 1; $n = calls();
+    $GLOBALS["file$n"] = fopen('/etc/hostname', 'r');
+    ini_set('precision', (string) $n); putenv("LEFT=$n"); define("SEEN_$n", true);
+    echo 'leaky';
+});
+"#;
+
+fn leaks(urls: &[&str]) -> (bool, String, String) {
+    let site = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(site.path().join("index.php"), LEAKY).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.arg("leaks").arg(site.path());
+    for url in urls {
+        command.args(["--url", url]);
+    }
+    let output = command.output().unwrap();
+    (
+        output.status.success(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn what_a_request_leaves_is_named() {
+    let (success, said, error) = leaks(&["/", "/clean"]);
+    assert!(success, "{error}");
+    let (leaky, clean) = said.split_once("GET /clean").unwrap();
+    for line in [
+        "global $kept changed inside: Seen",
+        "global $file3 appeared: resource",
+        "static property Seen::$urls changed: array of 3, was array of 2",
+        "static variable $n of calls() changed: 3, was 2",
+        "constant SEEN_3 appeared",
+        "ini setting precision changed: 3, was 2",
+        "environment variable LEFT changed: 3, was 2",
+        "/etc/hostname",
+    ] {
+        assert!(leaky.contains(line), "{line} is not in:\n{said}");
+    }
+    assert_eq!(clean, ": 200 OK\n  leaves nothing behind\n");
+}
+
+#[test]
+fn a_request_that_ends_its_process_is_said_to() {
+    let (success, said, error) = leaks(&["/fatal"]);
+    assert!(success, "{error}");
+    assert!(said.contains("GET /fatal: 500"), "{said}");
+    assert!(said.contains("its process ended with it"), "{said}");
+    assert!(error.contains("Allowed memory size"), "{error}");
+}

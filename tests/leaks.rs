@@ -1,0 +1,208 @@
+//! What does a request leave behind for the next one? On an engine that isolates: nothing, in any order, for thousands of rounds.
+//!
+//! A case in `leaks/cases` is a kind of state: `set` leaves it behind, `see` says what it sees of it. `ENGINES=rewind` asks only
+//! that engine, `LEAK_CASE=word` only the cases whose names contain it, `LEAK_ROUNDS=10000` for longer, and `LEAK_SEED` repeats
+//! the order of a run before.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/engines.rs"]
+mod engines;
+
+mod leaks {
+    pub mod corpus;
+    pub mod footprint;
+    pub mod order;
+}
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use engines::{Home, Subject, subjects};
+use leaks::corpus::{Case, Corpus, Exceptions};
+use leaks::footprint::Footprint;
+use leaks::order::Order;
+
+#[test]
+fn the_corpus_has_at_least_a_hundred_kinds_of_state() {
+    let home = Home::of("leaks");
+    let Some(subject) = subjects().into_iter().next() else {
+        return;
+    };
+    let corpus = Corpus::start(&home, subject);
+    let kinds = corpus
+        .cases
+        .values()
+        .filter(|case| case.missing.is_empty())
+        .count();
+    assert!(
+        std::env::var("LEAK_CASE").is_ok() || kinds >= 100,
+        "{kinds}"
+    );
+}
+
+#[test]
+fn nothing_of_a_request_is_seen_by_the_next() {
+    let mut failures = Vec::new();
+    for subject in subjects().into_iter().filter(|subject| subject.isolates) {
+        let home = Home::of("leaks");
+        let corpus = Corpus::start(&home, subject);
+        let replaced = RefCell::new(Vec::new());
+        failures.extend(judge(&corpus, subject, |name, case| {
+            let before = corpus.worker();
+            let outcome = one_after_the_other(&corpus, name, case);
+            if corpus.worker() != before {
+                replaced.borrow_mut().push(name.to_string());
+            }
+            outcome
+        }));
+        let replaced = replaced.into_inner();
+        println!("{}: {} cases asked", subject.name, corpus.cases.len());
+        // What cannot be put back costs a worker, which is no failure and yet good to know.
+        if subject.keeps_workers {
+            println!("{}: another worker after {replaced:?}", subject.name);
+        }
+        for (name, case) in corpus.cases.iter().filter(|(_, case)| case.cleans) {
+            corpus.step(name, case, "clean").unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+fn a_worker_that_does_not_isolate_leaks_what_the_corpus_says_it_does() {
+    let mut failures = Vec::new();
+    for subject in subjects().into_iter().filter(|subject| !subject.isolates) {
+        let home = Home::of("leaks");
+        let corpus = Corpus::start(&home, subject);
+        failures.extend(judge(&corpus, subject, |name, case| {
+            // What the cases before have left would be seen too.
+            corpus.replace_worker();
+            one_after_the_other(&corpus, name, case)
+        }));
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+fn after_rounds_in_any_order_everything_is_as_it_was_and_nothing_has_grown() {
+    let rounds = number("LEAK_ROUNDS").unwrap_or(5);
+    for subject in subjects().into_iter().filter(|subject| subject.isolates) {
+        let home = Home::of("leaks");
+        let corpus = Corpus::start(&home, subject);
+        let exceptions = Exceptions::load();
+        let cases: BTreeMap<_, _> = corpus
+            .cases
+            .iter()
+            .filter(|(name, case)| {
+                case.missing.is_empty()
+                    && case.survives.is_none()
+                    && exceptions.in_rounds(subject.name, name).is_none()
+            })
+            .collect();
+        let first: BTreeMap<_, _> = cases
+            .iter()
+            .map(|(name, case)| (*name, corpus.see(name, case).unwrap()))
+            .collect();
+        let mut order = Order::new(number("LEAK_SEED"));
+        println!("{}: LEAK_SEED={}", subject.name, order.seed);
+        let mut failures: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+        let mut footprint = None;
+        let mut replacing = BTreeSet::new();
+        for round in 0..rounds + 3 {
+            // Memory is flat once every case has been met, and once more by a worker that is not replaced any more.
+            if round == 3 {
+                footprint = Some(Footprint::of(corpus.pid()));
+            }
+            let mut names: Vec<_> = cases.keys().copied().collect();
+            order.shuffle(&mut names);
+            for name in names {
+                let case = cases[name];
+                // Some take longer than all others together; and a worker that is replaced cannot show that it does not grow.
+                if round % 10 != 0 && (case.slow || (round > 1 && replacing.contains(name))) {
+                    continue;
+                }
+                let worker = corpus.worker();
+                let seen = corpus
+                    .step(name, case, "set")
+                    .and_then(|_| corpus.see(name, case));
+                if round < 2 && corpus.worker() != worker {
+                    replacing.insert(name);
+                }
+                if seen.as_ref() != Ok(&first[name]) {
+                    let failure = failures.entry(name).or_insert_with(|| {
+                        let text = format!("round {round}: {:?} became {seen:?}", first[name]);
+                        (0, text)
+                    });
+                    failure.0 += 1;
+                }
+            }
+        }
+        let text: Vec<_> = failures
+            .iter()
+            .map(|(name, (times, text))| format!("{name}, {times} times: {text}"))
+            .collect();
+        println!(
+            "{}: {rounds} rounds of {} cases, {} workers",
+            subject.name,
+            cases.len(),
+            corpus.workers_seen()
+        );
+        assert!(text.is_empty(), "{}:\n{}", subject.name, text.join("\n"));
+        footprint.unwrap().assert_kept(corpus.pid(), subject);
+    }
+}
+
+/// see → set → see; what is wrong with the two texts, if anything is.
+fn one_after_the_other(corpus: &Corpus, name: &str, case: &Case) -> Result<bool, String> {
+    let first = corpus.see(name, case)?;
+    corpus.step(name, case, "set")?;
+    let second = corpus.see(name, case)?;
+    if let Some(is) = &case.is
+        && !first.ends_with(is)
+    {
+        return Err(format!("is not {is:?}: {first:?}"));
+    }
+    let differs = first != second;
+    let texts = format!("{first:?} became {second:?}");
+    match (differs, corpus.expects_difference(case)) {
+        (true, false) => Err(texts),
+        (false, true) => Err(format!("should have changed: {first:?}")),
+        _ => Ok(differs),
+    }
+}
+
+/// Runs every case; what failed without being an exception, and the exceptions that did not fail.
+fn judge(
+    corpus: &Corpus,
+    subject: Subject,
+    run: impl Fn(&str, &Case) -> Result<bool, String>,
+) -> Vec<String> {
+    let exceptions = Exceptions::load();
+    let mut failures = Vec::new();
+    for (name, case) in &corpus.cases {
+        if !case.missing.is_empty() {
+            println!("{}: {name} needs {}", subject.name, case.missing.join(", "));
+            continue;
+        }
+        let outcome = run(name, case);
+        match (outcome, exceptions.alone(subject.name, name)) {
+            (Ok(_), None) => {}
+            (Err(_), Some(_)) => {}
+            (Err(text), None) => failures.push(format!("{}: {name}: {text}", subject.name)),
+            (Ok(_), Some(reason)) => failures.push(format!(
+                "{}: {name} passes, though exceptions.toml says: {reason}",
+                subject.name
+            )),
+        }
+    }
+    failures
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+    )
+}

@@ -1,0 +1,7 @@
+<?php
+// An alarm that has not rung.
+return [
+    'needs' => ['pcntl'],
+    'set' => function () { pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(100); },
+    'see' => fn () => ($n = pcntl_alarm(0)) > 0 ? 'an alarm' : 'none',
+];

@@ -1,0 +1,7 @@
+<?php
+// The position inside an array of boot.
+return [
+    'boot' => fn () => (object) ['list' => ['a', 'b', 'c']],
+    'set' => function ($boot) { next($boot->list); },
+    'see' => fn ($boot) => current($boot->list),
+];

@@ -1,0 +1,7 @@
+<?php
+// The same by popen, with its pipe.
+return [
+    'needs' => ['pcntl'],
+    'set' => function () { $GLOBALS['leak_popen'] = popen('exec sleep 0.05', 'r'); },
+    'see' => fn () => leak_descriptors() . (pcntl_waitpid(-1, $status, WNOHANG) === -1 ? 'no child' : 'a child'),
+];

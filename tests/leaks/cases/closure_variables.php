@@ -1,0 +1,7 @@
+<?php
+// A variable that a closure of boot has by reference.
+return [
+    'boot' => function () { $n = 'booted'; return function ($value = null) use (&$n) { return $n = $value ?? $n; }; },
+    'set' => function ($boot) { $boot('left'); },
+    'see' => fn ($boot) => $boot(),
+];

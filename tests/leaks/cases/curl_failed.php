@@ -1,0 +1,8 @@
+<?php
+// A curl handle of boot whose last transfer failed.
+return [
+    'needs' => ['curl'],
+    'boot' => function () { $c = curl_init('http://127.0.0.1:1/'); curl_setopt($c, CURLOPT_RETURNTRANSFER, true); return $c; },
+    'set' => function ($boot) { curl_exec($boot); },
+    'see' => fn ($boot) => curl_errno($boot) . curl_error($boot),
+];

@@ -1,0 +1,6 @@
+<?php
+// putenv.
+return [
+    'set' => function () { putenv('LEAK_ENV=left'); },
+    'see' => fn () => getenv('LEAK_ENV') ?: 'none',
+];

@@ -1,0 +1,6 @@
+<?php
+// A file that a request includes: the list, what it declares.
+return [
+    'set' => function () { include_once __DIR__ . '/../include/unit.php'; },
+    'see' => fn () => count(preg_grep('~include/unit\.php$~', get_included_files())) . var_export(class_exists('LeakUnit', false), true),
+];

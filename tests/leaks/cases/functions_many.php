@@ -1,0 +1,19 @@
+<?php
+// Two thousand functions with static variables; a new one works as ever.
+return [
+    'leaks' => false,
+    'why' => 'every one has a name of its own',
+    'set' => function () {
+        $id = bin2hex(random_bytes(6));
+        $code = '';
+        for ($i = 0; $i < 2000; $i++) {
+            $code .= "function leak_many_{$id}_$i() { static \$n = 0; return ++\$n; } leak_many_{$id}_$i();";
+        }
+        eval($code);
+    },
+    'see' => function () {
+        $name = 'leak_many_' . bin2hex(random_bytes(6));
+        eval("function $name() { static \$n = 'new'; return \$n; }");
+        return $name();
+    },
+];

@@ -1,0 +1,6 @@
+<?php
+// Cycles that nobody has collected.
+return [
+    'set' => function () { for ($i = 0; $i < 3000; $i++) { $a = new stdClass; $a->self = $a; } },
+    'see' => fn () => gc_status()['roots'] > 2000 ? 'many' : 'few',
+];

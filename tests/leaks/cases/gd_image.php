@@ -1,0 +1,8 @@
+<?php
+// An image of boot.
+return [
+    'needs' => ['gd'],
+    'boot' => fn () => imagecreatetruecolor(4, 4),
+    'set' => function ($boot) { imagesetpixel($boot, 1, 1, 0xff0000); imagealphablending($boot, false); },
+    'see' => fn ($boot) => (string) imagecolorat($boot, 1, 1),
+];

@@ -1,0 +1,7 @@
+<?php
+// A generator of boot that a request moves on.
+return [
+    'boot' => function () { $g = (function () { yield 'first'; yield 'second'; yield 'third'; })(); $g->current(); return $g; },
+    'set' => function ($boot) { $boot->next(); },
+    'see' => fn ($boot) => $boot->current() ?? 'ended',
+];

@@ -1,0 +1,7 @@
+<?php
+// A global variable that was there at boot, with another value.
+return [
+    'boot' => function () { $GLOBALS['leak_global_of_boot'] = 'booted'; },
+    'set' => function () { $GLOBALS['leak_global_of_boot'] = 'left'; },
+    'see' => fn () => $GLOBALS['leak_global_of_boot'],
+];

@@ -1,0 +1,8 @@
+<?php
+// Header lines, cookies and status of the answer before.
+return [
+    'leaks' => false,
+    'why' => 'they are of the answer',
+    'set' => function () { header('X-Left: left'); setcookie('left', 'left'); http_response_code(418); header('Content-Type: text/left'); header_remove('X-Powered-By'); },
+    'see' => fn () => json_encode([http_response_code(), headers_list(), headers_sent()]),
+];

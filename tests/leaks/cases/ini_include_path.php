@@ -1,0 +1,6 @@
+<?php
+// The include path.
+return [
+    'set' => function () { set_include_path('/left'); },
+    'see' => fn () => get_include_path(),
+];

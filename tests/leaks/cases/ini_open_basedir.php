@@ -1,0 +1,6 @@
+<?php
+// open_basedir, which a script can only make narrower.
+return [
+    'set' => function () { ini_set('open_basedir', dirname(__DIR__)); },
+    'see' => fn () => ini_get('open_basedir') . var_export(@is_dir('/usr'), true),
+];

@@ -1,0 +1,6 @@
+<?php
+// What was wrong with the date that was parsed last.
+return [
+    'set' => function () { date_create('left over'); },
+    'see' => fn () => json_encode((date_get_last_errors() ?: [])['error_count'] ?? 0),
+];

@@ -1,0 +1,6 @@
+<?php
+// json_last_error.
+return [
+    'set' => function () { json_decode('{'); },
+    'see' => fn () => json_last_error_msg(),
+];

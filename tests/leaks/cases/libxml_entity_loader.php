@@ -1,0 +1,7 @@
+<?php
+// The function that libxml asks for external entities.
+return [
+    'needs' => ['dom'],
+    'set' => function () { libxml_set_external_entity_loader(function () { $GLOBALS['leak_entity'] = 'asked'; return null; }); },
+    'see' => function () { unset($GLOBALS['leak_entity']); $d = new DOMDocument; @$d->loadXML('<!DOCTYPE a [<!ENTITY b SYSTEM "file:///nonexistent">]><a>&b;</a>', LIBXML_NOENT); libxml_clear_errors(); return $GLOBALS['leak_entity'] ?? 'not asked'; },
+];

@@ -1,0 +1,7 @@
+<?php
+// libxml's errors, kept and counted.
+return [
+    'needs' => ['dom'],
+    'set' => function () { libxml_use_internal_errors(true); (new DOMDocument)->loadXML('<left'); },
+    'see' => fn () => count(libxml_get_errors()) . json_encode(libxml_get_last_error()) . ini_get('html_errors'),
+];

@@ -1,0 +1,7 @@
+<?php
+// Whether libxml keeps its errors.
+return [
+    'needs' => ['libxml'],
+    'set' => function () { libxml_use_internal_errors(true); },
+    'see' => fn () => json_encode(libxml_use_internal_errors()),
+];

@@ -1,0 +1,10 @@
+<?php
+// A request that calls itself without end.
+function leak_deep($n) { return leak_deep($n + 1) + 1; }
+return [
+    'leaks' => false,
+    'why' => 'a fatal error ends the request and not the next one',
+    'ends' => true,
+    'set' => function () { ini_set('memory_limit', '20M'); leak_deep(0); },
+    'see' => fn () => ob_get_level() . 'fine',
+];

@@ -1,0 +1,6 @@
+<?php
+// The numbers of new objects: a hundred that are left make them higher.
+return [
+    'set' => function () { for ($i = 0; $i < 100; $i++) { $GLOBALS['leak_objects'][] = new stdClass; } },
+    'see' => fn () => 'object ' . spl_object_id(new stdClass),
+];

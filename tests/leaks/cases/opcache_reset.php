@@ -1,0 +1,10 @@
+<?php
+// opcache_reset: OPcache begins anew at one of the next requests.
+return [
+    'leaks' => false,
+    'why' => 'nothing but time is lost',
+    'set' => function () { opcache_reset(); },
+    'see' => fn () => (include __DIR__ . '/../include/returns.php') . leak_opcache_reset(),
+    'needs' => ['Zend OPcache'],
+];
+function leak_opcache_reset() { return implode(',', array_map(fn ($x) => $x . 'b', ['a', 'c'])); }

@@ -1,0 +1,9 @@
+<?php
+// The time of the request is not that of boot, nor that of the request before.
+return [
+    'leaks' => false,
+    'why' => 'every request has its own time',
+    'set' => function () { usleep(200); },
+    'see' => fn () => json_encode([abs(microtime(true) - $_SERVER['REQUEST_TIME_FLOAT']) < 0.5, abs(time() - $_SERVER['REQUEST_TIME']) < 2]),
+    'is' => '[true,true]',
+];

@@ -1,0 +1,9 @@
+<?php
+// A function that was to run at the end of an earlier request.
+return [
+    'leaks' => false,
+    'why' => 'it runs at the end of its own request',
+    'ends' => true,
+    'set' => function () { register_shutdown_function(function () { echo 'LEFT'; }); },
+    'see' => fn () => 'seen',
+];

@@ -1,0 +1,6 @@
+<?php
+// pfsockopen: a connection that PHP keeps for later requests.
+return [
+    'set' => function () { pfsockopen('udp://127.0.0.1', 9); },
+    'see' => fn () => leak_descriptors(),
+];

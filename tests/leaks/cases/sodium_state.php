@@ -1,0 +1,8 @@
+<?php
+// A hash of sodium's that boot began.
+return [
+    'needs' => ['sodium'],
+    'boot' => fn () => (object) ['state' => sodium_crypto_generichash_init()],
+    'set' => function ($boot) { sodium_crypto_generichash_update($boot->state, 'left'); },
+    'see' => function ($boot) { $state = $boot->state . ''; return bin2hex(sodium_crypto_generichash_final($state)); },
+];

@@ -1,0 +1,7 @@
+<?php
+// An SplFixedArray of boot.
+return [
+    'boot' => fn () => SplFixedArray::fromArray(['booted']),
+    'set' => function ($boot) { $boot[0] = 'left'; $boot->setSize(7); },
+    'see' => fn ($boot) => $boot[0] . $boot->getSize(),
+];

@@ -1,0 +1,7 @@
+<?php
+// Objects attached to an SplObjectStorage of boot.
+return [
+    'boot' => function () { $s = new SplObjectStorage; $s[new stdClass] = 'booted'; return $s; },
+    'set' => function ($boot) { $boot[new stdClass] = 'left'; },
+    'see' => fn ($boot) => (string) count($boot),
+];

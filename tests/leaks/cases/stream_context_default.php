@@ -1,0 +1,6 @@
+<?php
+// The default stream context.
+return [
+    'set' => function () { stream_context_set_default(['http' => ['user_agent' => 'left']]); },
+    'see' => fn () => json_encode(stream_context_get_options(stream_context_get_default())),
+];

@@ -1,0 +1,7 @@
+<?php
+// A stream context of boot.
+return [
+    'boot' => fn () => stream_context_create(['http' => ['user_agent' => 'booted']]),
+    'set' => function ($boot) { stream_context_set_option($boot, 'http', 'user_agent', 'left'); },
+    'see' => fn ($boot) => json_encode(stream_context_get_options($boot)),
+];

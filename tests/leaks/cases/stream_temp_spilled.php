@@ -1,0 +1,7 @@
+<?php
+// A php://temp of boot that a request fills until it becomes a file.
+return [
+    'boot' => function () { $t = fopen('php://temp/maxmemory:1000', 'w+'); fwrite($t, 'booted'); return $t; },
+    'set' => function ($boot) { fwrite($boot, str_repeat('x', 5000)); },
+    'see' => fn ($boot) => (string) fstat($boot)['size'],
+];

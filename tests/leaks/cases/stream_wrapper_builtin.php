@@ -1,0 +1,7 @@
+<?php
+// Builtin stream wrappers that a request unregisters or replaces.
+class LeakWrapperBuiltin { public $context; public function stream_open() { return false; } public function url_stat() { return false; } }
+return [
+    'set' => function () { stream_wrapper_unregister('http'); stream_wrapper_unregister('data'); stream_wrapper_register('data', 'LeakWrapperBuiltin'); },
+    'see' => fn () => json_encode([in_array('http', stream_get_wrappers()), @file_get_contents('data:,booted')]),
+];

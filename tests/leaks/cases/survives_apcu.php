@@ -1,0 +1,8 @@
+<?php
+// APCu: shared memory that applications want to persist.
+return [
+    'needs' => ['apcu'],
+    'survives' => 'it is a cache for all requests',
+    'set' => function () { apcu_store('leak', 'left'); },
+    'see' => fn () => json_encode(apcu_fetch('leak')),
+];

@@ -1,0 +1,6 @@
+<?php
+// A function that runs with every tick.
+return [
+    'set' => function () { register_tick_function(function () { $GLOBALS['leak_ticks'] = ($GLOBALS['leak_ticks'] ?? 0) + 1; }); },
+    'see' => fn () => (include __DIR__ . '/../include/ticks.php') > 0 ? 'ticks' : 'silence',
+];

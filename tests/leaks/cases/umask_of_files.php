@@ -1,0 +1,6 @@
+<?php
+// The rights of a file that a later request makes.
+return [
+    'set' => function () { umask(0377); },
+    'see' => function () { $f = LEAK_STATE . '/rights'; @unlink($f); touch($f); clearstatcache(); return decoct(fileperms($f)); },
+];

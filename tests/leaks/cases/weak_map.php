@@ -1,0 +1,7 @@
+<?php
+// A WeakMap of boot.
+return [
+    'boot' => fn () => [$map = new WeakMap, $key = new stdClass],
+    'set' => function ($boot) { $boot[0][$boot[1]] = 'left'; },
+    'see' => fn ($boot) => $boot[0][$boot[1]] ?? 'none',
+];

@@ -1,0 +1,6 @@
+<?php
+// chdir.
+return [
+    'set' => function () { chdir('/'); },
+    'see' => fn () => getcwd(),
+];

@@ -1,0 +1,8 @@
+<?php
+// Parameters of an XSLT processor of boot.
+return [
+    'needs' => ['xsl', 'dom'],
+    'boot' => fn () => new XSLTProcessor,
+    'set' => function ($boot) { $boot->setParameter('', 'left', 'left'); },
+    'see' => fn ($boot) => var_export($boot->getParameter('', 'left'), true),
+];

@@ -1,0 +1,5 @@
+<?php
+class LeakAutoloaded
+{
+    public static $value = "booted";
+}

@@ -1,0 +1,77 @@
+<?php
+// One step of one case: what runs in a request, whoever has booted it.
+
+// Where cases may write: a directory of this run's own, beside the document root.
+define('LEAK_STATE', dirname(__DIR__) . '/state');
+
+/** Reads the cases of these names. */
+function leak_cases(array $names): array
+{
+    $cases = [];
+    foreach ($names as $name) {
+        $case = require __DIR__ . "/cases/$name.php";
+        $case['missing'] = array_values(array_filter($case['needs'] ?? [], fn ($name) => !extension_loaded($name)));
+        $cases[$name] = $case;
+    }
+    return $cases;
+}
+
+/** The names of all. */
+function leak_names(): array
+{
+    return array_map(fn ($file) => basename($file, '.php'), glob(__DIR__ . '/cases/*.php'));
+}
+
+/** Makes what the case has at boot. */
+function leak_boot(array $case): mixed
+{
+    return $case['missing'] || !isset($case['boot']) ? null : ($case['boot'])();
+}
+
+/** What the runner has to know of them. */
+function leak_list(array $cases): string
+{
+    $word = fn ($case, $name, $default) => $case[$name] ?? $default;
+    return json_encode(array_map(fn ($case) => [
+        'leaks' => $word($case, 'leaks', true),
+        'why' => $word($case, 'why', null),
+        'survives' => $word($case, 'survives', null),
+        'missing' => $case['missing'],
+        'ends' => $word($case, 'ends', false),
+        'slow' => $word($case, 'slow', false) || $word($case, 'heavy', false),
+        'is' => $word($case, 'is', null),
+        'clean' => isset($case['clean']),
+        'send' => (object) $word($case, 'send', []),
+    ], $cases), JSON_THROW_ON_ERROR);
+}
+
+/** What is open, without the numbers that the kernel gives. */
+function leak_descriptors(): string
+{
+    // PHP has the script itself open while OPcache does not know it.
+    $script = preg_replace('/\d+/', 'N', $_SERVER['SCRIPT_FILENAME']);
+    $open = array_map(fn ($fd) => preg_replace('/\d+/', 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
+    $open = array_filter($open, fn ($name) => $name !== '' && !str_starts_with($name, '/proc/') && $name !== $script);
+    sort($open);
+    return implode(' ', $open);
+}
+
+/** Answers the request. */
+function leak_play(array $case, mixed $boot): void
+{
+    switch ($_GET['step']) {
+        case 'set':
+            ($case['set'])($boot);
+            echo 'set';
+            break;
+        case 'see':
+            $text = ($case['see'])($boot);
+            // So that the runner knows when a worker has been replaced.
+            header('X-Worker: ' . getmypid());
+            echo $text;
+            break;
+        case 'clean':
+            ($case['clean'])($boot);
+            break;
+    }
+}

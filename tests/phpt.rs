@@ -1,0 +1,151 @@
+//! Does PHP pass its own web tests under Surus? Those of its source package that are requests, each sent to a server of its own.
+//!
+//! `PHPT_DIR` is a PHP source tree; without it, the one that `scripts/php-source` has fetched. Where there is none, nothing is
+//! tested, and the test says so. `PHPT=word` runs only tests whose paths contain it, `ENGINES=rewind` only that engine.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/engines.rs"]
+mod engines;
+
+#[path = "oracle/answer.rs"]
+#[allow(dead_code)]
+mod answer;
+#[path = "oracle/http.rs"]
+mod http;
+#[path = "oracle/watch.rs"]
+mod watch;
+
+mod phpt {
+    pub mod expectation;
+    pub mod request;
+    pub mod run;
+    pub mod sections;
+}
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engines::{Subject, subjects};
+use phpt::run::{Bench, Outcome};
+use phpt::sections::Phpt;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exceptions {
+    exception: Vec<Exception>,
+}
+
+/// A test that is known to fail.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    test: String,
+    /// On these engines; on all when there are none.
+    #[serde(default)]
+    engines: Vec<String>,
+    reason: String,
+}
+
+#[test]
+fn php_passes_its_own_web_tests() {
+    let Some(source) = source() else {
+        println!("there is no PHP source tree: run scripts/php-source, or set PHPT_DIR");
+        return;
+    };
+    let tests = Phpt::web_tests(&source);
+    assert!(
+        tests.len() > 100,
+        "{} web tests in {}",
+        tests.len(),
+        source.display()
+    );
+    let word = std::env::var("PHPT").unwrap_or_default();
+    let tests: Vec<_> = tests
+        .into_iter()
+        .filter(|test| test.path.contains(&word))
+        .collect();
+    let exceptions: Exceptions = toml::from_str(include_str!("phpt/exceptions.toml")).unwrap();
+    let mut failures = Vec::new();
+    for subject in subjects() {
+        let outcomes = run_all(&source, subject, &tests);
+        failures.extend(report(subject, &outcomes, &exceptions));
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+}
+
+/// Where PHP's source is.
+fn source() -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os("PHPT_DIR") {
+        let dir = PathBuf::from(dir);
+        assert!(
+            dir.join("run-tests.php").exists(),
+            "PHPT_DIR={} is no PHP source tree",
+            dir.display()
+        );
+        return Some(dir);
+    }
+    // target/debug/surus
+    let target = Path::new(env!("CARGO_BIN_EXE_surus")).ancestors().nth(2)?;
+    let dir = target.join("php-source/php");
+    dir.join("run-tests.php").exists().then_some(dir)
+}
+
+/// Three at a time: most of a test is waiting for a server to start and to end.
+fn run_all<'a>(source: &Path, subject: Subject, tests: &'a [Phpt]) -> BTreeMap<&'a str, Outcome> {
+    let bench = Bench::new(source, subject, tests);
+    let outcomes = Mutex::new(BTreeMap::new());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = bench.run(test);
+                    outcomes.lock().unwrap().insert(test.path.as_str(), outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().unwrap()
+}
+
+/// Prints what came of it; returns what should not have.
+fn report(
+    subject: Subject,
+    outcomes: &BTreeMap<&str, Outcome>,
+    exceptions: &Exceptions,
+) -> Vec<String> {
+    let (mut passed, mut failed) = (0, Vec::new());
+    let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut expected = 0;
+    for (path, outcome) in outcomes {
+        let exception = exceptions.exception.iter().find(|exception| {
+            let engines = &exception.engines;
+            exception.test == *path
+                && (engines.is_empty() || engines.iter().any(|name| name == subject.name))
+        });
+        match (outcome, exception) {
+            (Outcome::Skipped(reason), _) => skipped.entry(reason).or_default().push(path),
+            (Outcome::Passed, None) => passed += 1,
+            (Outcome::Failed(_), Some(_)) => expected += 1,
+            (Outcome::Failed(why), None) => failed.push(format!("{}: {path}: {why}", subject.name)),
+            (Outcome::Passed, Some(exception)) => failed.push(format!(
+                "{}: {path} passes, though exceptions.toml says: {}",
+                subject.name, exception.reason
+            )),
+        }
+    }
+    println!(
+        "{}: {passed} passed, {} failed, {expected} failed as exceptions.toml says, {} skipped:",
+        subject.name,
+        failed.len(),
+        skipped.values().map(Vec::len).sum::<usize>()
+    );
+    for (reason, tests) in &skipped {
+        println!("  {}: {reason} ({}, …)", tests.len(), tests[0]);
+    }
+    failed
+}

@@ -1,0 +1,82 @@
+//! Do routes lead to pools of PHP processes with settings of their own?
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use common::Surus;
+
+const CONFIGURATION: &str = r#"
+[engine]
+script = "worker.php"
+workers = 1
+
+[pool.debug]
+engine = "classic"
+workers = 1
+php = { precision = 5, "assert.exception" = false }
+env = { DEBUGGED = "yes" }
+
+[[route]]
+prefix = "/"
+cookie = "XDEBUG_SESSION"
+engine = "debug"
+
+[[route]]
+prefix = "/"
+query = "XDEBUG_TRIGGER"
+engine = "debug"
+"#;
+
+const INDEX: &str = r#"<?php
+require_once __DIR__ . '/tell.php';
+tell();
+"#;
+
+const WORKER: &str = r#"<?php
+require_once __DIR__ . '/tell.php';
+surus_serve('tell');
+"#;
+
+const TELL: &str = r#"<?php
+function tell() { echo getenv('SURUS_ENGINE'), ' ', ini_get('precision'), ' ', var_export(getenv('DEBUGGED'), true); }
+"#;
+
+#[test]
+fn a_request_that_asks_for_a_debugger_goes_to_the_pool_that_has_it() {
+    let site = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, text) in [
+        ("surus.toml", CONFIGURATION),
+        ("index.php", INDEX),
+        ("worker.php", WORKER),
+        ("tell.php", TELL),
+    ] {
+        std::fs::write(site.path().join(name), text).unwrap();
+    }
+    let surus = Surus::serve(site.path(), &[]);
+    let get = |arguments: &[&str], path: &str| {
+        let output = Command::new("curl")
+            .args(["-s", "--max-time", "10"])
+            .args(arguments)
+            .arg(format!("{}{path}", surus.url))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for _ in 0..3 {
+        assert_eq!(get(&[], "/"), "rewind 14 false");
+        assert_eq!(
+            get(&["-b", "XDEBUG_SESSION=1"], "/a/b"),
+            "classic 5 'yes'",
+            "by cookie"
+        );
+        assert_eq!(
+            get(&[], "/?XDEBUG_TRIGGER=1"),
+            "classic 5 'yes'",
+            "by query"
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Does any source of random numbers repeat itself? Draws from all of them, request after request, and compares.
+//!
+//! `RANDOM_REQUESTS` is how often, `ENGINES=rewind` asks only that engine.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/engines.rs"]
+mod engines;
+
+mod random {
+    pub mod hello;
+}
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::process::Command;
+use std::sync::Mutex;
+
+use engines::{Home, subjects};
+use random::hello::Listener;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Answer {
+    worker: u32,
+    draws: BTreeMap<String, String>,
+}
+
+/// Every value of every source, with the number of times that it came.
+#[derive(Default)]
+struct Drawn(HashMap<String, HashMap<String, u32>>);
+
+impl Drawn {
+    fn add(&mut self, source: &str, value: &str) {
+        let values = self.0.entry(source.to_string()).or_default();
+        *values.entry(value.to_string()).or_default() += 1;
+    }
+
+    /// Sources that gave a value twice, and how often.
+    fn repeated(&self) -> Vec<(String, String)> {
+        let mut repeated = Vec::new();
+        for (source, values) in &self.0 {
+            let all: u32 = values.values().sum();
+            if let Some((value, times)) = values.iter().max_by_key(|(_, times)| **times)
+                && *times > 1
+            {
+                let text = format!(
+                    "{all} draws, {} values; {value} came {times} times",
+                    values.len()
+                );
+                repeated.push((source.clone(), text));
+            }
+        }
+        repeated.sort();
+        repeated
+    }
+}
+
+/// Sources that are known to repeat themselves on an engine.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exceptions {
+    #[serde(default)]
+    exception: Vec<Exception>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    engines: Vec<String>,
+    sources: Vec<String>,
+    reason: String,
+}
+
+impl Exceptions {
+    /// What repeated itself without being an exception, and the exceptions that did not.
+    fn judge(&self, engine: &str, repeated: &[(String, String)]) -> Vec<String> {
+        let mut excepted = BTreeMap::new();
+        for exception in &self.exception {
+            if exception.engines.iter().any(|name| name == engine) {
+                for source in &exception.sources {
+                    excepted.insert(source, &exception.reason);
+                }
+            }
+        }
+        let mut failures = Vec::new();
+        for (source, text) in repeated {
+            if excepted.remove(source).is_none() {
+                failures.push(format!("{engine}: {source}: {text}"));
+            }
+        }
+        for (source, reason) in excepted {
+            failures.push(format!(
+                "{engine}: {source} does not repeat itself, though exceptions.toml says: {reason}"
+            ));
+        }
+        failures
+    }
+}
+
+#[test]
+fn no_random_value_comes_twice_whichever_worker_draws_it() {
+    let requests = std::env::var("RANDOM_REQUESTS").map_or(1000, |text| text.parse().unwrap());
+    let exceptions: Exceptions = toml::from_str(include_str!("random/exceptions.toml")).unwrap();
+    let mut failures = Vec::new();
+    for subject in subjects() {
+        let home = Home::of("random");
+        let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
+        let surus = home.serve(subject, "worker.php", "front.php", 2, &args);
+        let listeners = ["stream", "curl", "ldap", "form"].map(Listener::start);
+        let query: Vec<_> = listeners.iter().map(Listener::query).collect();
+        let url = format!("{}/draw?{}", surus.url, query.join("&"));
+        let drawn = Mutex::new(Drawn::default());
+        let workers = Mutex::new(BTreeSet::new());
+
+        let draw = |times: usize| {
+            std::thread::scope(|threads| {
+                for _ in 0..2 {
+                    threads.spawn(|| {
+                        let agent = ureq::agent();
+                        for _ in 0..times / 2 {
+                            let mut answer = agent.get(&url).call().unwrap_or_else(|error| {
+                                panic!("{}: {error}\n{}", subject.name, surus.log())
+                            });
+                            let text = answer.body_mut().read_to_string().unwrap();
+                            let answer: Answer = serde_json::from_str(&text).expect(&text);
+                            workers.lock().unwrap().insert(answer.worker);
+                            let mut drawn = drawn.lock().unwrap();
+                            for (source, value) in &answer.draws {
+                                drawn.add(source, value);
+                            }
+                        }
+                    });
+                }
+            });
+        };
+        draw(requests);
+        let before = workers.lock().unwrap().clone();
+        assert!(before.len() >= 2, "{}: {before:?}", subject.name);
+        if subject.keeps_workers {
+            for pid in &before {
+                let pid = pid.to_string();
+                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+            }
+            draw(requests / 10);
+            let after = workers.lock().unwrap().clone();
+            assert!(after.len() >= before.len() + 2, "{}", subject.name);
+        }
+
+        let mut drawn = drawn.into_inner().unwrap();
+        for listener in &listeners {
+            for (source, value) in listener.heard() {
+                drawn.add(&source, &value);
+            }
+        }
+        assert_complete(&drawn, requests);
+        let sources = drawn.0.len();
+        println!("{}: {sources} sources, {requests} requests", subject.name);
+        failures.extend(exceptions.judge(subject.name, &drawn.repeated()));
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Every source was really drawn from, and is long enough for two equal values not to be chance.
+fn assert_complete(drawn: &Drawn, requests: usize) {
+    for source in [
+        "mt_rand",
+        "random_bytes",
+        "TLS random (stream)",
+        "TLS random (curl)",
+        "form boundary (form)",
+    ] {
+        assert!(drawn.0.contains_key(source), "nothing drawn from {source}");
+    }
+    for (source, values) in &drawn.0 {
+        let all: u32 = values.values().sum();
+        assert!(all as usize >= requests, "{source}: {all} draws");
+        let shortest = values.keys().map(String::len).min().unwrap();
+        assert!(shortest >= 16, "{source}: {values:?}");
+    }
+}
+
+#[test]
+fn a_value_that_comes_twice_is_found() {
+    let mut drawn = Drawn::default();
+    for value in ["a", "b", "a"] {
+        drawn.add("source", value);
+    }
+    assert_eq!(
+        drawn.repeated(),
+        [(
+            "source".to_string(),
+            "3 draws, 2 values; a came 2 times".to_string()
+        )]
+    );
+}
