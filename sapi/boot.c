@@ -46,6 +46,8 @@ static void execute(char *script)
 	zend_stream_init_filename(&file, script);
 	file.primary_script = 1;
 	php_execute_script(&file);
+	/* Before the file is closed, which a rewound process needs open. */
+	surus_serve_script_ended();
 	zend_destroy_file_handle(&file);
 }
 

@@ -1,4 +1,4 @@
-/* The life of one event in a process whose application has booted: surus_serve(), frankenphp_handle_request(). */
+/* The life of one event in a process whose application has booted: surus_serve(), surus_checkpoint(), frankenphp_handle_request(). */
 #include "surus.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include <php_main.h>
 #include <php_output.h>
 #include <php_variables.h>
+#include <ext/session/php_session.h>
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/head.h>
 #include <ext/standard/php_filestat.h>
@@ -23,6 +24,7 @@
 static struct {
 	bool come;    /* the script has come to serve for the first time */
 	bool calling; /* its handler runs */
+	bool rest;    /* there is none: the rest of the script serves */
 	zend_fcall_info handler;
 	zend_fcall_info_cache handler_cache;
 	/* Those that the boot has registered, while warm-ups run, and on `worker` always: there they run when the script ends, and not
@@ -35,6 +37,7 @@ static struct {
 /* Extensions whose request startup or shutdown does something to the answer or to variables, and so belongs to each event. The others
  * have started with the boot. */
 static zend_module_entry *each_event[3];
+/* The first is the session. */
 static const char *const each_event_names[] = {"session", "zlib", "filter"};
 
 /* --- the beginning --- */
@@ -93,6 +96,32 @@ static void restore_additions(zval *noted, zval *array)
 			zend_hash_update(Z_ARRVAL_P(array), key, value);
 		}
 	} ZEND_HASH_FOREACH_END();
+}
+
+/* --- the session's save handler, where a process goes on as it is --- */
+
+/* A PHP without sessions has none of it. */
+#pragma weak ps_globals
+
+enum { SAVE_FUNCTIONS = sizeof(PS(mod_user_names)) / sizeof(zval) };
+
+/* Ends the session. The functions that session_set_save_handler() was given are the script's, which will not give them again: a
+ * service that has been made lives on. PHP would forget them, but not that there have been some. */
+static void end_session(zend_module_entry *session)
+{
+	zval *functions = (zval *)&PS(mod_user_names), kept[SAVE_FUNCTIONS];
+
+	if (!session) {
+		return;
+	}
+	/* What is still open is written by them, so they are copied and not moved. */
+	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
+		ZVAL_COPY(&kept[i], &functions[i]);
+	}
+	surus_shut_down(session);
+	for (size_t i = 0; i < SAVE_FUNCTIONS; i++) {
+		ZVAL_COPY_VALUE(&functions[i], &kept[i]);
+	}
 }
 
 static bool is_armed(const char *name)
@@ -230,7 +259,8 @@ static bool call(void)
 
 static void shut_down_each_event(void)
 {
-	for (size_t i = 0; i < sizeof(each_event) / sizeof(*each_event); i++) {
+	end_session(each_event[0]);
+	for (size_t i = 1; i < sizeof(each_event) / sizeof(*each_event); i++) {
 		surus_shut_down(each_event[i]);
 	}
 	zend_hash_str_del(&EG(symbol_table), "_SESSION", sizeof("_SESSION") - 1);
@@ -283,6 +313,16 @@ static void end(void)
 	_exit(SURUS_EXIT_SERVED);
 }
 
+void surus_serve_script_ended(void)
+{
+	/* On `standby`, the process's end is the event's too. */
+	if (serving.rest && surus_self->event.id && surus_boots_in_template()) {
+		/* As php_request_shutdown: behind a fatal error it points to frames that are gone. */
+		EG(current_execute_data) = NULL;
+		end();
+	}
+}
+
 bool surus_serve_called(void)
 {
 	return serving.come;
@@ -310,16 +350,18 @@ void surus_serve_before_shutdown(void)
 
 /* --- warm-ups --- */
 
-static bool read_exactly(void *to, size_t len)
+/* From a place of our own: all workers have the same open file, and where they boot each for itself they read at the same time. */
+static bool read_exactly(off_t *from, void *to, size_t len)
 {
 	char *at = to;
 
 	while (len > 0) {
-		ssize_t got = read(SURUS_FD_WARMUP, at, len);
+		ssize_t got = pread(SURUS_FD_WARMUP, at, len, *from);
 		if (got <= 0) {
 			return false;
 		}
 		at += got;
+		*from += got;
 		len -= (size_t)got;
 	}
 	return true;
@@ -347,20 +389,20 @@ static bool warm_up(void)
 
 static bool warm_up_all(void)
 {
+	off_t at = 0;
 	uint32_t len;
 
 	if (!surus_settings.warms_up) {
 		return true;
 	}
 	surus_outbox_discard(true);
-	while (read_exactly(&len, sizeof(len))) {
-		if (len > SURUS_MESSAGE_MAX || !read_exactly(surus_self->message, len) ||
+	while (read_exactly(&at, &len, sizeof(len))) {
+		if (len > SURUS_MESSAGE_MAX || !read_exactly(&at, surus_self->message, len) ||
 		    !surus_event_decode(&surus_self->event, len) || !warm_up()) {
 			return false;
 		}
 	}
 	surus_outbox_discard(false);
-	lseek(SURUS_FD_WARMUP, 0, SEEK_SET);
 	return true;
 }
 
@@ -537,8 +579,46 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	RETURN_TRUE;
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_checkpoint, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_checkpoint(): void. Everything before this call is boot; returns with a request, which the rest of the script serves and
+ * the script's end ends. For applications whose boot and requests cannot be told apart by a function: WordPress, and all that lives
+ * in the global scope. */
+static PHP_FUNCTION(surus_checkpoint)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (!may_serve("surus_checkpoint")) {
+		RETURN_THROWS();
+	}
+	if (surus_settings.engine == SURUS_WORKER) {
+		zend_throw_error(NULL, "surus_checkpoint() needs an engine that can go back: rewind, standby or fork (engine.name); this is "
+		                       "`worker`");
+		RETURN_THROWS();
+	}
+	if (serving.come) {
+		zend_throw_error(NULL, "surus_checkpoint() can be called once; it has returned with a request already");
+		RETURN_THROWS();
+	}
+	if (surus_settings.warms_up) {
+		zend_throw_error(NULL, "surus_checkpoint() cannot run warm-ups, after which the script would be at its end; take them out of "
+		                       "engine.warmup");
+		RETURN_THROWS();
+	}
+	serving.rest = true;
+	if (!next()) {
+		zend_throw_unwind_exit();
+		return;
+	}
+	if (surus_settings.engine == SURUS_STANDBY) {
+		surus_self->exit_status = SURUS_EXIT_SERVED;
+	}
+	surus_set_state(SURUS_RUNNING);
+}
+
 static const zend_function_entry functions[] = {
 	PHP_FE(surus_serve, arginfo_surus_serve)
+	PHP_FE(surus_checkpoint, arginfo_surus_checkpoint)
 	PHP_FE(frankenphp_handle_request, arginfo_frankenphp_handle_request)
 	PHP_FE_END
 };

@@ -193,6 +193,8 @@ bool surus_boot_done(void);
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
+/* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
+void surus_serve_script_ended(void);
 /* To be called when the script has ended, before PHP's request shutdown. */
 void surus_serve_before_shutdown(void);
 

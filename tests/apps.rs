@@ -9,9 +9,14 @@ mod apps {
     mod database;
     mod site;
 
+    mod checkpoint;
     mod dokuwiki;
+    mod laravel;
     mod phpmyadmin;
     mod plain;
+    mod psr15;
+    mod slim;
     mod symfony;
+    mod warmup;
     mod wordpress;
 }

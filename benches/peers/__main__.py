@@ -14,52 +14,65 @@ from pathlib import Path
 
 import check
 import machine
+import memory
 import report
 import round_trip
 import rounds
 import slow
-from contestants import CONTESTANTS, Contestant
-from pages import PAGES, make_project
+from apps import APPS
+from contestants import CONTESTANTS, Contestant, another
+from pages import PAGES
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PARTS = ("pages", "round-trip", "slow")
+PARTS = ("pages", "round-trip", "slow", "memory")
 
 
 def main() -> None:
     options = _options()
-    contestants = [contestant for contestant in CONTESTANTS if contestant.name in options.contestants]
+    contestants = [contestant for contestant in CONTESTANTS if contestant.name in options.contestants] + options.also
     pages = [page for page in PAGES if page.name in options.pages]
-    _check_machine(contestants, options)
+    _check_machine(contestants, pages, options)
     # SIGTERM ends the servers as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch:
+    cells, round_trips, slow_scripts, sizes = [], {}, {}, {}
+    with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch, contextlib.ExitStack() as everything:
         os.chmod(scratch, 0o755)  # for www-data
-        symfony = options.symfony if any(page.symfony for page in pages) else None
-        project = make_project(Path(scratch), symfony)
+        projects = {}
 
-        def start(contestant: Contestant, workers: int, what: str) -> Server:
-            directory = Path(scratch) / f"{what}-{CONTESTANTS.index(contestant)}"
-            return Server(contestant, directory, project, options.surus, workers)
+        def start(contestant: Contestant, app: str, workers: int, what: str) -> Server:
+            directory = Path(scratch) / f"{what}-{contestants.index(contestant)}"
+            return Server(contestant, directory, APPS[app], projects[app], options.surus, workers)
 
-        cells, round_trips, slow_scripts = [], {}, {}
-        with contextlib.ExitStack() as stack:
-            servers = [stack.enter_context(start(contestant, options.workers, "pages")) for contestant in contestants]
-            check.same_settings(servers)
-            for page in pages if "pages" in options.parts else []:
-                check.same_answer(servers, page)
-                for connections in options.connections:
-                    cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
-                # wrk does not look at bodies, so that one that goes wrong under load would show only here.
-                check.same_answer(servers, page)
+        for app in _apps(pages, options.parts):
+            _say(f"making {app}")
+            projects[app] = Path(scratch) / app
+            APPS[app].make(projects[app], Path(scratch) / f"{app}-data", everything)
+        for app in projects if "pages" in options.parts else []:
+            with contextlib.ExitStack() as stack:
+                able = [contestant for contestant in contestants if app not in contestant.not_apps]
+                servers = [stack.enter_context(start(contestant, app, options.workers, app)) for contestant in able]
+                if app == "plain":
+                    check.same_settings(servers)
+                for page in (page for page in pages if page.app == app):
+                    check.same_answer(servers, page)
+                    for connections in options.connections:
+                        cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                    # wrk does not look at bodies, so that one that goes wrong under load would show only here.
+                    check.same_answer(servers, page)
         # Where PHP runs inside the web server there are no workers to count.
-        for contestant in (contestant for contestant in contestants if contestant.php_process):
+        for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
             if "round-trip" in options.parts:
-                with start(contestant, 1, "round-trip") as server:
+                with start(contestant, "plain", 1, "round-trip") as server:
                     round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
             if "slow" in options.parts:
-                with start(contestant, 2, "slow") as server:
+                with start(contestant, "plain", 2, "slow") as server:
                     slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+            if "memory" in options.parts:
+                page = next(page for page in PAGES if page.app == "symfony")
+                sizes[contestant.name] = memory.measure(
+                    lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
+                )
 
     about = machine.describe(contestants, options.surus)
     command = shlex.join(["python3", *sys.argv])
@@ -71,7 +84,16 @@ def main() -> None:
         print(report.round_trips(round_trips))
     if slow_scripts:
         print(report.slow_scripts(slow_scripts))
-    _write_raw(options.json, about | {"command": command}, cells, round_trips, slow_scripts)
+    if sizes:
+        print(report.memory(sizes))
+    _write_raw(options.json, about | {"command": command}, cells, round_trips, slow_scripts, sizes)
+
+
+def _apps(pages: list, parts: list[str]) -> list[str]:
+    """Those that are asked for, each once."""
+    names = [page.app for page in pages if "pages" in parts]
+    names += ["plain"] * bool({"round-trip", "slow"} & set(parts)) + ["symfony"] * ("memory" in parts)
+    return list(dict.fromkeys(names))
 
 
 def _options() -> argparse.Namespace:
@@ -82,13 +104,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2 * os.cpu_count(), help="PHP processes; two for each CPU")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 64], choices=range(1, 65), metavar="N")
     parser.add_argument("--surus", type=Path, default=REPOSITORY / "target/release/surus", help="the program to measure")
-    parser.add_argument("--symfony", type=Path, default=REPOSITORY / "examples/symfony", help="the Symfony application")
     parser.add_argument("--json", type=Path, default=REPOSITORY / "target/peers.json", help="where all rounds are written to")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     names = [page.name for page in PAGES]
     parser.add_argument("--pages", nargs="+", default=names, choices=names)
     names = [contestant.name for contestant in CONTESTANTS]
     parser.add_argument("--contestants", nargs="+", default=names, choices=names)
+    parser.add_argument(
+        "--also", type=another, action="append", default=[], metavar="'NAME = COMMAND'", help="another server; README.md has examples"
+    )
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.slow_seconds = options.seconds or (2 if options.quick else 10)
@@ -97,16 +121,18 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _check_machine(contestants: list[Contestant], options: argparse.Namespace) -> None:
+def _check_machine(contestants: list[Contestant], pages: list, options: argparse.Namespace) -> None:
     if os.geteuid() != 0:
         raise Refused("servers change to www-data, which needs root: sudo make bench")
     if not any(contestant.reference for contestant in contestants):
         raise Refused("without nginx + php-fpm there is nothing to compare with")
     if not options.surus.is_file():
         raise Refused(f"{options.surus} does not exist; cargo build --release, or name it with --surus")
-    if not (options.symfony / "public/index.php").is_file() and any(name.startswith("symfony") for name in options.pages):
-        raise Refused(f"{options.symfony} is not a Symfony application; name one with --symfony, or choose --pages without it")
-    for program, package in ({"wrk": "wrk"} | {k: v for one in contestants for k, v in one.needs.items()}).items():
+    for app in _apps(pages, options.parts):
+        for path, package in APPS[app].needs:
+            if not Path(path).exists():
+                raise Refused(f"{path} does not exist: apt-get install {package}; or choose --pages and --parts without it")
+    for program, package in ({"wrk": "wrk", "php8.2": "php8.2-cli"} | {k: v for one in contestants for k, v in one.needs.items()}).items():
         if not shutil.which(program):
             raise Refused(f"{program} is not installed: apt-get install {package}")
 
@@ -115,13 +141,14 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _write_raw(path: Path, about: dict, cells: list, round_trips: dict, slow_scripts: dict) -> None:
+def _write_raw(path: Path, about: dict, cells: list, round_trips: dict, slow_scripts: dict, sizes: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = {
         "about": about,
         "pages": [asdict(cell) for cell in cells],
         "round_trip": {who: asdict(result) for who, result in round_trips.items()},
         "slow": {who: asdict(result) for who, result in slow_scripts.items()},
+        "memory": {who: asdict(result) for who, result in sizes.items()},
     }
     path.write_text(json.dumps(raw, indent=1) + "\n")
     _say(f"all rounds: {path}")

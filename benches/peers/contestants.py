@@ -1,5 +1,6 @@
 """Who is measured: a table of plain data. Adding a contestant is one entry, and its files in conf/."""
 
+import shlex
 from dataclasses import dataclass, field
 
 
@@ -25,6 +26,18 @@ class Contestant:
     """The others are compared to the best of those that are."""
     sends_files: bool = True
     """Not when another entry has the same server in front for static files."""
+    engine: str = ""
+    """Of Surus."""
+    not_apps: tuple[str, ...] = ()
+    """Applications that it cannot run."""
+    one_event: bool = False
+    """Its PHP processes end with what they have served."""
+    own_php: bool = False
+    """It brings a PHP along, whose settings are its own."""
+
+    @property
+    def boots(self) -> bool:
+        return self.engine not in ("", "classic")
 
 
 PHP_FPM = "php-fpm8.2 -F -y @dir@/php-fpm.conf -c @dir@/php.ini"
@@ -37,6 +50,20 @@ NGINX_PHP_FPM = {
     "php_process": "php-fpm8.2",
     "reference": True,
 }
+
+def _surus(engine: str, **more) -> Contestant:
+    script = "" if engine == "classic" else " --script @script@"
+    return Contestant(
+        name=f"Surus {engine}",
+        commands=(f"@surus@ serve @project@ --config @dir@/surus.toml --engine {engine}{script}",),
+        conf=("surus.toml",),
+        version=("@surus@ --version",),
+        php_process="surus worker",
+        ours=True,
+        engine=engine,
+        **more,
+    )
+
 
 CONTESTANTS = (
     Contestant(
@@ -59,12 +86,19 @@ CONTESTANTS = (
         needs={"apache2": "apache2, libapache2-mod-php8.2"},
         version=("apache2 -v",),
     ),
-    Contestant(
-        name="Surus classic",
-        commands=("@surus@ serve @project@ --config @dir@/surus.toml --engine classic",),
-        conf=("surus.toml",),
-        version=("@surus@ --version",),
-        php_process="surus worker",
-        ours=True,
-    ),
+    _surus("classic"),
+    # WordPress keeps the visitor in constants and globals.
+    _surus("worker", not_apps=("wordpress",)),
+    _surus("standby", one_event=True),
+    _surus("fork", one_event=True),
+    _surus("rewind"),
 )
+
+
+def another(line: str) -> Contestant:
+    """One that a user adds: `NAME = COMMAND`, with the words of server.py."""
+    name, separator, command = (part.strip() for part in line.partition("="))
+    if not (name and separator and command):
+        raise ValueError(f"{line!r} is not of the form NAME = COMMAND")
+    program = shlex.split(command)[0]
+    return Contestant(name=name, commands=(command,), conf=(), needs={program: program}, own_php=True)

@@ -1,12 +1,6 @@
-"""What is asked of every contestant, and from which directory."""
+"""What is asked of every contestant."""
 
-import os
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
-
-WWW = Path(__file__).parent / "www"
 
 
 @dataclass(frozen=True)
@@ -14,34 +8,24 @@ class Page:
     name: str
     title: str
     target: str
+    app: str = "plain"
+    """Which application of apps.py has it."""
     static: bool = False
-    symfony: bool = False
     length: tuple[int, int] | None = None
     """Allowed length of the body, where the title promises one."""
+    least: float = 1.0
+    """Goal for `classic`: requests/s to nginx's."""
+    booted_least: float | None = None
+    """Goal for `rewind` at 64 connections."""
 
 
 PAGES = (
-    Page("hello", "Hello-world JSON", "/hello.php"),
+    Page("hello", "Hello-world JSON", "/hello.php", booted_least=3.0),
     Page("html", "10 KB HTML", "/html.php", length=(9_500, 10_500)),
-    Page("symfony-json", "Symfony JSON route", "/api/hello", symfony=True),
-    Page("symfony-twig", "Symfony Twig page", "/hello/World", symfony=True),
-    Page("static-100k", "100 KB static file", "/100k.bin", static=True, length=(100_000, 100_000)),
-    Page("static-1m", "1 MB static file", "/1m.bin", static=True, length=(1 << 20, 1 << 20)),
+    Page("static-100k", "100 KB static file", "/100k.bin", static=True, length=(100_000, 100_000), least=0.8),
+    Page("static-1m", "1 MB static file", "/1m.bin", static=True, length=(1 << 20, 1 << 20), least=0.8),
+    Page("symfony-json", "Symfony JSON route", "/api/hello", app="symfony", booted_least=3.0),
+    Page("symfony-twig", "Symfony Twig page", "/hello/World", app="symfony", booted_least=3.0),
+    Page("laravel-json", "Laravel JSON route", "/api/hello", app="laravel", booted_least=4.0),
+    Page("wordpress", "WordPress front page", "/", app="wordpress", booted_least=3.0),
 )
-
-
-def make_project(directory: Path, symfony: Path | None) -> Path:
-    """One project for all: the Symfony example when it is measured, and our own pages in its document root."""
-    project = directory / "project"
-    if symfony:
-        shutil.copytree(symfony, project, ignore=shutil.ignore_patterns("var"))
-        (project / "var").mkdir()
-        shutil.chown(project / "var", "www-data", "www-data")
-    public = project / "public"
-    public.mkdir(parents=True, exist_ok=True)
-    for script in WWW.iterdir():
-        shutil.copy(script, public)
-    for page in PAGES:
-        if page.static:
-            (public / urlsplit(page.target).path.lstrip("/")).write_bytes(os.urandom(page.length[0]))
-    return project

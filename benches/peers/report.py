@@ -4,6 +4,7 @@ from statistics import median
 
 from contestants import Contestant
 from load import Load
+from memory import FEW, MORE, Memory
 from round_trip import RoundTrip
 from rounds import Cell
 from slow import Beside
@@ -47,16 +48,51 @@ def goals(cells: list[Cell], contestants: list[Contestant]) -> str:
     lines = []
     for cell in cells:
         fastest, thriftiest = _best(cell, references)
+        where = f"{cell.page.title}, {cell.connections} connections"
         for contestant in contestants:
-            if not contestant.ours:
+            if contestant.name not in cell.loads:
                 continue
-            least = 0.8 if cell.page.static else 2.5 if (cell.page.name, cell.connections) == ("hello", 64) else 1.0
-            where = f"{contestant.name}, {cell.page.title}, {cell.connections} connections"
-            speed = median(cell.ratios(contestant.name, fastest, "per_second"))
-            lines.append(f"- {_met(speed >= least)}: {where}: {speed:.2f} times {fastest}; goal at least {least}")
-            if least == 2.5:
-                cpu = median(cell.ratios(contestant.name, thriftiest, "cpu_us"))
-                lines.append(f"- {_met(cpu <= 0.4)}: {where}: {cpu:.2f} of the CPU of {thriftiest}; goal at most 0.4")
+            who = contestant.name
+            least = _least(contestant, cell)
+            if least:
+                speed = median(cell.ratios(who, fastest, "per_second"))
+                lines.append(f"- {_met(speed >= least)}: {who}, {where}: {speed:.2f} times {fastest}; goal at least {least}")
+            if (cell.page.name, cell.connections) != ("hello", 64):
+                continue
+            if contestant.engine == "classic":
+                cpu = median(cell.ratios(who, thriftiest, "cpu_us"))
+                lines.append(f"- {_met(cpu <= 0.4)}: {who}, {where}: {cpu:.2f} of the CPU of {thriftiest}; goal at most 0.4")
+            if contestant.engine in ("worker", "rewind"):
+                cpu = cell.median(who, "cpu_us")
+                lines.append(f"- {_met(cpu <= 16)}: {who}, {where}: {cpu:.1f} µs of CPU; goal at most 16")
+        if cell.page.name == "symfony-json" and cell.connections == 64 and {"Surus worker", "Surus rewind"} <= cell.loads.keys():
+            rewind, worker = (_of_each_round(cell, f"Surus {engine}", "cpu_us") for engine in ("rewind", "worker"))
+            more = median(a - b for a, b in zip(rewind, worker))
+            lines.append(f"- {_met(more <= 15)}: Surus rewind, {where}: {more:.1f} µs of CPU more than Surus worker; goal at most 15")
+    return "\n".join(lines) + "\n"
+
+
+def _least(contestant: Contestant, cell: Cell) -> float | None:
+    """How many times the requests/s of nginx a contestant of ours shall have."""
+    hello64 = (cell.page.name, cell.connections) == ("hello", 64)
+    if contestant.engine == "classic":
+        return 2.5 if hello64 else cell.page.least
+    if cell.connections == 64 and (contestant.engine == "rewind" or contestant.engine == "worker" and hello64):
+        return cell.page.booted_least
+    return None
+
+
+def memory(sizes: dict[str, Memory]) -> str:
+    lines = [
+        f"Memory of all processes (PSS) with the Symfony example, after 64 connections have asked for 2 s: {FEW} and {MORE} workers.",
+        "",
+        f"| | {FEW} workers | {MORE} workers | one more worker |",
+        "|---|---:|---:|---:|",
+    ]
+    for who, size in sizes.items():
+        lines.append(f"| {who} | {size.few:.1f} MiB | {size.more:.1f} MiB | {size.worker:.1f} MiB |")
+    if size := sizes.get("Surus rewind"):
+        lines += ["", f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5"]
     return "\n".join(lines) + "\n"
 
 
@@ -93,6 +129,10 @@ def slow_scripts(results: dict[str, Beside]) -> str:
 def _best(cell: Cell, references: list[str]) -> tuple[str, str]:
     """The reference that answers most, and the one that uses least: the better one of each is quoted."""
     return cell.best(references, "per_second", max), cell.best(references, "cpu_us", min)
+
+
+def _of_each_round(cell: Cell, who: str, what: str) -> list[float]:
+    return [getattr(load, what) for load in cell.loads[who]]
 
 
 def _ratio(cell: Cell, who: str, to: str, what: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import processes
+from apps import App
 from contestants import Contestant
 from pages import Page
 
@@ -24,8 +26,9 @@ class Refused(Exception):
 
 
 class Server:
-    def __init__(self, contestant: Contestant, directory: Path, project: Path, surus: Path, workers: int):
+    def __init__(self, contestant: Contestant, directory: Path, app: App, project: Path, surus: Path, workers: int):
         self.contestant = contestant
+        self.app = app
         self.directory = directory
         self.port = _free_port()
         self._running: list[subprocess.Popen] = []
@@ -34,8 +37,11 @@ class Server:
             "dir": str(directory),
             "port": str(self.port),
             "project": str(project),
-            "root": str(project / "public"),
+            "root": str(project / app.public),
+            "script": str(project / "worker.php"),
             "surus": str(surus),
+            "warmup": json.dumps(app.warmup),
+            "host": app.host or "localhost",
             "workers": str(workers),
             "kept": str(max(1, workers // os.cpu_count())),
         }
@@ -87,7 +93,7 @@ class Server:
         """The body of an answer with status 200; any other answer is an error."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
-            connection.request("GET", target)
+            connection.request("GET", target, headers={"Host": self.app.host} if self.app.host else {})
             response = connection.getresponse()
             body = response.read()
         if response.status != 200:
@@ -101,7 +107,7 @@ class Server:
                 if process.poll() is not None:
                     raise Refused(f"{self.contestant.name} ended with {process.returncode}:\n{self._said()}")
             try:
-                self.get("/hello.php")
+                self.get(self.app.ready)
                 return
             except (OSError, http.client.HTTPException, Refused) as error:
                 if time.monotonic() > deadline:

@@ -1,5 +1,6 @@
 //! Which engines a configuration asks for, and what they boot.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,16 +61,23 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
         return engines::find("classic");
     };
     let text = std::fs::read(&entry).unwrap_or_default();
-    engines::find(if calls_serve(&String::from_utf8_lossy(&text)) {
-        "rewind"
-    } else {
-        "classic"
-    })
+    let boots = runs_booted(&config.env) || calls_serve(&String::from_utf8_lossy(&text));
+    engines::find(if boots { "rewind" } else { "classic" })
+}
+
+/// Is Symfony's Runtime component told to use ours? Then it is the component that calls `surus_serve()`, and not the entry script.
+fn runs_booted(env: &BTreeMap<String, String>) -> bool {
+    env.get("APP_RUNTIME")
+        .is_some_and(|class| class.trim_start_matches('\\') == r"Surus\Symfony\Runtime")
 }
 
 /// Does this PHP file call a function that only a booted script may call?
 fn calls_serve(php: &str) -> bool {
-    const FUNCTIONS: [&str; 2] = ["surus_serve", "frankenphp_handle_request"];
+    const FUNCTIONS: [&str; 3] = [
+        "surus_serve",
+        "surus_checkpoint",
+        "frankenphp_handle_request",
+    ];
     let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
     php.lines()
         .map(str::trim_start)
@@ -219,7 +227,17 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::calls_serve;
+    use super::{calls_serve, runs_booted};
+
+    #[test]
+    fn symfony_runs_booted_when_its_runtime_is_ours() {
+        let env = |class: &str| [("APP_RUNTIME".to_string(), class.to_string())].into();
+        assert!(runs_booted(&env(r"Surus\Symfony\Runtime")));
+        assert!(runs_booted(&env(r"\Surus\Symfony\Runtime")));
+        assert!(!runs_booted(&env(
+            r"Symfony\Component\Runtime\SymfonyRuntime"
+        )));
+    }
 
     #[test]
     fn a_script_that_serves_is_known_by_its_call() {
@@ -227,6 +245,7 @@ mod tests {
             "<?php\nsurus_serve(fn () => print 'x');",
             "<?php\n\\surus_serve($handler);",
             "while (frankenphp_handle_request ($handler)) {}",
+            "surus_checkpoint();",
         ] {
             assert!(calls_serve(php), "{php}");
         }

@@ -1,15 +1,28 @@
 //! The demonstration in `examples/plain`, without any framework.
 
+use std::path::Path;
+
 use super::browser::Browser;
 use super::client::{Client, Upload};
-use super::site::{Site, example};
+use super::site::{BOOTING, Site, example};
+use crate::common::Surus;
 
 const PNG: &[u8] = include_bytes!("elephant.png");
 
 #[test]
 fn the_plain_example_takes_uploads_and_remembers() {
     let site = Site::new().copy(&example("plain"), "");
+    let script = site.www().join("worker.php");
+    for engine in BOOTING {
+        let args = ["--engine", engine, "--script", script.to_str().unwrap()];
+        visit(&site.serve_with(&args, &[]));
+    }
     let surus = site.serve(&[]);
+    visit(&surus);
+    look(&surus, &site.tmp().join("surus.png"));
+}
+
+fn visit(surus: &Surus) {
     let visitor = Client::new(&surus.url);
 
     let page = visitor
@@ -73,16 +86,18 @@ fn the_plain_example_takes_uploads_and_remembers() {
     visitor
         .upload("/", &[], &larger)
         .shows("That file is larger than PHP accepts here: 2M.");
+}
 
-    let picture = site.tmp().join("surus.png");
-    std::fs::write(&picture, PNG).unwrap();
+/// The same, in a browser.
+fn look(surus: &Surus, picture: &Path) {
+    std::fs::write(picture, PNG).unwrap();
     let browser = Browser::open();
     browser.go(&surus.url);
     browser.sees("h1", "Surus");
     browser.click("#ask");
     browser.sees("#json", r#""hello": "world""#);
     browser.fill("#name", "Hannibal");
-    browser.choose("#file", &picture);
+    browser.choose("#file", picture);
     browser.click("#send button");
     browser.sees(".answer", "Hello, Hannibal!");
     browser.sees(".answer", PNG_SHA256);

@@ -75,6 +75,9 @@ fn number(of: &[&str]) -> u32 {
         .unwrap()
 }
 
+/// The engines that boot a script.
+pub const BOOTING: [&str; 4] = ["worker", "standby", "fork", "rewind"];
+
 pub struct Site {
     directory: TempDir,
 }
@@ -131,15 +134,38 @@ impl Site {
         self
     }
 
+    /// Gives it its libraries, from Debian's packages.
+    pub fn vendor(self) -> Site {
+        let script = example("vendor.php");
+        let output = Command::new("php8.2")
+            .args([script.as_path(), &self.www()])
+            .output()
+            .unwrap_or_else(|error| panic!("php8.2: {error}; apt-get install php8.2-cli"));
+        assert!(
+            output.status.success() && self.www().join("vendor/autoload.php").exists(),
+            "{}: {}{}",
+            script.display(),
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        self
+    }
+
     /// Serves it, with what PHP stores by the way kept beside it.
     pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
+        self.serve_with(&[], env)
+    }
+
+    /// The same, with more on the command line.
+    pub fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Surus {
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
         }
         let sessions = self.directory.path().join("sessions");
         let sessions = format!("session.save_path={}", sessions.display());
         let temporary = format!("sys_temp_dir={}", self.tmp().display());
-        Surus::spawn(&self.www(), &["-d", &sessions, "-d", &temporary], env)
+        let stored = ["-d", &*sessions, "-d", &*temporary];
+        Surus::spawn(&self.www(), &[&stored, args].concat(), env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }

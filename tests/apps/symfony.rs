@@ -2,7 +2,8 @@
 
 use super::browser::Browser;
 use super::client::Client;
-use super::site::{Site, example, installed};
+use super::site::{BOOTING, Site, example, installed};
+use crate::common::Surus;
 
 fn site() -> Site {
     installed(
@@ -17,29 +18,82 @@ fn site() -> Site {
         "/usr/share/php/Symfony/Component/Form/autoload.php",
         "php-symfony-form",
     );
-    let site = Site::new();
-    ["autoload.php", "public", "src", "templates"]
+    installed(
+        "/usr/share/php/Symfony/Component/Runtime/autoload.php",
+        "php-symfony-runtime",
+    );
+    let parts = [
+        "composer.json",
+        "public",
+        "src",
+        "surus.toml",
+        "templates",
+        "worker.php",
+    ];
+    parts
         .iter()
-        .fold(site, |site, part| {
+        .fold(Site::new(), |site, part| {
             site.copy(&example("symfony").join(part), part)
         })
+        .vendor()
+}
+
+fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
+    let cache = site.tmp().join("cache");
+    let cache = ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap());
+    site.serve_with(args, &[&[cache], env].concat())
 }
 
 #[test]
 fn a_symfony_application_routes_renders_validates_and_remembers() {
     let site = site();
-    let cache = site.tmp().join("cache");
-    let surus = site.serve(&[("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap())]);
-    let visitor = Client::new(&surus.url);
+    let surus = serve(&site, &[], &[]);
+    visit(&surus);
+    assert!(
+        site.tmp().join("cache/prod").is_dir(),
+        "the container was not compiled into APP_CACHE_DIR"
+    );
+    look(&surus);
+}
 
+/// The standard public/index.php, and nothing else that is said about how to run it.
+#[test]
+fn symfonys_front_controller_runs_booted_with_one_environment_variable() {
+    let site = site();
+    let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime");
+    assert_eq!(engine(&serve(&site, &[], &[runtime])), "rewind");
+    for engine in BOOTING.into_iter().chain(["classic"]) {
+        visit(&serve(&site, &["--engine", engine], &[runtime]));
+    }
+}
+
+#[test]
+fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
+    let site = site();
+    let script = site.www().join("worker.php");
+    let script = script.to_str().unwrap();
+    assert_eq!(engine(&serve(&site, &["--script", script], &[])), "rewind");
+    for engine in BOOTING {
+        let args = ["--engine", engine, "--script", script];
+        visit(&serve(&site, &args, &[]));
+    }
+}
+
+/// What the log says that runs.
+fn engine(surus: &Surus) -> String {
+    surus.wait_for_log(|log| log.contains("PHP is ready"));
+    let log = surus.log();
+    let (_, engine) = log.split_once("engine=").unwrap();
+    engine.split('"').nth(1).unwrap().to_string()
+}
+
+/// Every page, as a visitor without a screen.
+fn visit(surus: &Surus) {
+    let visitor = Client::new(&surus.url);
     let hello = visitor.get("/api/hello").ok();
     assert_eq!(
         (hello.header("content-type"), hello.text().as_str()),
         ("application/json", r#"{"hello":"world"}"#)
-    );
-    assert!(
-        cache.join("prod").is_dir(),
-        "the container was not compiled into APP_CACHE_DIR"
     );
     visitor
         .get("/")
@@ -115,7 +169,10 @@ fn a_symfony_application_routes_renders_validates_and_remembers() {
         .get("/guestbook")
         .shows("Roma")
         .lacks("Thank you, Hanno.");
+}
 
+/// The form, in a browser.
+fn look(surus: &Surus) {
     let browser = Browser::open();
     browser.go(&surus.url);
     browser.click("nav a[href='/guestbook']");

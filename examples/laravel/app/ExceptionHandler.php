@@ -1,0 +1,9 @@
+<?php
+
+namespace App;
+
+use Illuminate\Foundation\Exceptions\Handler;
+
+final class ExceptionHandler extends Handler
+{
+}

@@ -1,0 +1,3 @@
+<?php
+
+return ['defaults' => ['guard' => 'web'], 'guards' => []];

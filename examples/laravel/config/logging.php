@@ -1,0 +1,6 @@
+<?php
+
+return [
+    'default' => 'errorlog',
+    'channels' => ['errorlog' => ['driver' => 'errorlog', 'level' => 'debug']],
+];

@@ -1,0 +1,16 @@
+<?php
+
+return [
+    'driver' => 'file',
+    'lifetime' => 120,
+    'expire_on_close' => false,
+    'encrypt' => false,
+    'files' => storage_path('framework/sessions'),
+    'lottery' => [2, 100],
+    'cookie' => 'surus_session',
+    'path' => '/',
+    'domain' => null,
+    'secure' => null,
+    'http_only' => true,
+    'same_site' => 'lax',
+];

@@ -1,0 +1,5 @@
+@extends('base')
+
+@section('body')
+    <h1>Hello, {{ $name }}!</h1>
+@endsection

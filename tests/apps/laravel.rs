@@ -1,0 +1,84 @@
+//! The application in `examples/laravel`: JSON, Blade, validation, a session.
+
+use super::client::Client;
+use super::site::{BOOTING, Site, example, installed};
+use crate::common::Surus;
+
+#[test]
+fn a_laravel_application_runs_on_every_engine() {
+    installed(
+        "/usr/share/php/Illuminate/autoload.php",
+        "php-laravel-framework",
+    );
+    let parts = [
+        "app",
+        "bootstrap/app.php",
+        "composer.json",
+        "config",
+        "public",
+        "resources",
+        "routes",
+        "surus.toml",
+        "worker.php",
+    ];
+    let site = parts
+        .iter()
+        .fold(Site::new(), |site, part| {
+            site.copy(&example("laravel").join(part), part)
+        })
+        .directory("bootstrap/cache")
+        .vendor();
+    visit(&site.serve(&[]));
+    let script = site.www().join("worker.php");
+    for engine in BOOTING {
+        let args = ["--engine", engine, "--script", script.to_str().unwrap()];
+        visit(&site.serve_with(&args, &[]));
+    }
+}
+
+fn visit(surus: &Surus) {
+    let visitor = Client::new(&surus.url);
+    let hello = visitor.get("/api/hello").ok();
+    assert_eq!(hello.header("content-type"), "application/json");
+    assert_eq!(hello.text(), r#"{"hello":"world"}"#);
+    let echo = visitor
+        .post_as(
+            "/api/echo?a=1",
+            &[("content-type", "application/json")],
+            br#"{"deep":[1]}"#.to_vec(),
+        )
+        .ok();
+    assert_eq!(
+        echo.json(),
+        serde_json::json!({ "method": "POST", "query": { "a": "1" }, "body": { "deep": [1] } })
+    );
+    let page = visitor.get("/").shows("<h1>Hello, Hannibal!</h1>");
+    assert_eq!(page.url, format!("{}/hello/Hannibal", surus.url));
+    visitor.get("/hello/a%20%26%20b").shows("a &amp; b");
+    visitor.get("/no/such/page").status(404);
+    visitor.post("/api/hello", &[]).status(405);
+
+    visitor.get("/visits").shows("Your first visit");
+    // More often than there are workers: what one remembers would show.
+    for number in 2..=6 {
+        visitor
+            .get("/visits")
+            .shows(&format!("Visit number {number}<"));
+    }
+    visitor.post("/visits", &[("name", "Gisgo")]).status(419);
+    let token = visitor.get("/visits").ok().input("_token");
+    visitor
+        .post("/visits", &[("_token", &token), ("name", "G")])
+        .ok();
+    visitor
+        .post("/visits", &[("_token", &token), ("name", "Gisgo & Söhne")])
+        .shows(", Gisgo &amp; Söhne</h1>");
+    for _ in 0..5 {
+        let stranger = Client::new(&surus.url);
+        stranger
+            .get("/visits")
+            .shows("Your first visit</h1>")
+            .lacks("Gisgo");
+        assert_ne!(stranger.get("/visits").ok().input("_token"), token);
+    }
+}

@@ -1,0 +1,51 @@
+//! `Surus\Psr15` of the Composer package. Debian has the messages of PSR-7, not the interface of PSR-15, for which a line stands in.
+
+use std::path::Path;
+
+use super::client::Client;
+use super::site::{BOOTING, Site, installed};
+
+const SCRIPT: &str = r#"<?php
+namespace Psr\Http\Server {
+    interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
+}
+namespace {
+    require '/usr/share/php/Slim/Psr7/autoload.php';
+    require __DIR__.'/Psr15.php';
+    final class Handler implements Psr\Http\Server\RequestHandlerInterface {
+        public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface {
+            $response = (new Slim\Psr7\Factory\ResponseFactory())->createResponse(201)
+                ->withHeader('Content-Type', 'text/plain')
+                ->withAddedHeader('Set-Cookie', 'a=1')->withAddedHeader('Set-Cookie', 'b=2');
+            $response->getBody()->write($request->getMethod().' '.$request->getUri()->getPath().' '.json_encode($request->getQueryParams()).' '.$request->getBody());
+            return $response;
+        }
+    }
+    Surus\Psr15::serve(new Handler(), Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...));
+}
+"#;
+
+#[test]
+fn a_psr_15_handler_is_served() {
+    installed("/usr/share/php/Slim/Psr7/autoload.php", "php-slim-psr7");
+    let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src/Psr15.php");
+    let site = Site::new()
+        .copy(&adapter, "Psr15.php")
+        .write("index.php", SCRIPT);
+    for engine in BOOTING {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        let client = Client::new(&surus.url);
+        for number in 0..3 {
+            let plain = [("content-type", "text/plain")];
+            let path = format!("/some/path?n={number}");
+            let answer = client.post_as(&path, &plain, b"body".to_vec()).status(201);
+            assert_eq!(
+                answer.text(),
+                format!(r#"POST /some/path {{"n":"{number}"}} body"#)
+            );
+            assert!(answer.header("content-type").starts_with("text/plain"));
+            let cookies: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+            assert_eq!(cookies, ["a=1", "b=2"]);
+        }
+    }
+}
