@@ -3,14 +3,20 @@
 #include "rewind.h"
 
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <php.h>
 
 #include "snapshot.h"
 #include "surus.h"
+
+/* Reasons that have been said already, by this worker or another; a text has one address in all of them. */
+enum { MAX_SAID = 64 };
+static const char *_Atomic *said;
 
 void surus_rewind_prepare(void)
 {
@@ -24,7 +30,10 @@ void surus_rewind_prepare(void)
 
 bool surus_rewind_start(void)
 {
-	return surus_chunks_install() && surus_kernel_prepare();
+	void *shared = mmap(NULL, MAX_SAID * sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	said = shared;
+	return shared != MAP_FAILED && surus_chunks_install() && surus_kernel_prepare();
 }
 
 void surus_rewind_checkpoint(void)
@@ -42,11 +51,46 @@ void surus_rewind_checkpoint(void)
 	}
 }
 
+/* How a reason begins, for those that have an exit status of their own. */
+static const struct {
+	const char *word;
+	int status;
+} reasons[] = {
+	{"signals: ", SURUS_EXIT_REPLACED_SIGNALS},       {"process: ", SURUS_EXIT_REPLACED_PROCESS},
+	{"thread: ", SURUS_EXIT_REPLACED_THREAD},         {"identity: ", SURUS_EXIT_REPLACED_IDENTITY},
+	{"limits: ", SURUS_EXIT_REPLACED_LIMITS},         {"native: ", SURUS_EXIT_REPLACED_NATIVE},
+	{"descriptor: ", SURUS_EXIT_REPLACED_DESCRIPTOR}, {"directory: ", SURUS_EXIT_REPLACED_DIRECTORY},
+	{"mappings: ", SURUS_EXIT_REPLACED_MAPPINGS},     {"memory: ", SURUS_EXIT_REPLACED_MEMORY},
+};
+
+static bool is_said(const char *why)
+{
+	for (size_t i = 0; i < MAX_SAID; i++) {
+		const char *none = NULL;
+		if (atomic_compare_exchange_strong(&said[i], &none, why)) {
+			return false;
+		}
+		if (none == why) {
+			return true;
+		}
+	}
+	return false;
+}
+
 _Noreturn static void replace(const char *why)
 {
-	fprintf(stderr, "surus-php: replaced instead of rewound: %s\n", why);
+	int status = SURUS_EXIT_REPLACED;
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+		if (strncmp(why, reasons[i].word, strlen(reasons[i].word)) == 0) {
+			status = reasons[i].status;
+		}
+	}
+	if (!is_said(why)) {
+		dprintf(STDERR_FILENO, "surus-php: replaced instead of rewound: %s\n", why);
+	}
 	surus_set_state(SURUS_RETIRED);
-	_exit(SURUS_EXIT_REPLACED);
+	_exit(status);
 }
 
 void surus_rewind_mark(void)

@@ -33,6 +33,11 @@ pub struct Settings {
     pub warmup: Vec<String>,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
     pub workers: Option<usize>,
+    /// On `rewind` and `fork`: peers whose connections the boot may leave open for all workers to share, as the refusal names
+    /// them: `["127.0.0.1:6379", "unix:/dev/log"]`.
+    pub shared_sockets: Vec<String>,
+    /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
+    pub paranoid: bool,
     /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -66,6 +71,8 @@ impl Default for Settings {
             script: None,
             warmup: Vec::new(),
             workers: None,
+            shared_sockets: Vec::new(),
+            paranoid: false,
             spares: 2,
             queue: 1024,
             queue_timeout: Time::seconds(10),
@@ -100,6 +107,8 @@ pub async fn boot(
         program: find_program(settings.php.as_deref())?,
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
+        shared_sockets: settings.shared_sockets.clone(),
+        paranoid: settings.paranoid,
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,

@@ -1,7 +1,7 @@
 //! One boot of the application: a template, its workers, and the events that they hold.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -61,6 +61,8 @@ pub struct Shared {
     /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
     /// that is killed as a message arrives takes it along.
     pub may_miss: AtomicBool,
+    /// Reasons for replacing a worker that the log has.
+    said: Mutex<Vec<&'static str>>,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
 }
@@ -114,6 +116,7 @@ impl Generation {
             retiring: AtomicBool::new(false),
             dropped: CancellationToken::new(),
             may_miss: AtomicBool::new(false),
+            said: Mutex::default(),
             ended: CancellationToken::new(),
         });
         let words = log::FirstLines::default();
@@ -543,7 +546,20 @@ impl Shared {
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));
         }
+        // One that is replaced after each of many events would fill the log.
+        let said = why.remedy.is_some() && {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = said.contains(&why.label);
+            if !known {
+                said.push(why.label);
+            }
+            known
+        };
         match why.expected {
+            true if said => debug!(pid, reason = why.label, "worker ended"),
+            true if why.remedy.is_some() => {
+                warn!(pid, reason = why.label, remedy = why.remedy, "worker replaced instead of rewound (said once; counted in the metrics)")
+            }
             true => info!(pid, reason = why.label, "worker ended"),
             false => {
                 warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
