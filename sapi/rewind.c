@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <php.h>
@@ -36,10 +40,25 @@ bool surus_rewind_start(void)
 	return shared != MAP_FAILED && surus_chunks_install() && surus_kernel_prepare();
 }
 
+/* The kernel writes the number of our CPU beside libc's own thread data whenever it changes. Put back it would be wrong, and trusted:
+ * from here on who asks for the number asks the kernel. */
+static void leave_rseq(void)
+{
+#if __has_include(<sys/rseq.h>)
+	enum { UNREGISTER = 1, LEAST = 32 }; /* as the kernel and libc have them */
+	void *area = (char *)__builtin_thread_pointer() + __rseq_offset;
+
+	if (__rseq_size > 0) {
+		syscall(SYS_rseq, area, __rseq_size > LEAST ? __rseq_size : LEAST, UNREGISTER, RSEQ_SIG);
+	}
+#endif
+}
+
 void surus_rewind_checkpoint(void)
 {
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
 
+	leave_rseq();
 	surus_random_note();
 	surus_chunks_begin();
 	const char *why = surus_snapshot_take(maps, pagemap);

@@ -145,6 +145,7 @@ static bool set_output_handler(zval *handler)
 
 static void begin(void)
 {
+	zend_execute_data *const frame = EG(current_execute_data);
 	zval handler;
 
 	surus_outbox_begin(surus_self->event.id);
@@ -152,6 +153,9 @@ static void begin(void)
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(header_is_being_sent) = 0;
 	EG(exit_status) = 0;
+	/* As php_request_startup: what is wrong with the request is not the script's doing. */
+	PG(during_request_startup) = 1;
+	EG(current_execute_data) = NULL;
 	zend_try {
 		php_output_activate();
 		sapi_activate();
@@ -171,6 +175,8 @@ static void begin(void)
 			zend_set_timeout(EG(timeout_seconds), 0);
 		}
 	} zend_end_try();
+	EG(current_execute_data) = frame;
+	PG(during_request_startup) = 0;
 }
 
 /* --- the middle --- */
@@ -189,6 +195,8 @@ static bool call(void)
 	zend_try {
 		zend_call_function(&serving.handler, &serving.handler_cache);
 		if (EG(exception)) {
+			/* Whom a handler of exceptions throws to: nobody. */
+			EG(current_execute_data) = NULL;
 			/* As zend_execute_scripts; exit() is an exception here too, of which nobody else hears. */
 			if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
 				zend_user_exception_handler();
@@ -196,6 +204,7 @@ static bool call(void)
 			if (EG(exception)) {
 				zend_exception_error(EG(exception), E_ERROR);
 			}
+			EG(current_execute_data) = frame;
 		}
 		zval_ptr_dtor(&result);
 	} zend_catch {
@@ -213,6 +222,9 @@ static bool call(void)
  * variables stays. */
 static void end_in_worker(void)
 {
+	zend_execute_data *frame = EG(current_execute_data);
+
+	EG(current_execute_data) = NULL;
 	php_call_shutdown_functions();
 	php_free_shutdown_functions();
 	zend_try {
@@ -228,6 +240,7 @@ static void end_in_worker(void)
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
+	EG(current_execute_data) = frame;
 	php_clear_stat_cache(0, NULL, 0);
 	zend_memory_reset_peak_usage();
 }

@@ -558,7 +558,12 @@ impl Shared {
         match why.expected {
             true if said => debug!(pid, reason = why.label, "worker ended"),
             true if why.remedy.is_some() => {
-                warn!(pid, reason = why.label, remedy = why.remedy, "worker replaced instead of rewound (said once; counted in the metrics)")
+                warn!(
+                    pid,
+                    reason = why.label,
+                    remedy = why.remedy,
+                    "worker replaced instead of rewound (said once; counted in the metrics)"
+                )
             }
             true => info!(pid, reason = why.label, "worker ended"),
             false => {

@@ -466,11 +466,7 @@ pub fn why(wait_status: i32, killed: bool) -> Why {
 /// Why a worker could not be rewound and was replaced: exit status, as metrics name it, and what to do about it. In more words
 /// in docs/rewind.md.
 const REPLACED: [(i32, &str, &str); 11] = [
-    (
-        107,
-        "replaced",
-        "see the line of the worker that says why",
-    ),
+    (107, "replaced", "see the line of the worker that says why"),
     (
         110,
         "replaced_signals",
