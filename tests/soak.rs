@@ -217,6 +217,7 @@ fn ask_all(client: u64, address: &str, asked: &AtomicU64, requests: u64) -> Vec<
             String::new()
         };
         if got != status || body != expected {
+            println!("wrong: {what} {n}: {got} {body:?}");
             wrong.push(format!("{what} {n}: {got} {body:?}"));
         }
     }
