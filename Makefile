@@ -16,7 +16,7 @@ help: ## Say what there is to make
 
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
-	scripts/install serve test
+	scripts/install serve test extensions
 	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec
 
 # The HTTP/2 conformance tests.

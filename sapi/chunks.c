@@ -173,7 +173,7 @@ const char *surus_chunks_end(void)
 	size_t kept = 0;
 
 	if (c->overflown) {
-		return "too many blocks of memory were allocated";
+		return "memory: too many blocks of memory were allocated";
 	}
 	for (size_t i = c->count; i-- > 0;) {
 		struct chunk *chunk = &c->chunks[i];

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -31,10 +32,14 @@ static struct kernel {
 	mode_t umask;
 	const char *touched; /* what a function has changed that cannot be put back */
 	bool unlock;         /* a lock may be held on a file of the boot */
-	/* Regular files that the boot has left open, and where in them it is. */
+	unsigned char before_boot[512]; /* descriptors that were open when the boot began, as bits */
+	unsigned char of_boot[512];     /* those that it has opened */
+	/* What those lead to, and where in it they are. */
 	struct file {
 		int fd;
-		off_t offset;
+		dev_t device;
+		ino_t inode;
+		off_t offset; /* -1: it has no place, or always the end */
 	} files[MAX_FILES];
 	size_t file_count;
 } *k;
@@ -44,28 +49,28 @@ static struct kernel {
 static const struct {
 	const char *name, *why;
 } touching[] = {
-	{"pcntl_signal", "a signal handler was set (pcntl_signal)"},
-	{"pcntl_sigprocmask", "signals were blocked (pcntl_sigprocmask)"},
-	{"pcntl_alarm", "an alarm was set (pcntl_alarm)"},
-	{"pcntl_fork", "a process was forked (pcntl_fork)"},
-	{"pcntl_rfork", "a process was forked (pcntl_rfork)"},
-	{"pcntl_forkx", "a process was forked (pcntl_forkx)"},
-	{"pcntl_unshare", "a namespace was left (pcntl_unshare)"},
-	{"pcntl_setns", "a namespace was entered (pcntl_setns)"},
-	{"pcntl_setpriority", "the priority was changed (pcntl_setpriority)"},
-	{"pcntl_setcpuaffinity", "the CPU affinity was changed (pcntl_setcpuaffinity)"},
-	{"proc_nice", "the priority was changed (proc_nice)"},
-	{"posix_setrlimit", "a limit was changed (posix_setrlimit)"},
-	{"posix_setuid", "the user was changed (posix_setuid)"},
-	{"posix_seteuid", "the user was changed (posix_seteuid)"},
-	{"posix_setgid", "the group was changed (posix_setgid)"},
-	{"posix_setegid", "the group was changed (posix_setegid)"},
-	{"posix_initgroups", "the groups were changed (posix_initgroups)"},
-	{"posix_setsid", "a session was begun (posix_setsid)"},
-	{"posix_setpgid", "the process group was changed (posix_setpgid)"},
-	{"chroot", "the root directory was changed (chroot)"},
-	{"dl", "an extension was loaded (dl)"},
-	{"cli_set_process_title", "the title of the process was changed"},
+	{"pcntl_signal", "signals: a signal handler was set (pcntl_signal)"},
+	{"pcntl_sigprocmask", "signals: signals were blocked (pcntl_sigprocmask)"},
+	{"pcntl_alarm", "signals: an alarm was set (pcntl_alarm)"},
+	{"pcntl_fork", "process: a process was forked (pcntl_fork)"},
+	{"pcntl_rfork", "process: a process was forked (pcntl_rfork)"},
+	{"pcntl_forkx", "process: a process was forked (pcntl_forkx)"},
+	{"pcntl_unshare", "identity: a namespace was left (pcntl_unshare)"},
+	{"pcntl_setns", "identity: a namespace was entered (pcntl_setns)"},
+	{"pcntl_setpriority", "limits: the priority was changed (pcntl_setpriority)"},
+	{"pcntl_setcpuaffinity", "limits: the CPU affinity was changed (pcntl_setcpuaffinity)"},
+	{"proc_nice", "limits: the priority was changed (proc_nice)"},
+	{"posix_setrlimit", "limits: a limit was changed (posix_setrlimit)"},
+	{"posix_setuid", "identity: the user was changed (posix_setuid)"},
+	{"posix_seteuid", "identity: the user was changed (posix_seteuid)"},
+	{"posix_setgid", "identity: the group was changed (posix_setgid)"},
+	{"posix_setegid", "identity: the group was changed (posix_setegid)"},
+	{"posix_initgroups", "identity: the groups were changed (posix_initgroups)"},
+	{"posix_setsid", "identity: a session was begun (posix_setsid)"},
+	{"posix_setpgid", "identity: the process group was changed (posix_setpgid)"},
+	{"chroot", "identity: the root directory was changed (chroot)"},
+	{"dl", "native: an extension was loaded (dl)"},
+	{"cli_set_process_title", "identity: the title of the process was changed"},
 };
 enum { TOUCHING = sizeof(touching) / sizeof(*touching) };
 static struct {
@@ -97,7 +102,7 @@ static const char *const ffi_names[] = {"cdef", "load", "scope"};
 
 static ZEND_FUNCTION(surus_ffi)
 {
-	k->touched = "native code was called, which may have changed anything (FFI)";
+	k->touched = "native: native code was called, which may have changed anything (FFI)";
 	for (size_t i = 0; i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
 		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i], strlen(ffi_names[i]))) {
 			ffi_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
@@ -169,6 +174,10 @@ static bool open_descriptors(unsigned char *open_ones, int *last)
 bool surus_has_threads(void)
 {
 	struct stat tasks;
+
+	if (__libc_single_threaded) {
+		return false; /* and never was otherwise since the boot: libc's word is put back too */
+	}
 	/* A link for each thread, and two that every directory has. */
 	return stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink > 3;
 }
@@ -228,6 +237,9 @@ const char *surus_kernel_refuses(void)
 	if (!open_descriptors(open_ones, &last)) {
 		return NULL; /* /proc is not there; who needs it says so */
 	}
+	for (size_t i = 0; k && i < sizeof(open_ones); i++) {
+		k->of_boot[i] = (unsigned char)(open_ones[i] & ~k->before_boot[i]);
+	}
 	for (int fd = 3; fd <= last; fd++) {
 		struct stat file;
 		char peer[300];
@@ -255,17 +267,19 @@ const char *surus_kernel_refuses(void)
 }
 
 /* Workers share what the template has opened, and so the place in it: a file of the boot is opened anew. */
-static bool own_file(int fd)
+static bool own_file(int fd, const struct stat *file)
 {
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	off_t offset = lseek(fd, 0, SEEK_CUR);
+	off_t offset = S_ISREG(file->st_mode) && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
 
-	if (offset < 0 || flags < 0 || flags & O_APPEND) {
-		return true; /* has no place, or always the end */
-	}
 	if (k->file_count == MAX_FILES) {
 		return false;
+	}
+	k->files[k->file_count++] =
+		(struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset};
+	if (offset < 0) {
+		return true;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
@@ -276,15 +290,19 @@ static bool own_file(int fd)
 		fcntl(fd, F_SETFD, descriptor_flags);
 		close(own);
 	}
-	k->files[k->file_count++] = (struct file){.fd = fd, .offset = offset};
 	return true;
 }
 
 bool surus_kernel_prepare(void)
 {
 	k = surus_exempt_map(sizeof(*k));
+	int last;
+
 	if (k && surus_settings.engine == SURUS_REWIND) {
 		hook();
+	}
+	if (k) {
+		open_descriptors(k->before_boot, &last);
 	}
 	return k != NULL;
 }
@@ -311,8 +329,7 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (fd > SURUS_FD_SETTINGS && fd != surus_self->statm && fstat(fd, &file) == 0 &&
-		           (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode)) && !own_file(fd)) {
+		} else if (k->of_boot[fd / 8] & 1 << fd % 8 && fstat(fd, &file) == 0 && !own_file(fd, &file)) {
 			return "it has too many files open";
 		}
 	}
@@ -324,22 +341,30 @@ static const char *put_back_descriptors(void)
 	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
 
 	if (lowest <= k->last) {
-		return "a descriptor of the boot was closed";
+		return "descriptor: a descriptor of the boot was closed";
 	}
 	if (syscall(SYS_close_range, (unsigned)k->last + 1, ~0u, 0) != 0) {
 		static unsigned char open_ones[512];
 		int last;
 		if (!open_descriptors(open_ones, &last)) {
-			return "descriptors cannot be closed";
+			return "descriptor: descriptors cannot be closed";
 		}
 		for (int fd = k->last + 1; fd <= last; fd++) {
 			close(fd);
 		}
 	}
 	for (size_t i = 0; i < k->file_count; i++) {
-		lseek(k->files[i].fd, k->files[i].offset, SEEK_SET);
+		struct file *file = &k->files[i];
+		struct stat now;
+		/* Closed, and the number taken by another. */
+		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
+			return "descriptor: a descriptor of the boot was closed";
+		}
+		if (file->offset >= 0) {
+			lseek(file->fd, file->offset, SEEK_SET);
+		}
 		if (k->unlock) {
-			flock(k->files[i].fd, LOCK_UN);
+			flock(file->fd, LOCK_UN);
 		}
 	}
 	k->unlock = false;
@@ -356,12 +381,12 @@ const char *surus_kernel_put_back(void)
 	while ((child = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
 	}
 	if (child == 0) {
-		return "a child process was left running";
+		return "process: a child process was left running";
 	}
 	const char *why = put_back_descriptors();
 	if (why) {
 		return why;
 	}
 	umask(k->umask);
-	return fchdir(k->directory) == 0 ? NULL : "the working directory has gone";
+	return fchdir(k->directory) == 0 ? NULL : "directory: the working directory has gone";
 }

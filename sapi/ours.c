@@ -158,8 +158,12 @@ static void unlock_opcache(void)
 void surus_isolated_end(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	/* An exception that comes from here is nobody's to catch, and a fatal error. */
+	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of our caller's. */
 	EG(current_execute_data) = NULL;
+#ifdef ZEND_HAS_OOM
+	/* PHP calls nothing more in a request that has reached memory_limit until its script has ended, which ours does not. */
+	EG(delayed_oom).state = ZEND_OOM_STATE_NONE;
+#endif
 	php_call_shutdown_functions();
 	zend_try {
 		call_destructors();

@@ -15,6 +15,8 @@
 enum { MAX_ENGINES = 1024 };
 static zend_object *engines[MAX_ENGINES];
 static size_t engine_count;
+/* The state of libc's random(): behind a word that says of what kind it is, 31 words of any content. */
+static char libc_state[128];
 
 /* Starts anew what can be left to start itself when it is used: in every fork, and after every rewind to where we are. */
 static void forget(void)
@@ -34,6 +36,7 @@ void surus_random_note(void)
 	zend_objects_store *store = &EG(objects_store);
 
 	forget();
+	initstate(1, libc_state, sizeof(libc_state));
 	for (uint32_t i = 1; i < store->top && engine_count < MAX_ENGINES; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937) ||
@@ -44,11 +47,16 @@ void surus_random_note(void)
 	}
 }
 
+static void draw(void *to, size_t size)
+{
+	while (getrandom(to, size, 0) != (ssize_t)size) {
+	}
+}
+
 static uint64_t seed(void)
 {
-	uint64_t value = 0;
-	while (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
-	}
+	uint64_t value;
+	draw(&value, sizeof(value));
 	return value;
 }
 
@@ -74,5 +82,6 @@ void surus_random_renew(void)
 	for (size_t i = 0; i < engine_count; i++) {
 		renew(engines[i]);
 	}
-	srandom((unsigned)seed());
+	/* srandom() would make as much of 32 bits, and takes longer than all else here. */
+	draw(libc_state + 4, sizeof(libc_state) - 4);
 }

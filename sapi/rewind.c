@@ -3,14 +3,24 @@
 #include "rewind.h"
 
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <php.h>
 
 #include "snapshot.h"
 #include "surus.h"
+
+/* Reasons that have been said already, by this worker or another; a text has one address in all of them. */
+enum { MAX_SAID = 64 };
+static const char *_Atomic *said;
 
 void surus_rewind_prepare(void)
 {
@@ -24,13 +34,31 @@ void surus_rewind_prepare(void)
 
 bool surus_rewind_start(void)
 {
-	return surus_chunks_install();
+	void *shared = mmap(NULL, MAX_SAID * sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	said = shared;
+	return shared != MAP_FAILED && surus_chunks_install();
+}
+
+/* The kernel writes the number of our CPU beside libc's own thread data whenever it changes. Put back it would be wrong, and trusted:
+ * from here on who asks for the number asks the kernel. */
+static void leave_rseq(void)
+{
+#if __has_include(<sys/rseq.h>)
+	enum { UNREGISTER = 1, LEAST = 32 }; /* as the kernel and libc have them */
+	void *area = (char *)__builtin_thread_pointer() + __rseq_offset;
+
+	if (__rseq_size > 0) {
+		syscall(SYS_rseq, area, __rseq_size > LEAST ? __rseq_size : LEAST, UNREGISTER, RSEQ_SIG);
+	}
+#endif
 }
 
 void surus_rewind_checkpoint(void)
 {
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
 
+	leave_rseq();
 	surus_chunks_begin();
 	const char *why = surus_snapshot_take(maps, pagemap);
 	close(maps);
@@ -41,11 +69,46 @@ void surus_rewind_checkpoint(void)
 	}
 }
 
+/* How a reason begins, for those that have an exit status of their own. */
+static const struct {
+	const char *word;
+	int status;
+} reasons[] = {
+	{"signals: ", SURUS_EXIT_REPLACED_SIGNALS},       {"process: ", SURUS_EXIT_REPLACED_PROCESS},
+	{"thread: ", SURUS_EXIT_REPLACED_THREAD},         {"identity: ", SURUS_EXIT_REPLACED_IDENTITY},
+	{"limits: ", SURUS_EXIT_REPLACED_LIMITS},         {"native: ", SURUS_EXIT_REPLACED_NATIVE},
+	{"descriptor: ", SURUS_EXIT_REPLACED_DESCRIPTOR}, {"directory: ", SURUS_EXIT_REPLACED_DIRECTORY},
+	{"mappings: ", SURUS_EXIT_REPLACED_MAPPINGS},     {"memory: ", SURUS_EXIT_REPLACED_MEMORY},
+};
+
+static bool is_said(const char *why)
+{
+	for (size_t i = 0; i < MAX_SAID; i++) {
+		const char *none = NULL;
+		if (atomic_compare_exchange_strong(&said[i], &none, why)) {
+			return false;
+		}
+		if (none == why) {
+			return true;
+		}
+	}
+	return false;
+}
+
 _Noreturn static void replace(const char *why)
 {
-	fprintf(stderr, "surus-php: replaced instead of rewound: %s\n", why);
+	int status = SURUS_EXIT_REPLACED;
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+		if (strncmp(why, reasons[i].word, strlen(reasons[i].word)) == 0) {
+			status = reasons[i].status;
+		}
+	}
+	if (!is_said(why)) {
+		dprintf(STDERR_FILENO, "surus-php: replaced instead of rewound: %s\n", why);
+	}
 	surus_set_state(SURUS_RETIRED);
-	_exit(SURUS_EXIT_REPLACED);
+	_exit(status);
 }
 
 void surus_rewind_mark(void)

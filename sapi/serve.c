@@ -179,6 +179,7 @@ static bool set_output_handler(zval *handler)
 
 static void begin(void)
 {
+	zend_execute_data *const frame = EG(current_execute_data);
 	zval handler;
 
 	surus_outbox_begin(surus_self->event.id);
@@ -186,6 +187,9 @@ static void begin(void)
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(header_is_being_sent) = 0;
 	EG(exit_status) = 0;
+	/* As php_request_startup: what is wrong with the request is not the script's doing. */
+	PG(during_request_startup) = 1;
+	EG(current_execute_data) = NULL;
 	zend_try {
 		php_output_activate();
 		sapi_activate();
@@ -211,6 +215,8 @@ static void begin(void)
 			zend_set_timeout(EG(timeout_seconds), 0);
 		}
 	} zend_end_try();
+	EG(current_execute_data) = frame;
+	PG(during_request_startup) = 0;
 }
 
 /* --- the middle --- */
@@ -229,6 +235,8 @@ static bool call(void)
 	zend_try {
 		zend_call_function(&serving.handler, &serving.handler_cache);
 		if (EG(exception)) {
+			/* Whom a handler of exceptions throws to: nobody. */
+			EG(current_execute_data) = NULL;
 			/* As zend_execute_scripts; exit() is an exception here too, of which nobody else hears. */
 			if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
 				zend_user_exception_handler();
@@ -236,6 +244,7 @@ static bool call(void)
 			if (EG(exception)) {
 				zend_exception_error(EG(exception), E_ERROR);
 			}
+			EG(current_execute_data) = frame;
 		}
 		zval_ptr_dtor(&result);
 	} zend_catch {

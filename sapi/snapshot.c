@@ -228,6 +228,19 @@ static bool save(const struct region *r)
 	return true;
 }
 
+/* Is the stack in use the process's own, and is what is in use of it small enough to be copied? */
+static bool is_on_stack(size_t count)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	for (size_t i = 0; i < count; i++) {
+		if (s->now[i].stack) {
+			return here >= s->now[i].start && here < s->now[i].end && s->now[i].end - here < STACK_COPY / 2;
+		}
+	}
+	return false;
+}
+
 const char *surus_snapshot_take(int maps, int pagemap)
 {
 	size_t count;
@@ -238,6 +251,9 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	}
 	s->maps_file = maps;
 	count = read_mappings(s->now);
+	if (!is_on_stack(count)) {
+		return "surus_serve() was called inside of a Fiber, or too deep in the stack";
+	}
 	if (count == 0 || !find_regions(count)) {
 		return "/proc/self/maps cannot be read";
 	}
@@ -322,6 +338,7 @@ static long faults(void)
 {
 	struct rusage usage;
 	getrusage(RUSAGE_SELF, &usage);
+	/* A fault that had to be tried again, because another process held the page, counts as a major one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
@@ -455,22 +472,23 @@ const char *surus_snapshot_check(void)
 	uintptr_t brk_now = (uintptr_t)sbrk(0);
 
 	if (brk_now != s->brk && (uintptr_t)syscall(SYS_brk, s->brk) != s->brk) {
-		return "the heap cannot be made smaller";
+		return "memory: the heap cannot be made smaller";
+	}
+	/* Also one whose stack was there at the mark, because the boot has had a thread too. */
+	if (surus_has_threads()) {
+		return "thread: a thread was left running";
 	}
 	if (address_space() != s->pages + surus_chunks_pages()) {
-		if (surus_has_threads()) {
-			return "a thread was left running";
-		}
 		if (!unmap_new() || address_space() != s->pages + surus_chunks_pages()) {
-			return "memory mappings were changed";
+			return "mappings: memory mappings were changed";
 		}
 	}
 	if (faults() != s->faults) {
 		if (!scan()) {
-			return "the written pages cannot be found";
+			return "memory: the written pages cannot be found";
 		}
 		if (s->hot_count > s->own_count + HOT_BUDGET && !cool()) {
-			return "written pages cannot be given back";
+			return "memory: written pages cannot be given back";
 		}
 		s->faults = -1;
 	}

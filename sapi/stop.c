@@ -27,7 +27,8 @@ bool surus_stop_requested(void)
 static void on_stop(int signal)
 {
 	(void)signal;
-	if (surus_stop_requested()) {
+	/* Without an event memory may be about to be put back, and must not be written to. */
+	if (surus_self->event.id && surus_stop_requested()) {
 		requested_for_us = 1;
 		zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
 	}

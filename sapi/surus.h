@@ -258,7 +258,18 @@ enum {
 	SURUS_EXIT_BOOT = 105,    /* its script did not boot; said on stderr */
 	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
 	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; said on stderr */
-	SURUS_EXIT_DIFFERS = 108, /* rewound memory is not what it was; said on stderr */
+	SURUS_EXIT_DIFFERS = 108,  /* rewound memory is not what it was; said on stderr */
+	/* As SURUS_EXIT_REPLACED, by what the event had done; the words are in rewind.c. */
+	SURUS_EXIT_REPLACED_SIGNALS = 110,
+	SURUS_EXIT_REPLACED_PROCESS = 111,
+	SURUS_EXIT_REPLACED_THREAD = 112,
+	SURUS_EXIT_REPLACED_IDENTITY = 113,
+	SURUS_EXIT_REPLACED_LIMITS = 114,
+	SURUS_EXIT_REPLACED_NATIVE = 115,
+	SURUS_EXIT_REPLACED_DESCRIPTOR = 116,
+	SURUS_EXIT_REPLACED_DIRECTORY = 117,
+	SURUS_EXIT_REPLACED_MAPPINGS = 118,
+	SURUS_EXIT_REPLACED_MEMORY = 119,
 };
 
 /* CLOCK_MONOTONIC in microseconds. */

@@ -5,6 +5,8 @@ mod common;
 #[path = "faults/site.rs"]
 mod site;
 
+#[path = "faults/booted.rs"]
+mod booted;
 #[path = "faults/clients.rs"]
 mod clients;
 #[path = "faults/ends.rs"]

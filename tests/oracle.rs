@@ -2,7 +2,7 @@
 //!
 //! A topic is a file of cases in `oracle/cases`; allowed differences are in `oracle/exceptions.toml`.
 //! `ORACLES=fpm,cgi` leaves Surus out, which shows whether the corpus itself is sound; `ORACLE_CASE=word` asks only the
-//! cases whose names contain it.
+//! cases whose names contain it. `booted::` asks the same of `rewind`, or of the engine that `ORACLE_ENGINE` names.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,6 +22,14 @@ mod oracle {
     pub mod watch;
 }
 
+/// The engine that Surus runs PHP by: the usual one, or another that does as it does.
+fn engine(usual: &str) -> String {
+    match std::env::var("ORACLE_ENGINE") {
+        Ok(engine) if usual != "classic" => engine,
+        _ => usual.into(),
+    }
+}
+
 use oracle::answer::Answer;
 use oracle::compare::{Blind, differences};
 
@@ -31,8 +39,17 @@ macro_rules! topics {
         $(#[test]
         fn $topic() {
             let cases = include_str!(concat!("oracle/cases/", stringify!($topic), ".toml"));
-            oracle::topic::check(stringify!($topic), cases);
+            oracle::topic::check(&engine("classic"), stringify!($topic), cases);
         })*
+
+        /// The same of an engine that boots a script, which runs the file that each event names.
+        mod booted {
+            $(#[test]
+            fn $topic() {
+                let cases = include_str!(concat!("oracle/cases/", stringify!($topic), ".toml"));
+                super::oracle::topic::check(&super::engine("rewind"), stringify!($topic), cases);
+            })*
+        }
 
         #[test]
         fn every_file_of_cases_is_a_topic() {

@@ -36,6 +36,11 @@ pub struct Settings {
     /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
     #[serde(skip)]
     pub tells_leaks: bool,
+    /// On `rewind` and `fork`: peers whose connections the boot may leave open for all workers to share, as the refusal names
+    /// them: `["127.0.0.1:6379", "unix:/dev/log"]`.
+    pub shared_sockets: Vec<String>,
+    /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
+    pub paranoid: bool,
     /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -69,6 +74,8 @@ impl Default for Settings {
             script: None,
             warmup: Vec::new(),
             workers: None,
+            shared_sockets: Vec::new(),
+            paranoid: false,
             spares: 2,
             tells_leaks: false,
             queue: 1024,
@@ -107,6 +114,8 @@ pub async fn boot(
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         tells_leaks: settings.tells_leaks,
+        shared_sockets: settings.shared_sockets.clone(),
+        paranoid: settings.paranoid,
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,

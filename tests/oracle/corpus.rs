@@ -107,6 +107,11 @@ pub fn load(topic: &str, text: &str) -> Topic {
 }
 
 impl Case {
+    pub fn has_user_ini(&self) -> bool {
+        let is_one = |path: &String| path.rsplit('/').next() == Some(".user.ini");
+        self.ini.is_some() || self.files.keys().any(is_one)
+    }
+
     /// Writes its files below `root`. In them `{root}` is the document root and `{state}` a directory
     /// that scripts may write to.
     pub fn write(&self, root: &Path, state: &Path) {

@@ -32,6 +32,9 @@ pub struct Difference {
     pub part: String,
     /// The first PHP that has it; all when there is none.
     pub since: Option<String>,
+    /// The engines of Surus that have it; all when there are none.
+    #[serde(default)]
+    pub engines: Vec<String>,
     pub reason: String,
 }
 
@@ -41,10 +44,14 @@ pub struct Absence {
     /// How their names begin.
     pub cases: String,
     pub oracle: Name,
+    /// As that of a difference.
+    #[serde(default)]
+    pub engines: Vec<String>,
     pub reason: String,
 }
 
-pub fn load() -> Exceptions {
+/// Those that apply while Surus runs PHP by `engine`.
+pub fn load(engine: &str) -> Exceptions {
     let text = include_str!("exceptions.toml");
     let mut exceptions: Exceptions =
         toml::from_str(text).unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
@@ -61,10 +68,17 @@ pub fn load() -> Exceptions {
             .all(|reason| reason.len() > 20),
         "an exception without a reason"
     );
+    exceptions.difference.retain(|difference| {
+        applies(difference.since.as_deref()) && is_of(&difference.engines, engine)
+    });
     exceptions
-        .difference
-        .retain(|difference| applies(difference.since.as_deref()));
+        .absence
+        .retain(|absence| is_of(&absence.engines, engine));
     exceptions
+}
+
+fn is_of(engines: &[String], engine: &str) -> bool {
+    engines.is_empty() || engines.iter().any(|name| name == engine)
 }
 
 /// Is this PHP one of those since `since`?

@@ -85,6 +85,20 @@ fn chosen() -> Vec<Name> {
     }
 }
 
+/// What the engines boot that boot a script: each event runs the file that it names, as `classic` does.
+const BOOT: &str = r#"<?php
+surus_serve(static function () {
+    $file = $_SERVER['SCRIPT_FILENAME'];
+    if ($file === __FILE__) {
+        http_response_code(404);
+        echo "File not found.\n";
+        return;
+    }
+    chdir(dirname($file));
+    (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
+});
+"#;
+
 /// All of them, over one document root.
 pub struct Oracles {
     root: PathBuf,
@@ -106,7 +120,7 @@ pub struct Oracles {
 impl Oracles {
     /// `ini` is added to the php.ini of all; `fill` writes the document root, its first argument; scripts may write to the
     /// second.
-    pub fn start(ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
+    pub fn start(engine: &str, ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
         let installed = Installed::find();
         let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
@@ -124,10 +138,18 @@ impl Oracles {
         let chosen = chosen();
         let surus = chosen.contains(&Name::Surus).then(|| {
             // Compression is the front's and not PHP's.
-            let env = [
+            let mut env = vec![
                 ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
                 ("SURUS_COMPRESS_ENABLED", "false"),
+                ("SURUS_ENGINE_NAME", engine),
             ];
+            let boot = home.join("boot.php");
+            if engine != "classic" {
+                std::fs::write(&boot, BOOT).unwrap();
+                env.push(("SURUS_ENGINE_SCRIPT", boot.to_str().unwrap()));
+                env.push(("SURUS_ENGINE_WORKERS", "1"));
+                env.push(("SURUS_ENGINE_PARANOID", "true"));
+            }
             Surus::spawn(&root, &[], &env)
                 .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
         });

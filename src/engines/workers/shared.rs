@@ -1,7 +1,7 @@
 //! What a generation shares with the tasks that serve it: the events that it holds, its processes, and how these end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use surus_sys::process::{self, Pid};
@@ -39,6 +39,8 @@ pub struct Shared {
     /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
     /// that is killed as a message arrives takes it along.
     pub may_miss: AtomicBool,
+    /// Reasons for replacing a worker that the log has.
+    said: Mutex<Vec<&'static str>>,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
 }
@@ -84,6 +86,7 @@ impl Shared {
             retiring: AtomicBool::new(false),
             dropped: CancellationToken::new(),
             may_miss: AtomicBool::new(false),
+            said: Mutex::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -371,7 +374,25 @@ impl Shared {
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));
         }
+        // One that is replaced after each of many events would fill the log.
+        let said = why.remedy.is_some() && {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = said.contains(&why.label);
+            if !known {
+                said.push(why.label);
+            }
+            known
+        };
         match why.expected {
+            true if said => debug!(pid, reason = why.label, "worker ended"),
+            true if why.remedy.is_some() => {
+                warn!(
+                    pid,
+                    reason = why.label,
+                    remedy = why.remedy,
+                    "worker replaced instead of rewound (said once; counted in the metrics)"
+                )
+            }
             true => info!(pid, reason = why.label, "worker ended"),
             false => {
                 warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")

@@ -31,6 +31,10 @@ pub struct Spec {
     pub script: Option<FindScript>,
     /// See [`Settings`](crate::engines::Settings::tells_leaks).
     pub tells_leaks: bool,
+    /// Peers whose connections the boot may leave open.
+    pub shared_sockets: Vec<String>,
+    /// Compare all memory after each rewind.
+    pub paranoid: bool,
     pub max_events: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -125,6 +129,10 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
     put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
+    for peer in &spec.shared_sockets {
+        put("socket", peer)?;
+    }
+    put("paranoid", if spec.paranoid { "1" } else { "0" })?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_events", &spec.max_events.to_string())?;
