@@ -271,7 +271,7 @@ static bool own_file(int fd, const struct stat *file)
 {
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	off_t offset = S_ISREG(file->st_mode) && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
+	off_t offset = S_ISDIR(file->st_mode) || (S_ISREG(file->st_mode) && !(flags & O_APPEND)) ? lseek(fd, 0, SEEK_CUR) : -1;
 
 	if (k->file_count == MAX_FILES) {
 		return false;

@@ -1,5 +1,5 @@
 //! Is what Debian's extensions do put back by `rewind`? Each extension is used in the boot and then in many requests of one worker,
-//! with all memory compared after each (`engine.paranoid`); `EXTENSION_ROUNDS` says how many, 40 if it is not set.
+//! with all memory compared after each (`engine.paranoid`); `EXTENSION_ROUNDS` says how many, 15 if it is not set.
 //!
 //! docs/extensions.md has the results. Needs `scripts/install extensions`.
 #![allow(clippy::unwrap_used)]
@@ -85,7 +85,7 @@ fn check(settings: &[&str]) {
     let surus = Surus::spawn(dir.path(), &args, &env)
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
 
-    let rounds = std::env::var("EXTENSION_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("EXTENSION_ROUNDS").map_or(15, |rounds| rounds.parse().unwrap());
     let mut wrong = Vec::new();
     for extension in LOCAL
         .split_whitespace()

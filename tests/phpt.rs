@@ -1,7 +1,8 @@
 //! Does PHP pass its own web tests under Surus? Those of its source package that are requests, each sent to a server of its own.
 //!
 //! `PHPT_DIR` is a PHP source tree; without it, the one that `scripts/php-source` has fetched. Where there is none, nothing is
-//! tested, and the test says so. `PHPT=word` runs only tests whose paths contain it, `ENGINES=rewind` only that engine.
+//! tested, and the test says so. `PHPT=word` runs only tests whose paths contain it, `ENGINES=worker` only that engine,
+//! without it `classic` and `rewind` are asked.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -70,7 +71,13 @@ fn php_passes_its_own_web_tests() {
         .collect();
     let exceptions: Exceptions = toml::from_str(include_str!("phpt/exceptions.toml")).unwrap();
     let mut failures = Vec::new();
-    for subject in subjects() {
+    // The others share the code of these two; ENGINES asks them.
+    let by_default =
+        |name: &str| std::env::var_os("ENGINES").is_some() || matches!(name, "classic" | "rewind");
+    for subject in subjects()
+        .into_iter()
+        .filter(|subject| by_default(subject.name))
+    {
         let outcomes = run_all(&source, subject, &tests);
         failures.extend(report(subject, &outcomes, &exceptions));
     }
