@@ -111,6 +111,15 @@ static ZEND_FUNCTION(surus_ffi)
 	}
 }
 
+static void hook_flock(void)
+{
+	zend_function *flock = zend_hash_str_find_ptr(CG(function_table), "flock", sizeof("flock") - 1);
+	if (flock && flock->type == ZEND_INTERNAL_FUNCTION) {
+		plain_flock = flock->internal_function.handler;
+		flock->internal_function.handler = ZEND_FN(surus_flock);
+	}
+}
+
 static void hook(void)
 {
 	for (size_t i = 0; i < TOUCHING; i++) {
@@ -120,11 +129,6 @@ static void hook(void)
 			hooked[i].handler = function->internal_function.handler;
 			function->internal_function.handler = ZEND_FN(surus_touching);
 		}
-	}
-	zend_function *flock = zend_hash_str_find_ptr(CG(function_table), "flock", sizeof("flock") - 1);
-	if (flock && flock->type == ZEND_INTERNAL_FUNCTION) {
-		plain_flock = flock->internal_function.handler;
-		flock->internal_function.handler = ZEND_FN(surus_flock);
 	}
 	zend_class_entry *ffi = zend_hash_str_find_ptr(CG(class_table), "ffi", sizeof("ffi") - 1);
 	for (size_t i = 0; ffi && i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
@@ -302,6 +306,7 @@ bool surus_kernel_prepare(void)
 		hook();
 	}
 	if (k) {
+		hook_flock();
 		open_descriptors(k->before_boot, &last);
 	}
 	return k != NULL;
@@ -336,6 +341,14 @@ const char *surus_kernel_note(void)
 	return NULL;
 }
 
+void surus_kernel_unlock(void)
+{
+	for (size_t i = 0; k->unlock && i < k->file_count; i++) {
+		flock(k->files[i].fd, LOCK_UN);
+	}
+	k->unlock = false;
+}
+
 static const char *put_back_descriptors(void)
 {
 	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
@@ -363,11 +376,7 @@ static const char *put_back_descriptors(void)
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);
 		}
-		if (k->unlock) {
-			flock(file->fd, LOCK_UN);
-		}
 	}
-	k->unlock = false;
 	return NULL;
 }
 

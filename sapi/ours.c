@@ -13,6 +13,8 @@
 #include <zend_fibers.h>
 #include <zend_weakrefs.h>
 
+#include "snapshot.h"
+
 /* Objects of the boot whose end has an effect; weak, so that one that an event ends leaves. */
 static HashTable boot_objects;
 static zend_long first_resource;       /* resources from this number on are the event's */
@@ -187,6 +189,7 @@ void surus_isolated_end(void)
 	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
+	surus_kernel_unlock();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
 }

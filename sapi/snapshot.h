@@ -48,6 +48,8 @@ bool surus_kernel_prepare(void);
 const char *surus_kernel_refuses(void);
 /* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
 const char *surus_kernel_note(void);
+/* Releases the locks that an event holds on files of the boot; before its end is told, since the next may want them. */
+void surus_kernel_unlock(void);
 /* Puts back what is cheap. NULL, or what cannot be put back. */
 const char *surus_kernel_put_back(void);
 /* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not be dumped. */
