@@ -12,8 +12,7 @@
 #include <php.h>
 #include <ext/random/php_random.h>
 
-enum { MAX_ENGINES = 1024 };
-static zend_object *engines[MAX_ENGINES];
+static zend_object **engines; /* those that the boot has made */
 static size_t engine_count;
 /* The state of libc's random(): behind a word that says of what kind it is, 31 words of any content. */
 static char libc_state[128];
@@ -37,11 +36,12 @@ void surus_random_note(void)
 
 	forget();
 	initstate(1, libc_state, sizeof(libc_state));
-	for (uint32_t i = 1; i < store->top && engine_count < MAX_ENGINES; i++) {
+	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937) ||
 		                             instanceof_function(object->ce, random_ce_Random_Engine_PcgOneseq128XslRr64) ||
 		                             instanceof_function(object->ce, random_ce_Random_Engine_Xoshiro256StarStar))) {
+			engines = perealloc(engines, (engine_count + 1) * sizeof(*engines), 1);
 			engines[engine_count++] = object;
 		}
 	}
