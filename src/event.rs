@@ -1,5 +1,6 @@
 //! What is asked of PHP and what comes back: the one vocabulary that fronts and engines share.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -24,6 +25,9 @@ pub struct Event {
     pub script: Script,
     /// Who asks, and over what.
     pub origin: Origin,
+    /// CGI variables beside those that the request makes, such as what AWS Lambda says of an event. None of them has a name
+    /// that the request makes too.
+    pub variables: Vec<(Cow<'static, str>, String)>,
     /// After this instant nobody waits for the answer.
     pub deadline: Instant,
     /// None where the front has no way of sending them.

@@ -220,6 +220,7 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
             server: Some(local),
             https: uri.scheme_str() == Some("https"),
         },
+        variables: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(3600),
         early_hints: None,
     })

@@ -4,6 +4,7 @@ mod boot;
 mod check;
 mod engines;
 mod findings;
+mod lambda;
 mod leaks;
 mod options;
 mod readable;

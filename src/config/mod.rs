@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::engines;
-use crate::fronts::{admin, http, site};
+use crate::fronts::{admin, http, lambda, site};
 use crate::observe::log;
 
 /// Everything that can be set, composed of everyone's settings.
@@ -32,6 +32,7 @@ pub struct Config {
     pub log: log::Settings,
     pub access_log: http::access::Settings,
     pub admin: admin::Settings,
+    pub lambda: lambda::Settings,
 }
 
 /// What a pool has otherwise than `[engine]`, `[php]` and `[env]` say.

@@ -102,6 +102,9 @@ pub fn each(event: &Event, to: &mut impl Variables) {
         to.put(b"PATH_TRANSLATED", &joined);
     }
     each_header(headers, to);
+    for (name, value) in &event.variables {
+        to.put(name.as_bytes(), value.as_bytes());
+    }
 }
 
 /// The request's headers as `HTTP_*`.
@@ -192,6 +195,7 @@ mod tests {
                 server: Some(address("[::1]:8080")),
                 https,
             },
+            variables: vec![("LAMBDA_TASK".into(), "x".to_string())],
             deadline: Instant::now(),
             early_hints: None,
         };
@@ -226,6 +230,7 @@ mod tests {
         assert_eq!(vars["REMOTE_ADDR"], "192.0.2.7");
         assert_eq!(vars["SERVER_ADDR"], "::1");
         assert_eq!(vars["SERVER_PORT"], "8080");
+        assert_eq!(vars["LAMBDA_TASK"], "x");
         assert!(
             !vars.contains_key("HTTPS")
                 && !vars.contains_key("CONTENT_TYPE")

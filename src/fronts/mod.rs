@@ -2,4 +2,5 @@
 
 pub mod admin;
 pub mod http;
+pub mod lambda;
 pub mod site;

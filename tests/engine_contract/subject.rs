@@ -297,6 +297,7 @@ impl Ask {
                 server: Some(SocketAddr::from(([127, 0, 0, 1], 80)).into()),
                 https: false,
             },
+            variables: Vec::new(),
             deadline: Instant::now() + self.timeout,
             early_hints: self.early_hints,
         }

@@ -172,6 +172,7 @@ impl Service {
             request: Request::from_parts(head, Body::Empty),
             script,
             origin: forwarded.origin,
+            variables: Vec::new(),
             deadline: end.began + self.settings.timeout.0,
             early_hints,
         };

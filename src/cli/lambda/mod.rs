@@ -1,0 +1,1 @@
+//! `surus lambda` and what belongs to it, a file per subcommand.
