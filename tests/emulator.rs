@@ -1,0 +1,21 @@
+//! Does the emulator do to runtimes and callers what AWS Lambda does?
+#![allow(clippy::unwrap_used)]
+
+#[path = "emulator/aws.rs"]
+mod aws;
+#[path = "emulator/environments.rs"]
+mod environments;
+#[path = "emulator/extensions.rs"]
+mod extensions;
+#[path = "emulator/fake.rs"]
+mod fake;
+#[path = "emulator/faults.rs"]
+mod faults;
+#[path = "emulator/processes.rs"]
+mod processes;
+#[path = "emulator/protocol.rs"]
+mod protocol;
+#[path = "emulator/runtimes.rs"]
+mod runtimes;
+#[path = "emulator/streams.rs"]
+mod streams;
