@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::environment::Environment;
 use super::extensions;
+use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::life::Life;
 use super::outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
@@ -35,15 +36,13 @@ type Reply = Response<Body>;
 
 /// Serves until the environment is gone.
 pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
+    let closed = environment.closed.clone();
     let environment = Arc::downgrade(environment);
-    tokio::spawn(async move {
+    tokio::spawn(closed.run_until_cancelled_owned(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            if environment.strong_count() == 0 {
-                return;
-            }
             tokio::spawn(connection(stream, environment.clone()));
         }
-    });
+    }));
 }
 
 async fn connection(stream: TcpStream, environment: Weak<Environment>) {
@@ -55,13 +54,12 @@ async fn connection(stream: TcpStream, environment: Weak<Environment>) {
     let service = service_fn(move |request| {
         let (environment, life) = (environment.clone(), life.clone());
         async move {
-            let Some(environment) = environment.upgrade() else {
-                return Ok(refuse(&Refusal::internal()));
-            };
             let is_stale = life.connections.is_cancelled();
-            let now = environment.life().filter(|_| !is_stale);
+            // Nothing that waits keeps the environment.
+            let now = environment.upgrade().filter(|_| !is_stale);
+            let now = now.and_then(|e| Some((e.life()?, e.function.clone())));
             Ok::<_, Infallible>(match now {
-                Some(life) => route(&environment, life, request)
+                Some((life, function)) => route(&function, life, request)
                     .await
                     .unwrap_or_else(|refusal| refuse(&refusal)),
                 None => refuse(&Refusal::internal()),
@@ -78,7 +76,7 @@ async fn connection(stream: TcpStream, environment: Weak<Environment>) {
 }
 
 async fn route(
-    environment: &Arc<Environment>,
+    function: &Function,
     life: Arc<Life>,
     request: Request<Incoming>,
 ) -> Result<Reply, Refusal> {
@@ -89,8 +87,8 @@ async fn route(
         return match call {
             "invocation/next" if is_get => next(&life).await,
             "init/error" if is_post => init_error(&life, request).await,
-            "restore/next" if is_get && has_snapshots(environment) => restore_next(&life).await,
-            "restore/error" if is_post && has_snapshots(environment) => {
+            "restore/next" if is_get && has_snapshots(function) => restore_next(&life).await,
+            "restore/error" if is_post && has_snapshots(function) => {
                 restore_error(&life, request).await
             }
             _ => {
@@ -112,7 +110,7 @@ async fn route(
     }
     match path {
         "/2018-06-01/ping" | "/ping" if is_get => Ok(reply(StatusCode::OK, "pong".into())),
-        "/2020-01-01/extension/register" if is_post => register(environment, &life, request).await,
+        "/2020-01-01/extension/register" if is_post => register(function, &life, request).await,
         "/2020-01-01/extension/event/next" if is_get => event_next(&life, &request).await,
         "/2020-01-01/extension/init/error" if is_post => extension_error(&life, &request, true),
         "/2020-01-01/extension/exit/error" if is_post => extension_error(&life, &request, false),
@@ -126,8 +124,8 @@ async fn route(
     }
 }
 
-fn has_snapshots(environment: &Environment) -> bool {
-    environment.function.initialization == super::function::Initialization::SnapStart
+fn has_snapshots(function: &Function) -> bool {
+    function.initialization == Initialization::SnapStart
 }
 
 async fn next(life: &Life) -> Result<Reply, Refusal> {
@@ -393,7 +391,7 @@ struct Registration {
 }
 
 async fn register(
-    environment: &Environment,
+    function: &Function,
     life: &Life,
     request: Request<Incoming>,
 ) -> Result<Reply, Refusal> {
@@ -408,7 +406,6 @@ async fn register(
         .state()
         .extensions
         .register(&name, &registration.events)?;
-    let function = &environment.function;
     let mut said = serde_json::json!({
         "functionName": function.name,
         "functionVersion": function.version,

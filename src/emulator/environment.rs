@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use surus_sys::signal::{self, Signal};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::fault::{Drawn, Fault};
 use super::function::{Function, Initialization};
@@ -35,6 +36,8 @@ pub struct Environment {
     pub function: Arc<Function>,
     pub address: SocketAddr,
     pub log: Arc<Log>,
+    /// Cancelled when it is dropped: its Runtime API is closed.
+    pub closed: CancellationToken,
     arn: HeaderValue,
     life: Mutex<Option<Arc<Life>>>,
     is_frozen: AtomicBool,
@@ -65,6 +68,7 @@ impl Environment {
             arn: HeaderValue::try_from(function.arn())?,
             function,
             log,
+            closed: CancellationToken::new(),
             life: Mutex::new(None),
             is_frozen: AtomicBool::new(false),
             is_fresh: AtomicBool::new(true),
@@ -418,6 +422,15 @@ impl Environment {
             life.drain();
         }
         self.bury();
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.closed.cancel();
+        if let Some(life) = self.life() {
+            life.abandon();
+        }
     }
 }
 

@@ -313,24 +313,22 @@ impl Life {
         self.kill().await;
     }
 
+    /// Ends everything at once, where nobody can wait for it: the emulator itself ends.
+    pub fn abandon(&self) {
+        self.connections.cancel();
+        if self.processes().iter().any(|process| !process.has_exited())
+            && let Some(tree) = self.tree()
+        {
+            tree.kill();
+        }
+    }
+
     /// Ends whatever still runs.
     async fn kill(&self) {
         let Some(tree) = self.tree() else { return };
         let _ = tokio::task::spawn_blocking(move || tree.kill()).await;
         for process in self.processes() {
             process.exited().await;
-        }
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        // Nobody has shut it down: the emulator is ending.
-        self.connections.cancel();
-        if self.processes().iter().any(|process| !process.has_exited())
-            && let Some(tree) = self.tree()
-        {
-            tree.kill();
         }
     }
 }

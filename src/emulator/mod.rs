@@ -18,6 +18,7 @@ mod environment;
 mod extensions;
 pub mod fault;
 mod function;
+pub mod http;
 pub mod identifier;
 mod life;
 mod log;
