@@ -3,6 +3,8 @@
 
 #[path = "emulator/aws.rs"]
 mod aws;
+#[path = "emulator/command_line.rs"]
+mod command_line;
 #[path = "emulator/environments.rs"]
 mod environments;
 #[path = "emulator/extensions.rs"]
@@ -11,11 +13,17 @@ mod extensions;
 mod fake;
 #[path = "emulator/faults.rs"]
 mod faults;
+#[path = "emulator/gateway.rs"]
+mod gateway;
 #[path = "emulator/processes.rs"]
 mod processes;
 #[path = "emulator/protocol.rs"]
 mod protocol;
+#[path = "emulator/queue.rs"]
+mod queue;
 #[path = "emulator/runtimes.rs"]
 mod runtimes;
+#[path = "emulator/sqs.rs"]
+mod sqs;
 #[path = "emulator/streams.rs"]
 mod streams;

@@ -36,6 +36,8 @@ enum Command {
     Reload(options::Project),
     /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
     Leaks(leaks::Leaks),
+    /// AWS Lambda
+    Lambda(lambda::Lambda),
     /// List the ways of running PHP
     Engines,
 }
@@ -48,6 +50,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
+        Command::Lambda(args) => lambda::run(args),
         Command::Engines => engines::run(),
     };
     match result {

@@ -27,6 +27,8 @@ mod process;
 mod refusal;
 mod report;
 mod request;
+pub mod schedule;
+pub mod sqs;
 mod state;
 mod tree;
 mod variables;

@@ -138,14 +138,34 @@ impl Fake {
     }
 
     /// Answers events with themselves until the connection is closed, from a task of its own.
-    pub fn echo(mut self) {
+    pub fn echo(self) {
+        self.serve(|event| event);
+    }
+
+    /// The same with other answers.
+    pub fn serve(mut self, mut answer: impl FnMut(Bytes) -> Bytes + Send + 'static) {
         tokio::spawn(async move {
             let next = "/2018-06-01/runtime/invocation/next";
-            while let Some(event) = self.try_call(Method::GET, next, &[], "").await {
+            while let Some(event) = self.wait(next).await {
                 let path = format!("/2018-06-01/runtime/invocation/{}/response", event.id());
-                self.try_call(Method::POST, &path, &[], event.body).await;
+                let body = answer(event.body);
+                self.try_call(Method::POST, &path, &[], body).await;
             }
         });
+    }
+
+    /// As [`get`](Fake::get), for as long as the test runs.
+    async fn wait(&mut self, path: &str) -> Option<Said> {
+        let request = Request::get(path).header("host", "runtime");
+        let request = request.body(Full::default()).unwrap();
+        self.sender.ready().await.ok()?;
+        let response = self.sender.send_request(request).await.ok()?;
+        let (head, body) = response.into_parts();
+        Some(Said {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.collect().await.ok()?.to_bytes(),
+        })
     }
 }
 

@@ -17,7 +17,7 @@ fn streamed(payload: &'static str) -> Request {
 }
 
 /// The head of a streamed answer, on a connection of its own.
-async fn answering(emulator: &Emulator, id: &str) -> TcpStream {
+pub async fn answering(emulator: &Emulator, id: &str) -> TcpStream {
     let mut stream = TcpStream::connect(emulator.address().unwrap())
         .await
         .unwrap();
@@ -31,7 +31,7 @@ async fn answering(emulator: &Emulator, id: &str) -> TcpStream {
     stream
 }
 
-async fn chunk(stream: &mut TcpStream, data: &[u8]) {
+pub async fn chunk(stream: &mut TcpStream, data: &[u8]) {
     let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
     chunk.extend_from_slice(data);
     chunk.extend_from_slice(b"\r\n");
