@@ -356,15 +356,15 @@ fn executables(directory: Option<&Path>) -> anyhow::Result<Vec<(String, PathBuf)
 
 /// The command in a name space of its own, where nothing but `/tmp` can be written to.
 fn read_only(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf, Vec<String>)> {
-    // A bind mount of each on itself can be made read-only without touching what others see of it.
+    // In the name space of its own, each mount is a copy, whose flags nobody else sees.
     const SCRIPT: &str = r#"
         mount --make-rprivate / || exit 125
-        while read -r _ place kind _; do
+        mounts=$(cat /proc/self/mounts)
+        printf '%s\n' "$mounts" | while read -r _ place _; do
             case $place in /proc|/proc/*|/sys|/sys/*|/dev|/dev/*|/tmp|/tmp/*) continue ;; esac
-            place=$(printf '%b' "$place")
-            mount --bind "$place" "$place" && mount -o remount,bind,ro "$place" || exit 125
-        done </proc/self/mounts
-        if ! mountpoint -q /tmp; then mount -t tmpfs tmpfs /tmp || exit 125; fi
+            mount -o remount,bind,ro "$(printf '%b' "$place")" || exit 125
+        done || exit 125
+        mountpoint -q /tmp || mount -t tmpfs tmpfs /tmp || exit 125
         exec "$@"
     "#;
     let probe = std::process::Command::new("unshare")
