@@ -475,7 +475,7 @@ impl Run<'_> {
             platform.init_start();
             let limit = began + function.init_limit;
             if let Ok(life) = environment.initialize(self.id, Phase::Init, limit).await {
-                self.init = Some(began.elapsed());
+                self.init = Some(life.released().unwrap_or(began).elapsed());
                 life.drain();
                 return self.start(life).await;
             }

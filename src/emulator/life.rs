@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::function::{Function, Resources, Runtime};
 use super::identifier;
 use super::log::Log;
-use super::process::{self, Process};
+use super::process::{self, Process, Start};
 use super::state::{Progress, State};
 use super::tree::Tree;
 use super::variables;
@@ -53,7 +53,9 @@ pub struct Life {
     runtime: Mutex<Option<Arc<Process>>>,
     extensions: Mutex<Vec<(String, Arc<Process>)>>,
     tree: Mutex<Option<Tree>>,
-    cgroup: Option<Cgroup>,
+    cgroup: Option<Arc<Cgroup>>,
+    /// When the runtime could begin.
+    released: Mutex<Option<Instant>>,
     is_out_of_memory: AtomicBool,
 }
 
@@ -72,7 +74,8 @@ impl Life {
             runtime: Mutex::default(),
             extensions: Mutex::default(),
             tree: Mutex::default(),
-            cgroup,
+            cgroup: cgroup.map(Arc::new),
+            released: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
         })
     }
@@ -113,26 +116,47 @@ impl Life {
             false => (program.clone(), arguments.clone()),
             true => read_only(program, arguments)?,
         };
+        let start = |program, arguments| Start {
+            program,
+            arguments,
+            directory: directory.clone(),
+            variables: variables.clone(),
+            is_held: life.cgroup.is_some(),
+        };
         for (name, executable) in executables {
-            let process = Process::start(&executable, &[], &directory, &variables, log)?;
-            life.adopt(&process)?;
-            lock(&life.extensions).push((name, Arc::new(process)));
+            let process = Process::start(&start(executable, Vec::new()), log)?;
+            let process = Arc::new(process);
+            lock(&life.extensions).push((name, process.clone()));
             life.set_tree(&address, &list);
+            life.release(&process).await?;
         }
         life.wait_for_registrations().await?;
-        let process = Process::start(&program, &arguments, &directory, &variables, log)?;
-        life.adopt(&process)?;
-        *lock(&life.runtime) = Some(Arc::new(process));
+        if program.components().count() > 1 && !directory.join(&program).exists() {
+            bail!("{} does not exist", program.display());
+        }
+        let process = Arc::new(Process::start(&start(program, arguments), log)?);
+        *lock(&life.runtime) = Some(process.clone());
         life.set_tree(&address, &list);
+        life.release(&process).await?;
         life.throttle_when_ready();
         Ok(life)
     }
 
-    fn adopt(&self, process: &Process) -> anyhow::Result<()> {
-        match &self.cgroup {
-            Some(cgroup) => cgroup.add(process.pid),
-            None => Ok(()),
+    /// Puts a process into the control group before it does anything.
+    async fn release(&self, process: &Process) -> anyhow::Result<()> {
+        if let Some(cgroup) = self.cgroup.clone() {
+            let pid = process.pid;
+            // The kernel takes its time for this.
+            tokio::task::spawn_blocking(move || cgroup.add(pid)).await??;
         }
+        *lock(&self.released) = Some(Instant::now());
+        process.release();
+        Ok(())
+    }
+
+    /// When the runtime could begin; what comes before is not its time.
+    pub fn released(&self) -> Option<Instant> {
+        *lock(&self.released)
     }
 
     fn set_tree(&self, address: &str, list: &Option<PathBuf>) {
@@ -264,12 +288,15 @@ impl Life {
 
     pub fn was_out_of_memory(&self) -> bool {
         self.is_out_of_memory.load(Ordering::Relaxed)
-            || self.cgroup.as_ref().is_some_and(Cgroup::was_out_of_memory)
+            || self
+                .cgroup
+                .as_ref()
+                .is_some_and(|cgroup| cgroup.was_out_of_memory())
     }
 
     /// Bytes.
     pub fn peak_memory(&self) -> u64 {
-        let of_cgroup = self.cgroup.as_ref().and_then(Cgroup::peak_memory);
+        let of_cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.peak_memory());
         of_cgroup.unwrap_or_else(|| self.tree().map_or(0, |tree| tree.peak_memory()))
     }
 

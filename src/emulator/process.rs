@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use tokio::process::Command;
+use tokio::process::{ChildStdin, Command};
 use tokio::sync::watch;
 
 use super::log::{Log, Output};
@@ -18,21 +18,40 @@ pub struct Process {
     pub pid: u32,
     exit: watch::Receiver<Option<ExitStatus>>,
     output: Option<Arc<Output>>,
+    /// Closed to let it begin, where it waits.
+    gate: Mutex<Option<ChildStdin>>,
+}
+
+/// What is started, and how.
+pub struct Start {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    pub directory: PathBuf,
+    /// It has no others.
+    pub variables: Vec<(String, String)>,
+    /// It begins when it is [released](Process::release), and is in its control group by then.
+    pub is_held: bool,
 }
 
 impl Process {
-    /// Starts it with nothing but these variables.
-    pub fn start(
-        program: &Path,
-        arguments: &[String],
-        directory: &Path,
-        variables: &[(String, String)],
-        log: &Arc<Log>,
-    ) -> anyhow::Result<Process> {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(directory);
-        command.env_clear().envs(variables.iter().cloned());
-        command.stdin(Stdio::null());
+    pub fn start(start: &Start, log: &Arc<Log>) -> anyhow::Result<Process> {
+        let (program, directory) = (&start.program, &start.directory);
+        let mut command = match start.is_held {
+            false => Command::new(program),
+            true => {
+                // A shell reads until the gate is closed and becomes the program then.
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", r#"read -r _; exec "$@" </dev/null"#, "sh"]);
+                shell.arg(program);
+                shell
+            }
+        };
+        command.args(&start.arguments).current_dir(directory);
+        command.env_clear().envs(start.variables.iter().cloned());
+        command.stdin(match start.is_held {
+            false => Stdio::null(),
+            true => Stdio::piped(),
+        });
         // A terminal's Ctrl-C is for the emulator alone.
         command.process_group(0);
         let mut output = None;
@@ -53,12 +72,28 @@ impl Process {
         // The command holds the writing ends of the pipe, which has no end before they are closed.
         drop(command);
         let pid = child.id().context("it ended as it began")?;
+        let gate = Mutex::new(child.stdin.take());
         let (ended, exit) = watch::channel(None);
         tokio::spawn(async move {
             let status = child.wait().await.unwrap_or(ExitStatus::from_raw(0));
             ended.send_replace(Some(status));
         });
-        Ok(Process { pid, exit, output })
+        Ok(Process {
+            pid,
+            exit,
+            output,
+            gate,
+        })
+    }
+
+    /// Lets it begin.
+    pub fn release(&self) {
+        drop(
+            self.gate
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 
     /// How it ended; pending while it runs.

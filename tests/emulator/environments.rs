@@ -219,7 +219,7 @@ async fn on_an_instance_a_late_answer_is_gone_and_everybody_else_goes_on() {
     let managed = Initialization::ManagedInstances { concurrency: 2 };
     let (emulator, mut runtime) = attached(|function| {
         function.initialization = managed;
-        function.timeout = Duration::from_millis(200);
+        function.timeout = Duration::from_secs(1);
     })
     .await;
     let invoking = invoke(&emulator, "1");

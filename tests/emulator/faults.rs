@@ -63,7 +63,7 @@ async fn a_413_is_the_callers_error() {
 async fn after_a_500_nothing_works_until_the_runtime_ends() {
     let (emulator, mut runtime) = attached(|function| {
         function.faults = faults(&["500"]);
-        function.timeout = Duration::from_millis(300);
+        function.timeout = Duration::from_secs(1);
     })
     .await;
     let invoking = invoke(&emulator, "1");

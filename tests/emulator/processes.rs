@@ -105,7 +105,7 @@ async fn a_command_that_does_not_exist_is_named() {
 #[tokio::test]
 async fn at_a_timeout_everything_that_it_has_started_ends() {
     let mut function = function("with-worker");
-    function.timeout = Duration::from_millis(400);
+    function.timeout = Duration::from_secs(3);
     function.init_limit = LONG;
     let emulator = Emulator::start(function).await.unwrap();
     emulator.invoke("{}").await.result.unwrap();
@@ -116,18 +116,22 @@ async fn at_a_timeout_everything_that_it_has_started_ends() {
     assert_eq!(marked(&mark), 0);
 }
 
-/// Living processes with this variable.
+/// How many processes live that have this variable.
 fn marked(variable: &str) -> usize {
+    processes(variable).len()
+}
+
+/// Their directories in `/proc`.
+fn processes(variable: &str) -> Vec<std::path::PathBuf> {
     let is_marked = |entry: &std::fs::DirEntry| {
         let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         environ
             .split(|byte| *byte == 0)
             .any(|v| v == variable.as_bytes())
     };
-    let entries = std::fs::read_dir("/proc").unwrap();
-    entries
-        .filter(|entry| is_marked(entry.as_ref().unwrap()))
-        .count()
+    let entries = std::fs::read_dir("/proc").unwrap().map(Result::unwrap);
+    let marked = entries.filter(is_marked);
+    marked.map(|entry| entry.path()).collect()
 }
 
 #[tokio::test]
@@ -253,6 +257,28 @@ async fn memory_brings_its_share_of_a_cpu() {
 }
 
 #[tokio::test]
+async fn everything_that_a_runtime_starts_is_limited_with_it() {
+    let mut function = function("with-worker");
+    function.resources = Resources::Limited;
+    if !may_limit(&function) {
+        return;
+    }
+    let emulator = Emulator::start(function).await.unwrap();
+    emulator.invoke("{}").await.result.unwrap();
+    let mark = format!("AWS_LAMBDA_RUNTIME_API={}", emulator.address().unwrap());
+    let groups: Vec<bool> = processes(&mark)
+        .iter()
+        .map(|path| {
+            std::fs::read_to_string(path.join("cgroup"))
+                .unwrap()
+                .contains("/surus-lambda-")
+        })
+        .collect();
+    assert_eq!(groups, [true, true]);
+    emulator.stop().await;
+}
+
+#[tokio::test]
 async fn more_memory_than_the_function_has_is_the_end_of_it() {
     let mut function = function("echo");
     function.resources = Resources::Limited;
@@ -260,7 +286,10 @@ async fn more_memory_than_the_function_has_is_the_end_of_it() {
         return;
     }
     let emulator = Emulator::start(function).await.unwrap();
-    emulator.invoke(r#"{"allocate":20}"#).await.result.unwrap();
+    let invocation = emulator.invoke(r#"{"allocate":40}"#).await;
+    invocation.result.unwrap();
+    let used = invocation.report.max_memory;
+    assert!((40..=128).contains(&used), "{used} MB");
     let failed = emulator.invoke(r#"{"allocate":300}"#).await;
     assert_eq!(
         error(&failed),

@@ -159,7 +159,7 @@ async fn what_breaks_off_is_truncated_for_the_caller() {
 
 #[tokio::test]
 async fn a_stream_ends_at_the_deadline() {
-    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(300)).await;
+    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();
         async move { emulator.begin(streamed("1")).await }
