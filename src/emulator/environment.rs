@@ -280,7 +280,8 @@ impl Environment {
         };
         let deadline = run.began + self.function.timeout;
         let (ended, mut end) = oneshot::channel();
-        let delivery = self.delivery(&id, request, deadline, drawn);
+        let has_extensions = life.state().extensions.count() > 0;
+        let delivery = self.delivery(&id, request, deadline, drawn, has_extensions);
         if let Some(outcome) = run.outcome.take() {
             life.state()
                 .assign(delivery, outcome, ended, drawn.on_answer());
@@ -332,6 +333,7 @@ impl Environment {
         request: Request,
         deadline: Instant,
         drawn: &Drawn,
+        is_noticed: bool,
     ) -> Arc<Delivery> {
         let nonce = identifier::uuid();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -360,12 +362,17 @@ impl Environment {
         set("content-type", "application/json");
         let arn = HeaderName::from_static("lambda-runtime-invoked-function-arn");
         headers.insert(arn, self.arn.clone());
-        let notice = serde_json::json!({
-            "eventType": "INVOKE",
-            "deadlineMs": deadline_ms,
-            "requestId": id,
-            "invokedFunctionArn": self.arn.to_str().unwrap_or_default(),
-            "tracing": {"type": "X-Amzn-Trace-Id", "value": trace},
+        // Seldom is anybody there to hear of it.
+        let notice = is_noticed.then(|| {
+            serde_json::json!({
+                "eventType": "INVOKE",
+                "deadlineMs": deadline_ms,
+                "requestId": id,
+                "invokedFunctionArn": self.arn.to_str().unwrap_or_default(),
+                "tracing": {"type": "X-Amzn-Trace-Id", "value": trace},
+            })
+            .to_string()
+            .into()
         });
         Arc::new(Delivery {
             id: id.to_string(),
@@ -374,7 +381,7 @@ impl Environment {
             payload: request.payload,
             pause: drawn.has(Fault::SlowNext).then_some(SLOW_PIECE),
             is_streamed: request.is_streamed,
-            notice: notice.to_string().into(),
+            notice,
         })
     }
 

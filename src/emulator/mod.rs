@@ -76,7 +76,7 @@ pub struct Invocation {
     pub content_type: Option<String>,
     /// It was answered with `Lambda-Runtime-Function-Response-Mode: streaming`.
     pub is_streamed: bool,
-    /// What was written meanwhile, where the function keeps its log.
+    /// What was written meanwhile, where the function keeps its log; on a managed instance by all events that were under way.
     pub log: Vec<String>,
     pub report: Report,
 }

@@ -29,8 +29,8 @@ pub struct Delivery {
     pub pause: Option<Duration>,
     /// The caller takes the answer as it comes.
     pub is_streamed: bool,
-    /// What extensions are told of it.
-    pub notice: Bytes,
+    /// What extensions are told of it, where there are any.
+    pub notice: Option<Bytes>,
 }
 
 /// How far a runtime process has come.
@@ -214,8 +214,9 @@ impl State {
         ended: oneshot::Sender<Ended>,
         fault: Option<OnAnswer>,
     ) {
-        if !self.is_managed {
-            self.extensions.invoke(&delivery.notice);
+        // Those of an instance are told of no events.
+        if let Some(notice) = delivery.notice.as_ref().filter(|_| !self.is_managed) {
+            self.extensions.invoke(notice);
         }
         self.flights.push(Flight {
             delivery: delivery.clone(),

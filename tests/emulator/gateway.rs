@@ -217,3 +217,62 @@ async fn a_stream_behind_a_url_that_buffers_is_no_response() {
     function.write_all(b"0\r\n\r\n").await.unwrap();
     assert_eq!(calling.await.unwrap().status, 502);
 }
+
+#[tokio::test]
+async fn an_sdk_invokes_the_function() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut sdk = Fake::connect(listener.local_addr().unwrap()).await;
+    tokio::spawn(surus::emulator::http::invoke_api::serve(
+        listener,
+        emulator.clone(),
+    ));
+    let path = "/2015-03-31/functions/any-name/invocations";
+    let serving = tokio::spawn(async move {
+        let event = runtime.next().await;
+        let context = event.header("lambda-runtime-client-context").to_string();
+        assert_eq!(context, r#"{"custom":{}}"#);
+        runtime.respond(event.id(), event.body.clone()).await;
+        let event = runtime.next().await;
+        let body = r#"{"errorMessage":"no","errorType":"Mine"}"#;
+        runtime.fail(event.id(), &[], body).await;
+        let event = runtime.next().await;
+        runtime.respond(event.id(), "nobody hears it").await;
+        event.body
+    });
+    let context = STANDARD.encode(r#"{"custom":{}}"#);
+    let headers = [
+        ("x-amz-client-context", context.as_str()),
+        ("x-amz-log-type", "Tail"),
+    ];
+    let said = sdk.post(path, &headers, r#"{"a":1}"#).await;
+    assert_eq!((said.status, &said.body[..]), (200, &br#"{"a":1}"#[..]));
+    assert_eq!(said.header("x-amz-executed-version"), "$LATEST");
+    assert!(!said.headers.contains_key("x-amz-function-error"));
+    let log = STANDARD.decode(said.header("x-amz-log-result")).unwrap();
+    let log = String::from_utf8(log).unwrap();
+    assert!(log.contains("REPORT RequestId: "), "{log}");
+
+    let said = sdk.post(path, &[], "{}").await;
+    assert_eq!(said.status, 200);
+    assert_eq!(said.header("x-amz-function-error"), "Unhandled");
+    assert_eq!(said.json()["errorMessage"], "no");
+
+    let later = [("x-amz-invocation-type", "Event")];
+    let said = sdk.post(path, &later, r#"{"later":1}"#).await;
+    assert_eq!((said.status, said.body.len()), (202, 0));
+    assert_eq!(serving.await.unwrap(), r#"{"later":1}"#);
+
+    let said = sdk.post(path, &[], "no JSON").await;
+    assert_eq!(said.status, 400);
+    assert_eq!(
+        said.header("x-amzn-errortype"),
+        "InvalidRequestContentException"
+    );
+    let said = sdk.post(path, &[], vec![b' '; (6 << 20) + 1]).await;
+    assert_eq!(said.header("x-amzn-errortype"), "RequestTooLargeException");
+    let said = sdk.get("/2015-03-31/functions").await;
+    assert_eq!(said.status, 404);
+}

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::emulated::Options;
 use crate::emulator::Emulator;
-use crate::emulator::http::{Front, Gateway};
+use crate::emulator::http::{Front, Gateway, invoke_api};
 use crate::emulator::schedule::Schedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::units::Time;
@@ -30,6 +30,9 @@ pub struct Args {
     /// Pass answers on as they come (InvokeMode: RESPONSE_STREAM); with url and rest
     #[arg(long)]
     stream: bool,
+    /// Address for SDKs that invoke the function (AWS_ENDPOINT_URL_LAMBDA)
+    #[arg(long, value_name = "ADDR")]
+    api: Option<SocketAddr>,
     /// Execution environments at most; each has one event at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     environments: usize,
@@ -55,6 +58,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let mut function = args.options.function(&args.dir)?;
     function.environments = args.environments.max(1);
+    // X-Amz-Log-Result is made of it.
+    function.keeps_log = args.api.is_some();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -65,6 +70,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("cannot listen at {} (--listen)", args.listen))?;
         let address = listener.local_addr()?;
+        let api = match args.api {
+            Some(address) => {
+                let api = TcpListener::bind(address).await;
+                Some(api.with_context(|| format!("cannot listen at {address} (--api)"))?)
+            }
+            None => None,
+        };
         let emulator = Emulator::start(function).await?;
         let tell: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| eprintln!("surus: {line}"));
         let mut sources = JoinSet::new();
@@ -85,6 +97,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         }
         let gateway = Gateway::new(emulator.clone(), args.front, args.stream);
         sources.spawn(gateway.serve(listener));
+        if let Some(api) = api {
+            println!("invoke by {}", invoke_api::url(api.local_addr()?));
+            sources.spawn(invoke_api::serve(api, emulator.clone()));
+        }
         println!("listening on http://{address}");
         tokio::select! {
             _ = terminate.recv() => {}

@@ -99,7 +99,11 @@ impl Options {
         function.handler.clone_from(&self.handler);
         function.memory = self.memory;
         function.timeout = self.timeout.0;
-        function.log_format = self.log_format;
+        function.log_format = match self.managed {
+            // Instances have no other.
+            Some(_) => LogFormat::Json,
+            None => self.log_format,
+        };
         function.extensions.clone_from(&self.extensions);
         function.faults = Faults::new(self.fault.clone());
         function.initialization = match self.managed {

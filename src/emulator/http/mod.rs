@@ -2,6 +2,7 @@
 
 mod answer;
 mod event;
+pub mod invoke_api;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
