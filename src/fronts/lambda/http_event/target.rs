@@ -118,26 +118,21 @@ impl Target {
         let bytes = text.as_bytes();
         let mut kept = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            let is_legal = match byte {
-                // No query is wrong because of it; a path is, so that somebody must have decoded this one.
-                b'%' => part == Part::Query || is_encoding(&bytes[at..]),
-                b'?' => part == Part::Query,
-                b'"' | b'<' | b'>' | b'#' => false,
-                b'`' | b'^' | b'{' | b'}' | b'|' | b'\\' => true,
-                byte => byte.is_ascii_graphic(),
+            let is_legal = match part {
+                // No query is wrong because of a `%`; a path is, so that somebody must have decoded this one.
+                Part::Path => {
+                    IN_PATH[usize::from(*byte)] && (*byte != b'%' || is_encoding(&bytes[at..]))
+                }
+                Part::Query => IN_QUERY[usize::from(*byte)],
             };
             if !is_legal {
                 self.0.extend_from_slice(&bytes[kept..at]);
-                self.push_encoded(*byte);
+                let encoded = percent_encoding::percent_encode_byte(*byte);
+                self.0.extend_from_slice(encoded.as_bytes());
                 kept = at + 1;
             }
         }
         self.0.extend_from_slice(&bytes[kept..]);
-    }
-
-    fn push_encoded(&mut self, byte: u8) {
-        let encoded = percent_encoding::percent_encode_byte(byte);
-        self.0.extend_from_slice(encoded.as_bytes());
     }
 
     fn encode(&mut self, text: &str, set: &'static AsciiSet) {
@@ -160,6 +155,25 @@ pub enum Coding {
     Kept,
     /// They were decoded.
     Decoded,
+}
+
+const IN_QUERY: [bool; 256] = all_but(b"\"<>#");
+const IN_PATH: [bool; 256] = all_but(b"\"<>#?`");
+
+/// What clients put into request lines: more than RFC 3986 has.
+const fn all_but(except: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        table[byte as usize] = true;
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < except.len() {
+        table[except[at] as usize] = false;
+        at += 1;
+    }
+    table
 }
 
 /// `%2F` at the beginning.
