@@ -168,7 +168,44 @@ fn too_many_headers_are_an_error() {
         .map(|index| format!(r#""x{index}":"""#))
         .collect();
     let said = malformed(&rest(&format!(r#""headers":{{{}}}"#, headers.join(","))));
-    assert_eq!(said, "headers: 40000 header lines are too many");
+    assert_eq!(
+        said,
+        "headers: 40000 headers are more than PHP can be given"
+    );
+}
+
+/// Each value repeats its name in what is made of it; nothing may be made of all of them.
+#[test]
+fn a_long_name_with_many_values_costs_no_more_than_its_text() {
+    let name = format!("\\u0022{}", "n".repeat(1 << 20));
+    let values = vec!["\"\""; 1 << 20].join(",");
+    for fields in [
+        format!(r#""multiValueQueryStringParameters":{{"{name}":[{values}]}}"#),
+        format!(r#""multiValueHeaders":{{"{}":[{values}]}}"#, &name[6..]),
+    ] {
+        malformed(&rest(&fields));
+    }
+    let name = "n".repeat(60_000);
+    let event = rest(&format!(r#""multiValueHeaders":{{"{name}":[{values}]}}"#));
+    let event = read(&event);
+    assert_eq!(
+        event.request.headers().get_all(&name).iter().count(),
+        1 << 20
+    );
+}
+
+#[test]
+fn messages_are_short() {
+    let long = "\u{e9}".repeat(100_000);
+    for fields in [
+        format!(r#""headers":{{"{long}":""}}"#),
+        format!(r#""headers":{{"x":"\n{long}"}}"#),
+        format!(r#""headers":"{long}""#),
+        format!(r#""headers":{{"{long}":7}}"#),
+    ] {
+        let said = malformed(&rest(&fields));
+        assert!(said.len() < 400 && said.ends_with('\u{2026}'), "{said}");
+    }
 }
 
 #[test]

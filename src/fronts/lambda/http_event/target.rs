@@ -72,6 +72,9 @@ fn strip<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
+/// No longer target becomes a URI; a name that has many values would make one without end.
+const MAX: usize = u16::MAX as usize;
+
 /// A request target that is being put together.
 pub struct Target(Vec<u8>);
 
@@ -92,8 +95,16 @@ impl Target {
 
     /// A query of which the service has made a map.
     pub fn pairs(&mut self, pairs: &Pairs<'_>, coding: Coding) {
-        for (index, (name, value)) in pairs.iter().enumerate() {
-            self.0.push(if index == 0 { b'?' } else { b'&' });
+        let lines = pairs
+            .iter()
+            .flat_map(|(name, values)| values.each().map(move |value| (name, value)));
+        let mut separator = b'?';
+        for (name, value) in lines {
+            if self.0.len() > MAX {
+                return;
+            }
+            self.0.push(separator);
+            separator = b'&';
             match coding {
                 Coding::Kept => {
                     self.escape(name, Part::Query);
