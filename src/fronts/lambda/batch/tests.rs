@@ -273,6 +273,12 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
     assert!(runs.iter().all(|run| run.beside <= workers));
     assert!(done.ended <= done.began + time, "answered in time");
 
+    let cut = done.began + time - settings().reserve.0.min(time);
+    assert!(
+        runs.iter().all(|run| run.began < cut),
+        "nothing begins after the cut"
+    );
+
     let answer = done.answer.as_ref().unwrap();
     let acknowledged = acknowledged(kind, work, answer);
     let well: BTreeSet<usize> = runs
