@@ -42,15 +42,14 @@ final readonly class Console
     public static function script(string $file): self
     {
         return new self(static function (string $command) use ($file): array {
-            $output = tmpfile();
-            $process = proc_open([self::php(), $file, ...self::words($command)], [['file', '/dev/null', 'r'], $output, $output], $pipes);
+            $streams = [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]];
+            $process = proc_open([self::php(), $file, ...self::words($command)], $streams, $pipes);
             if (!$process) {
-                throw new \RuntimeException("could not run $file with ".self::php().'. What may help: the path of a PHP for the command line in the environment variable SURUS_PHP_CLI.');
+                throw new \RuntimeException("could not run $file with ".self::php().'. What may help: the path of a PHP for the command line in the environment variable PHP_BINARY.');
             }
-            $code = proc_close($process);
-            rewind($output);
+            $output = stream_get_contents($pipes[1]);
 
-            return [$code, stream_get_contents($output)];
+            return [proc_close($process), $output];
         });
     }
 
@@ -62,7 +61,7 @@ final readonly class Console
         }
         [$code, $output] = ($this->run)($command);
         foreach (preg_split('/\R/', rtrim($output)) as $line) {
-            error_log($line);
+            Log::line($line);
         }
         $answer = ['exitCode' => $code, 'output' => $output];
         if (0 !== $code) {
@@ -74,7 +73,7 @@ final readonly class Console
 
     private static function php(): string
     {
-        return getenv('SURUS_PHP_CLI') ?: ('cli' === \PHP_SAPI ? \PHP_BINARY : 'php');
+        return getenv('PHP_BINARY') ?: ('cli' === \PHP_SAPI ? \PHP_BINARY : 'php');
     }
 
     /**

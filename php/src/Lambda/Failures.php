@@ -31,7 +31,7 @@ final class Failures
                 if (1 === \count($records)) {
                     throw $thrown;
                 }
-                error_log('surus: '.$id($record)." has failed, and will come again: $thrown");
+                Log::line('surus: '.$id($record)." has failed, and will come again: $thrown");
                 $failed[] = ['itemIdentifier' => $id($record)];
                 $groups[$of ?? ''] = true;
             }

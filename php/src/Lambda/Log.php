@@ -17,9 +17,12 @@ final class Log
         return $log;
     }
 
-    /** From here on what is printed is the answer. */
+    /** From here on what is printed is the answer. Once is enough. */
     public function end(): void
     {
+        if (0 === $this->level) {
+            return;
+        }
         // Buffers that the handler has left open.
         while (ob_get_level() > $this->level) {
             ob_end_flush();
@@ -27,15 +30,16 @@ final class Log
         if (ob_get_level() === $this->level) {
             ob_end_flush();
         }
+        $this->level = 0;
         if ('' !== $this->line) {
-            $this->line($this->line);
-            $this->line = '';
+            self::line($this->line);
         }
     }
 
-    public function line(string $line): void
+    public static function line(string $line): void
     {
-        error_log(rtrim($line, "\n"));
+        // The log ends at a NUL, which names of anonymous classes have.
+        error_log(strtr($line, "\0", ' '));
     }
 
     private function take(string $printed): string
@@ -43,7 +47,7 @@ final class Log
         $lines = explode("\n", $this->line.$printed);
         $this->line = array_pop($lines);
         foreach ($lines as $line) {
-            $this->line($line);
+            self::line($line);
         }
 
         return '';

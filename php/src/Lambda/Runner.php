@@ -36,17 +36,27 @@ final class Runner
             }
         });
         try {
-            // Numbers that PHP has no integer for keep their digits.
-            $event = json_decode(file_get_contents('php://input') ?: 'null', true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
-            $answer = $load()->handle($event, Context::current());
+            $answer = $load()->handle(self::event(), Context::current());
             $answer = $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
         } catch (\Throwable $thrown) {
-            $log->line("PHP Fatal error:  Uncaught $thrown");
+            $log->end();
+            Log::line("PHP Fatal error:  Uncaught $thrown");
             $answer = Answer::error($thrown);
         }
         $ended = true;
         $log->end();
         self::send($answer);
+    }
+
+    private static function event(): mixed
+    {
+        $event = file_get_contents('php://input');
+        try {
+            // Numbers that PHP has no integer for keep their digits.
+            return json_decode($event, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
+        } catch (\JsonException $e) {
+            throw new \UnexpectedValueException(\sprintf('The event is not JSON (%s): %s', $e->getMessage(), substr($event, 0, 100)), 0, $e);
+        }
     }
 
     private static function encode(mixed $result): string
