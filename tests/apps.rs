@@ -11,6 +11,7 @@ mod apps {
 
     mod checkpoint;
     mod dokuwiki;
+    mod events;
     mod laravel;
     mod phpmyadmin;
     mod plain;

@@ -73,7 +73,8 @@ final readonly class Consumer
 
     private function envelope(SqsRecord $record): Envelope
     {
-        $headers = $record->attributes();
+        $attributes = array_filter($record->record['messageAttributes'] ?? [], static fn (array $attribute) => 'String' === $attribute['dataType']);
+        $headers = array_map(static fn (array $attribute) => $attribute['stringValue'], $attributes);
         if (isset($headers[self::HEADERS])) {
             // Names that SQS does not take.
             $headers = json_decode($headers[self::HEADERS], true, 512, \JSON_THROW_ON_ERROR) + $headers;
