@@ -12,6 +12,7 @@ mod apps {
     mod checkpoint;
     mod dokuwiki;
     mod events;
+    mod jobs;
     mod laravel;
     mod phpmyadmin;
     mod plain;

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
-use super::site::{BOOTING, Site, example};
+use super::site::{BOOTING, Site, example, installed};
 use crate::common::Surus;
 
 const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
@@ -207,6 +207,10 @@ fn a_console_runs_a_command_per_event() {
             $output->writeln('greet '.$input->getArgument('code')); return (int) $input->getArgument('code');
         });
         return $app;";
+    installed(
+        "/usr/share/php/Symfony/Component/Console/autoload.php",
+        "php-symfony-console",
+    );
     let site = with_events(Site::new())
         .write("console", script)
         .write("app.php", application);
@@ -253,13 +257,12 @@ fn a_psr_15_handler_is_asked_with_the_event_as_a_request() {
             }
         };
     }"#;
+    installed("/usr/share/php/Slim/Psr7/autoload.php", "php-slim-psr7");
     let site = with_events(Site::new()).write("handler.php", handler);
     for engine in ["classic", "worker"] {
         let surus = serve(&site, engine, "handler.php", &[]);
-        if engine == "classic" {
-            let answer = invoke(&surus, &json!({ "n": 1 })).ok();
-            assert_eq!(answer.json(), json!(["POST", "/events", { "n": 1 }]));
-        }
+        let answer = invoke(&surus, &json!({ "n": 1 })).ok();
+        assert_eq!(answer.json(), json!(["POST", "/events", { "n": 1 }]));
     }
 }
 
