@@ -245,7 +245,7 @@ async fn a_record_that_hangs_costs_its_own_time_and_its_worker_comes_back() {
     for engine in ENGINES {
         let workers = Workers::boot(engine, 1).await;
         let settings = Settings {
-            record_timeout: Some(Time::seconds(2)),
+            record_timeout: Some(Time::seconds(8)),
             ..Settings::default()
         };
         let batches = Batches::new(&settings, 1);

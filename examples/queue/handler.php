@@ -10,4 +10,4 @@ return static fn (Sqs $messages, Context $context): ?array => $messages->each(st
     $name = $message->json()['name'] ?? throw new InvalidArgumentException("Message $message->messageId says no name.");
 
     echo "Hello, $name!\n";
-});
+}, $context);

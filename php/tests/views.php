@@ -2,6 +2,7 @@
 
 // Do the views of events say what the events say?
 
+use Surus\Lambda\Context;
 use Surus\Lambda\Event;
 
 $sqs = static fn (array ...$records) => ['Records' => array_map(static fn (array $record) => $record + [
@@ -38,6 +39,34 @@ return [
         same([['itemIdentifier' => '2']], (new Event\Sqs($sqs(['messageId' => '2'], ['messageId' => '3'])))->each($do)['batchItemFailures']);
         // Of one alone, the error itself is the answer.
         throws(RuntimeException::class, 'no', static fn () => (new Event\Sqs($sqs(['messageId' => '2'])))->each($do));
+    },
+    'of a stream everything behind a failure comes again, of Kafka in its partition' => static function () {
+        $stream = static fn (string $source, string $part) => ['Records' => array_map(
+            static fn (string $number) => ['eventSource' => "aws:$source", $part => ['sequenceNumber' => $number, 'SequenceNumber' => $number]], ['1', '2', '3'],
+        )];
+        $fails = static fn (Event\KinesisRecord|Event\DynamoDbRecord $record) => '2' === $record->sequenceNumber ? throw new RuntimeException('no') : null;
+        $from2 = ['batchItemFailures' => [['itemIdentifier' => '2'], ['itemIdentifier' => '3']]];
+        same($from2, (new Event\Kinesis($stream('kinesis', 'kinesis')))->each($fails));
+        same($from2, (new Event\DynamoDb($stream('dynamodb', 'dynamodb')))->each($fails));
+        $record = static fn (int $partition, int $offset) => ['topic' => 't', 'partition' => $partition, 'offset' => $offset];
+        $kafka = new Event\Kafka(['eventSource' => 'SelfManagedKafka', 'records' => ['t-0' => [$record(0, 1), $record(0, 2), $record(0, 3)], 't-1' => [$record(1, 2), $record(1, 3)]]]);
+        $done = [];
+        $answer = $kafka->each(static function (Event\KafkaRecord $record) use (&$done) {
+            $done[] = "$record->partition@$record->offset";
+            '0@2' === end($done) && throw new RuntimeException('no');
+        });
+        same(['batchItemFailures' => [['itemIdentifier' => ['partition' => 't-0', 'offset' => 2]], ['itemIdentifier' => ['partition' => 't-0', 'offset' => 3]]]], $answer);
+        same(['0@1', '0@2', '1@2', '1@3'], $done);
+    },
+    'what there is no time for comes again' => static function () use ($sqs) {
+        $event = new Event\Sqs($sqs(['messageId' => '1'], ['messageId' => '2'], ['messageId' => '3']));
+        $late = new Context(deadlineMs: (int) (microtime(true) * 1000) + 100);
+        $done = [];
+        $do = static function (Event\SqsRecord $record) use (&$done) { $done[] = $record->messageId; };
+        same(['batchItemFailures' => [['itemIdentifier' => '2'], ['itemIdentifier' => '3']]], $event->each($do, $late));
+        same(['1'], $done);
+        same(null, $event->each($do, new Context(deadlineMs: (int) (microtime(true) * 1000) + 3600000)));
+        same(null, $event->each($do, new Context()));
     },
     'a notification of SNS' => static function () {
         [$record] = (new Event\Sns(['Records' => [['EventSource' => 'aws:sns', 'Sns' => [

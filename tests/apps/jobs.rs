@@ -85,13 +85,13 @@ $app = require __DIR__.'/bootstrap/app.php';
 $app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
 $queue = new Surus\Lambda\Laravel\Queue($app);
 $app->instance('queue.failer', new App\Notes());
-return static function (array $event) use ($app, $queue) {
+return static function (array $event, $context) use ($app, $queue) {
     if (isset($event['make'])) {
         $null = new Illuminate\Queue\NullQueue();
         $null->setContainer($app);
         return (new ReflectionMethod($null, 'createPayload'))->invoke($null, new App\Work($event['make']), 'jobs', '');
     }
-    return $queue->handle($event);
+    return $queue->handle($event, $context);
 };
 "#;
 
@@ -244,9 +244,9 @@ $handle = static fn (Order $order) => match ($order->do) {
 $serializer = new PhpSerializer();
 $bus = new MessageBus([new Stamps(), new HandleMessageMiddleware(new HandlersLocator([Order::class => [$handle]]))]);
 $consumer = new \Surus\Lambda\Messenger\Consumer($bus, new Noting($serializer), 'async', null, new Failed());
-return static fn (array $event) => isset($event['make'])
+return static fn (array $event, $context) => isset($event['make'])
     ? $serializer->encode((new Envelope(new Order($event['make'])))->with(new BusNameStamp('orders')))['body']
-    : $consumer->handle($event);
+    : $consumer->handle($event, $context);
 "#;
 
 #[test]

@@ -2,6 +2,7 @@
 
 namespace Surus\Lambda\Event;
 
+use Surus\Lambda\Context;
 use Surus\Lambda\Failures;
 
 /**
@@ -24,9 +25,10 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
      * them in their group, which are not done. The event source mapping needs ReportBatchItemFailures.
      *
      * @param callable(SqsRecord): void $do
+     * @param ?Context                  $context so that there is an answer before the time is over
      */
-    public function each(callable $do): ?array
+    public function each(callable $do, ?Context $context = null): ?array
     {
-        return Failures::of($this->records, static fn (SqsRecord $record) => $record->messageId, static fn (SqsRecord $record) => $record->group, $do);
+        return Failures::of($this->records, static fn (SqsRecord $record) => $record->messageId, static fn (SqsRecord $record) => $record->group, $do, $context);
     }
 }

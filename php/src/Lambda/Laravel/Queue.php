@@ -7,6 +7,7 @@ use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Queue\Events\JobFailed;
 use Illuminate\Queue\WorkerOptions;
+use Surus\Lambda\Context;
 use Surus\Lambda\Event\Sqs;
 use Surus\Lambda\Event\SqsRecord;
 
@@ -40,9 +41,9 @@ final class Queue
         }
     }
 
-    public function handle(mixed $event): ?array
+    public function handle(mixed $event, Context $context): ?array
     {
-        return (new Sqs($event))->each($this->process(...));
+        return (new Sqs($event))->each($this->process(...), $context);
     }
 
     private function process(SqsRecord $record): void

@@ -3,6 +3,7 @@
 namespace Surus\Lambda\Messenger;
 
 use Psr\EventDispatcher\EventDispatcherInterface;
+use Surus\Lambda\Context;
 use Surus\Lambda\Event\Sqs;
 use Surus\Lambda\Event\SqsRecord;
 use Surus\Lambda\Log;
@@ -42,9 +43,9 @@ final readonly class Consumer
     ) {
     }
 
-    public function handle(mixed $event): ?array
+    public function handle(mixed $event, Context $context): ?array
     {
-        return (new Sqs($event))->each($this->consume(...));
+        return (new Sqs($event))->each($this->consume(...), $context);
     }
 
     private function consume(SqsRecord $record): void

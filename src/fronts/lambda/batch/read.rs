@@ -69,8 +69,8 @@ impl Batch {
         &self.records[index].id
     }
 
-    /// The event with one record.
-    pub(super) fn record(&self, index: usize, deadline: Instant) -> Record {
+    /// The event with one record, that of this place.
+    pub fn record(&self, index: usize, deadline: Instant) -> Record {
         let item = &self.records[index];
         let around = self.event.len() - self.place.len();
         let mut event = Vec::with_capacity(around + item.place.len() + 64);

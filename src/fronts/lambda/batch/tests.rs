@@ -326,7 +326,7 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost_and_nothing_acknowledged_that_failed(
@@ -343,6 +343,24 @@ proptest! {
             let done = run(&batches, kind, &work, time).await;
             check(kind, &work, workers, strict && kind == Kind::Fifo, time, &done);
         });
+    }
+
+    #[test]
+    fn whatever_can_be_read_can_be_taken_apart(
+        kind in kinds(), work in works(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut event = event(kind, &work).to_vec();
+        for (place, byte) in changes {
+            let place = place.index(event.len());
+            event[place] = byte;
+        }
+        if let Some(batch) = read(&event.into()) {
+            for index in 0..batch.len() {
+                let one = batch.record(index, std::time::Instant::now());
+                let again = read(&one.event).expect("an event with one record is a batch");
+                assert_eq!((again.len(), again.id(0)), (1, batch.id(index)));
+            }
+        }
     }
 
     #[test]
