@@ -95,6 +95,17 @@ return static function (array $event, $context) use ($app, $queue) {
 };
 "#;
 
+const ARTISAN: &str = r#"<?php
+$app = require __DIR__.'/bootstrap/app.php';
+$app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
+$kernel = $app->make(Illuminate\Contracts\Console\Kernel::class);
+$kernel->command('greet {name} {--fail}', function () {
+    $this->line('Hello, '.$this->argument('name'));
+    return (int) $this->option('fail');
+});
+return $kernel;
+"#;
+
 #[test]
 fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
     installed(
@@ -123,6 +134,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
         .write("app/Work.php", JOB)
         .write("app/Notes.php", NOTES)
         .write("handler.php", LARAVEL)
+        .write("console.php", ARTISAN)
         .vendor();
     let site = with_events(site);
     let notes = Notes(site.tmp().join("notes"));
@@ -194,6 +206,18 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
             "release, attempt 2, 3 of jobs",
             "well, attempt 1, 4 of jobs",
         ]);
+        drop(surus);
+
+        let surus = serve(&site, engine, "console.php", &env);
+        for _ in 0..2 {
+            let answer = invoke(&surus, &json!("greet 'Gisgo Barkas'")).ok().json();
+            assert_eq!(
+                answer,
+                json!({ "exitCode": 0, "output": "Hello, Gisgo Barkas\n" })
+            );
+            let answer = invoke(&surus, &json!({ "command": "greet Gisgo --fail" })).status(500);
+            assert_eq!(answer.json()["exitCode"], 1);
+        }
     }
 }
 
@@ -320,5 +344,83 @@ fn messages_of_messenger_run_and_lambda_learns_which_come_again() {
             &stamps("final", "3", 0),
             "failure transport: final",
         ]);
+    }
+}
+
+/// As docs/events.md has it.
+const OF_THE_KERNEL: &str = r#"<?php
+$kernel = new App\Kernel('prod', false);
+$kernel->boot();
+$consumer = $kernel->getContainer()->get(Surus\Lambda\Messenger\Consumer::class);
+return static function (array $event, $context) use ($consumer) {
+    if (!isset($event['make'])) {
+        return $consumer->handle($event, $context);
+    }
+    $envelope = (new Symfony\Component\Messenger\Envelope(new App\Greet($event['make'])))
+        ->with(new Symfony\Component\Messenger\Stamp\BusNameStamp('messenger.bus.default'));
+    return (new Symfony\Component\Messenger\Transport\Serialization\PhpSerializer())->encode($envelope)['body'];
+};
+"#;
+
+#[test]
+fn a_symfony_application_has_its_messages_consumed() {
+    installed(
+        "/usr/share/php/Symfony/Component/Messenger/autoload.php",
+        "php-symfony-messenger",
+    );
+    installed(
+        "/usr/share/php/Symfony/Bundle/FrameworkBundle/autoload.php",
+        "php-symfony-framework-bundle",
+    );
+    let greeter = r#"<?php
+        namespace App;
+        final class Greeter implements \Symfony\Component\Messenger\Handler\MessageHandlerInterface {
+            public function __invoke(Greet $greet): void {
+                Notes::note("Hello, $greet->name");
+                'Hasdrubal' === $greet->name && throw new \RuntimeException('not him');
+            }
+        }"#;
+    let site = ["composer.json", "src", "templates"]
+        .iter()
+        .fold(Site::new(), |site, part| site.copy(&example("symfony").join(part), part))
+        .replace("composer.json", "\"debian\": [", "\"debian\": [\"Symfony/Component/Messenger\", ")
+        .replace("src/Kernel.php", "'http_method_override'", "'messenger' => ['transports' => ['async' => 'in-memory://']], 'http_method_override'")
+        .replace(
+            "src/Kernel.php",
+            "$services->load('App\\\\Form\\\\'",
+            "$services->set(Greeter::class);
+            $services->set(\\Surus\\Lambda\\Messenger\\Consumer::class)->public()->autowire(false)->args([
+                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('messenger.routable_message_bus'),
+                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('messenger.default_serializer'),
+                'async',
+                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('event_dispatcher'),
+            ]);
+            $services->load('App\\\\Form\\\\'",
+        )
+        .write("src/Greet.php", "<?php namespace App; final class Greet { public function __construct(public string $name) {} }")
+        .write("src/Greeter.php", greeter)
+        .write("src/Notes.php", NOTES)
+        .write("handler.php", OF_THE_KERNEL)
+        .vendor();
+    let site = with_events(site);
+    let notes = Notes(site.tmp().join("notes"));
+    let cache = site.tmp().join("cache");
+    let env = [
+        ("SURUS_ENV_NOTES", notes.0.to_str().unwrap()),
+        ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap()),
+    ];
+    for engine in ["classic", "worker", "rewind"] {
+        let surus = serve(&site, engine, "handler.php", &env);
+        let make = |name: &str| -> String {
+            let made = invoke(&surus, &json!({ "make": name })).ok().json();
+            made.as_str().unwrap().to_string()
+        };
+        let both = event(&[
+            message("1", &make("Hasdrubal"), 1),
+            message("2", &make("Mago"), 1),
+        ]);
+        let failed = json!({ "batchItemFailures": [{ "itemIdentifier": "1" }] });
+        assert_eq!(invoke(&surus, &both).ok().json(), failed, "{engine}");
+        notes.are(&["Hello, Hasdrubal", "Hello, Mago"]);
     }
 }
