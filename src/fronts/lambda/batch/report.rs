@@ -55,6 +55,7 @@ pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
