@@ -60,13 +60,13 @@ pub enum PartialBatch {
     Off,
 }
 
-/// One record on its way to a worker.
+/// A piece of work for a worker: an event, or a record of one.
 #[derive(Debug)]
 pub struct Record {
-    /// The event as Lambda sent it, with this record only.
+    /// The event as Lambda sent it; of one with records that are done one by one, with this record only.
     pub event: Bytes,
-    /// The source's name for it, for log lines.
-    pub id: String,
+    /// The source's name for the record, for log lines. None: it is the whole event.
+    pub id: Option<String>,
     /// The X-Ray trace that its sender has begun.
     pub trace: Option<String>,
     /// After this instant nobody waits for the answer.
@@ -76,6 +76,7 @@ pub struct Record {
 /// Has batches done. One for as long as the process lives, as it remembers which records have killed workers.
 #[derive(Debug)]
 pub struct Batches {
+    mode: Mode,
     workers: usize,
     record_timeout: Option<Duration>,
     reserve: Duration,
@@ -87,6 +88,7 @@ pub struct Batches {
 impl Batches {
     pub fn new(settings: &Settings, workers: usize) -> Batches {
         Batches {
+            mode: settings.batch,
             workers: workers.max(1),
             record_timeout: settings.record_timeout.map(|time| time.0),
             reserve: settings.reserve.0,
@@ -94,6 +96,39 @@ impl Batches {
             partial_batch: settings.partial_batch,
             kills: Kills::default(),
         }
+    }
+
+    /// Has `handler` do an event, whatever it is, and returns the answer for Lambda: record by record where that is wanted and possible,
+    /// and else in one piece.
+    pub async fn handle<F, Done>(
+        &self,
+        event: Bytes,
+        deadline: Instant,
+        handler: F,
+    ) -> Result<Bytes, Failure>
+    where
+        F: Fn(Record) -> Done,
+        Done: Future<Output = Result<Bytes, Failure>>,
+    {
+        let batch = match self.mode {
+            Mode::Record => read(&event),
+            Mode::Whole => None,
+        };
+        if let Some(batch) = batch {
+            return self.run(&batch, deadline, handler).await;
+        }
+        let answer = handler(Record {
+            event,
+            id: None,
+            trace: None,
+            deadline,
+        })
+        .await?;
+        // A handler that names what failed would be heard by nobody, and Lambda would delete it.
+        if self.partial_batch == PartialBatch::Off {
+            report::succeeded(&answer)?;
+        }
+        Ok(answer)
     }
 
     /// Has `handler` do every record and returns the answer for Lambda, before the deadline.
@@ -141,7 +176,7 @@ impl Batches {
                 break;
             };
             let id = batch.id(index);
-            match result.and_then(report::succeeded) {
+            match result.and_then(|answer| report::succeeded(&answer)) {
                 Ok(()) => {
                     self.kills.forget(id);
                     schedule.ended(index, true);
