@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 pub use read::{Batch, read};
+pub use report::succeeded;
 
 use super::Settings;
 use crate::event::Failure;
@@ -60,13 +61,13 @@ pub enum PartialBatch {
     Off,
 }
 
-/// A piece of work for a worker: an event, or a record of one.
+/// One record on its way to a worker.
 #[derive(Debug)]
 pub struct Record {
-    /// The event as Lambda sent it; of one with records that are done one by one, with this record only.
+    /// The event as Lambda sent it, with this record only.
     pub event: Bytes,
-    /// The source's name for the record, for log lines. None: it is the whole event.
-    pub id: Option<String>,
+    /// The source's name for it, for log lines.
+    pub id: String,
     /// The X-Ray trace that its sender has begun.
     pub trace: Option<String>,
     /// After this instant nobody waits for the answer.
@@ -76,7 +77,6 @@ pub struct Record {
 /// Has batches done. One for as long as the process lives, as it remembers which records have killed workers.
 #[derive(Debug)]
 pub struct Batches {
-    mode: Mode,
     workers: usize,
     record_timeout: Option<Duration>,
     reserve: Duration,
@@ -88,7 +88,6 @@ pub struct Batches {
 impl Batches {
     pub fn new(settings: &Settings, workers: usize) -> Batches {
         Batches {
-            mode: settings.batch,
             workers: workers.max(1),
             record_timeout: settings.record_timeout.map(|time| time.0),
             reserve: settings.reserve.0,
@@ -96,39 +95,6 @@ impl Batches {
             partial_batch: settings.partial_batch,
             kills: Kills::default(),
         }
-    }
-
-    /// Has `handler` do an event, whatever it is, and returns the answer for Lambda: record by record where that is wanted and possible,
-    /// and else in one piece.
-    pub async fn handle<F, Done>(
-        &self,
-        event: Bytes,
-        deadline: Instant,
-        handler: F,
-    ) -> Result<Bytes, Failure>
-    where
-        F: Fn(Record) -> Done,
-        Done: Future<Output = Result<Bytes, Failure>>,
-    {
-        let batch = match self.mode {
-            Mode::Record => read(&event),
-            Mode::Whole => None,
-        };
-        if let Some(batch) = batch {
-            return self.run(&batch, deadline, handler).await;
-        }
-        let answer = handler(Record {
-            event,
-            id: None,
-            trace: None,
-            deadline,
-        })
-        .await?;
-        // A handler that names what failed would be heard by nobody, and Lambda would delete it.
-        if self.partial_batch == PartialBatch::Off {
-            report::succeeded(&answer)?;
-        }
-        Ok(answer)
     }
 
     /// Has `handler` do every record and returns the answer for Lambda, before the deadline.
@@ -176,7 +142,7 @@ impl Batches {
                 break;
             };
             let id = batch.id(index);
-            match result.and_then(|answer| report::succeeded(&answer)) {
+            match result.and_then(|answer| succeeded(&answer)) {
                 Ok(()) => {
                     self.kills.forget(id);
                     schedule.ended(index, true);

@@ -92,7 +92,7 @@ impl Batch {
         event.extend_from_slice(&self.event[self.place.end..]);
         Record {
             event: event.into(),
-            id: Some(item.id.clone()),
+            id: item.id.clone(),
             trace: item.trace.clone(),
             deadline,
         }

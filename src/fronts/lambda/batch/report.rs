@@ -7,7 +7,8 @@ use serde::de::IgnoredAny;
 use super::read::{Batch, Source};
 use crate::event::Failure;
 
-/// Does a handler's answer name anything that has failed? Of one that has been given one record, that is it.
+/// An error if a handler's answer names anything that has failed. Of one that has been given one record, that is it. Of one that has been
+/// given them all, Lambda is to hear of it; but where it would not (`partial_batch = "off"`), the event has failed.
 pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Answer {

@@ -305,63 +305,6 @@ fn a_record_brings_its_trace() {
     let batch = read(&event.into()).unwrap();
     let record = batch.record(0, std::time::Instant::now());
     assert_eq!(record.trace.as_deref(), Some("Root=1-2-3"));
-    assert_eq!(record.id.as_deref(), Some("a"));
+    assert_eq!(record.id, "a");
     assert_eq!(record.event, event);
-}
-
-#[test]
-fn what_is_not_taken_apart_reaches_the_handler_as_it_came() {
-    let sqs = r#"{"Records":[{"messageId":"a","eventSource":"aws:sqs"},{"messageId":"b","eventSource":"aws:sqs"}]}"#;
-    let other = r#"{"detail-type":"x"}"#;
-    let by_record = Settings {
-        batch: Mode::Record,
-        ..settings()
-    };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    for (settings, event, calls) in [
-        (settings(), sqs, vec![None]),
-        (by_record.clone(), sqs, vec![Some("a"), Some("b")]),
-        (settings(), other, vec![None]),
-        (by_record, other, vec![None]),
-    ] {
-        let seen = std::cell::RefCell::new(Vec::new());
-        let batches = Batches::new(&settings, 2);
-        let done = paused(batches.handle(event.into(), deadline, |record| {
-            if record.id.is_none() {
-                assert_eq!(
-                    (&record.event[..], record.deadline),
-                    (event.as_bytes(), deadline)
-                );
-            }
-            seen.borrow_mut().push(record.id);
-            async { Ok("1".into()) }
-        }));
-        let calls: Vec<_> = calls.into_iter().map(|id| id.map(String::from)).collect();
-        let taken_apart = calls.len() > 1;
-        assert_eq!(seen.into_inner(), calls);
-        let expected = if taken_apart {
-            r#"{"batchItemFailures":[]}"#
-        } else {
-            "1"
-        };
-        assert_eq!(done.unwrap(), expected);
-    }
-}
-
-#[test]
-fn a_handler_that_names_failures_nobody_would_hear_of_has_failed() {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let named = r#"{"batchItemFailures":[{"itemIdentifier":"a"}]}"#;
-    let answer = |partial_batch| {
-        let batches = Batches::new(
-            &Settings {
-                partial_batch,
-                ..settings()
-            },
-            2,
-        );
-        paused(batches.handle("{}".into(), deadline, |_| async { Ok(named.into()) }))
-    };
-    assert_eq!(answer(PartialBatch::On).unwrap(), named);
-    assert!(matches!(answer(PartialBatch::Off), Err(Failure::Thrown(_))));
 }
