@@ -225,6 +225,41 @@ fn waiting_jobs_take_their_time_once_per_round_of_workers() {
 }
 
 #[test]
+fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
+    let mut work = waiting(4);
+    work[0].outcome = Outcome::Hangs;
+    paused(async {
+        for record_timeout in [None, Some(crate::units::Time::seconds(7))] {
+            let settings = Settings {
+                record_timeout,
+                ..settings()
+            };
+            let batches = Batches::new(&settings, 1);
+            let mut ran = Vec::new();
+            for _ in 0..3 {
+                let done = run(&batches, Kind::Standard, &work, Duration::from_secs(10)).await;
+                check(
+                    Kind::Standard,
+                    &work,
+                    1,
+                    false,
+                    Duration::from_secs(10),
+                    &done,
+                );
+                let order = done.runs.iter().map(|run| run.index);
+                ran.push(order.collect::<Vec<_>>());
+            }
+            // Where nothing else limits it, it takes all the time there is, twice.
+            let first = match record_timeout {
+                None => vec![0],
+                Some(_) => vec![0, 1, 2, 3],
+            };
+            assert_eq!(ran, [first.clone(), first, vec![1, 2, 3, 0]]);
+        }
+    });
+}
+
+#[test]
 fn a_strict_queue_hears_of_a_failure_as_an_error() {
     let mut work = waiting(3);
     work[1].outcome = Outcome::Throws;
