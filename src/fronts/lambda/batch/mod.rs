@@ -122,10 +122,12 @@ impl Batches {
         );
         let mut running = FuturesUnordered::new();
         let mut first_failure = None;
+        let mut is_cut = false;
         loop {
             loop {
                 let now = now();
                 if now >= cut {
+                    is_cut = true;
                     schedule.cut();
                 }
                 let Some(index) = schedule.next() else { break };
@@ -171,8 +173,8 @@ impl Batches {
         let unrun = schedule.not_begun();
         if unrun > 0 {
             let why = match &first_failure {
-                Some((index, _)) => format!("{} failed before them", batch.id(*index)),
-                None => "no time was left".into(),
+                Some((index, _)) if !is_cut => format!("{} failed", batch.id(*index)),
+                _ => "no time was left".into(),
             };
             warn!(
                 source = batch.source.name(),
