@@ -1,4 +1,4 @@
-//! The Runtime API and the Extensions API over HTTP: which call is it, and how is it answered?
+//! The Runtime API over HTTP: which call is it, and how is it answered?
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -11,12 +11,11 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::environment::Environment;
-use super::extensions;
+use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::life::Life;
@@ -32,7 +31,7 @@ const ERROR_TYPE: &str = "lambda-runtime-function-error-type";
 const ERROR_BODY: &str = "lambda-runtime-function-error-body";
 
 type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
-type Reply = Response<Body>;
+pub(super) type Reply = Response<Body>;
 
 /// Serves until the environment is gone.
 pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
@@ -110,18 +109,30 @@ async fn route(
     }
     match path {
         "/2018-06-01/ping" | "/ping" if is_get => Ok(reply(StatusCode::OK, "pong".into())),
-        "/2020-01-01/extension/register" if is_post => register(function, &life, request).await,
-        "/2020-01-01/extension/event/next" if is_get => event_next(&life, &request).await,
-        "/2020-01-01/extension/init/error" if is_post => extension_error(&life, &request, true),
-        "/2020-01-01/extension/exit/error" if is_post => extension_error(&life, &request, false),
-        // What AWS's own emulator answers, so that who subscribes does not fail.
-        "/2020-08-15/logs" | "/2022-07-01/telemetry" if request.method() == Method::PUT => {
-            let said = r#"{"errorMessage":"Telemetry API is not supported","errorType":"Telemetry.NotSupported"}"#;
-            Ok(json(StatusCode::ACCEPTED, said.into()))
+        "/2020-01-01/extension/register" if is_post => {
+            extension_api::register(function, &life, request).await
         }
+        "/2020-01-01/extension/event/next" if is_get => extension_api::next(&life, &request).await,
+        "/2020-01-01/extension/init/error" if is_post => {
+            extension_api::error(&life, &request, true)
+        }
+        "/2020-01-01/extension/exit/error" if is_post => {
+            extension_api::error(&life, &request, false)
+        }
+        // What AWS's own emulator answers, so that who subscribes does not fail.
+        "/2020-08-15/logs" if request.method() == Method::PUT => Ok(unsupported("Logs")),
+        "/2022-07-01/telemetry" if request.method() == Method::PUT => Ok(unsupported("Telemetry")),
         CREDENTIALS if is_get => credentials(&life, &request),
         _ => Err(Refusal::unknown()),
     }
+}
+
+fn unsupported(what: &str) -> Reply {
+    let said = serde_json::json!({
+        "errorMessage": format!("{what} API is not supported"),
+        "errorType": format!("{what}.NotSupported"),
+    });
+    json(StatusCode::ACCEPTED, said.to_string())
 }
 
 fn has_snapshots(function: &Function) -> bool {
@@ -269,12 +280,15 @@ async fn forward(
     Ok(error)
 }
 
-enum Broken {
+pub(super) enum Broken {
     TooLarge,
     Truncated,
 }
 
-async fn collect(mut body: Incoming, limit: usize) -> Result<(Bytes, Option<HeaderMap>), Broken> {
+pub(super) async fn collect(
+    mut body: Incoming,
+    limit: usize,
+) -> Result<(Bytes, Option<HeaderMap>), Broken> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut trailers = None;
@@ -384,95 +398,6 @@ async fn restore_next(life: &Life) -> Result<Reply, Refusal> {
     Ok(reply(StatusCode::OK, Bytes::new()))
 }
 
-#[derive(Deserialize)]
-struct Registration {
-    #[serde(default)]
-    events: Vec<String>,
-}
-
-async fn register(
-    function: &Function,
-    life: &Life,
-    request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
-    let (head, body) = request.into_parts();
-    let name = text(&head.headers, "lambda-extension-name").unwrap_or_default();
-    let Ok((bytes, _)) = collect(body, MAX_PAYLOAD).await else {
-        return Err(Refusal::truncated());
-    };
-    let registration: Registration = serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::extension("InvalidRequestFormat", error.to_string()))?;
-    let id = life
-        .state()
-        .extensions
-        .register(&name, &registration.events)?;
-    let mut said = serde_json::json!({
-        "functionName": function.name,
-        "functionVersion": function.version,
-        "handler": function.handler,
-    });
-    let features = text(&head.headers, "lambda-extension-accept-feature").unwrap_or_default();
-    if features.split(',').any(|f| f.trim() == "accountId") {
-        said["accountId"] = serde_json::json!(function.account);
-    }
-    let mut reply = json(StatusCode::OK, said.to_string());
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        reply
-            .headers_mut()
-            .insert("lambda-extension-identifier", id);
-    }
-    Ok(reply)
-}
-
-async fn event_next(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
-    let id = text(request.headers(), "lambda-extension-identifier");
-    let next = {
-        let mut state = life.state();
-        let next = state.extensions.next(id.as_deref())?;
-        state.extension_is_ready();
-        next
-    };
-    let event = match next {
-        extensions::Next::Now(event) => event,
-        extensions::Next::Wait(waiting) => waiting.await.map_err(|_| Refusal::internal())?,
-    };
-    let mut reply = reply(StatusCode::OK, event);
-    let headers = reply.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    if let Ok(id) = HeaderValue::from_str(&super::identifier::uuid()) {
-        headers.insert("lambda-extension-event-identifier", id);
-    }
-    Ok(reply)
-}
-
-fn extension_error(
-    life: &Life,
-    request: &Request<Incoming>,
-    at_init: bool,
-) -> Result<Reply, Refusal> {
-    const TYPE: &str = "lambda-extension-function-error-type";
-    let id = text(request.headers(), "lambda-extension-identifier");
-    let kind = text(request.headers(), TYPE).filter(|kind| !kind.is_empty());
-    let Some(kind) = kind else {
-        return Err(Refusal::extension(
-            "Extension.MissingHeader",
-            "Lambda-Extension-Function-Error-Type not found",
-        ));
-    };
-    let mut state = life.state();
-    let name = state.extensions.failed(id.as_deref(), at_init)?;
-    let of_lambda = match at_init {
-        true => "Extension.InitError",
-        false => "Extension.ExitError",
-    };
-    let message = format!("the extension {name} has failed: {kind}");
-    state.fail(FunctionError::of_platform(of_lambda, &message));
-    Ok(accepted())
-}
-
 fn credentials(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
     let token = text(request.headers(), header::AUTHORIZATION.as_str());
     if token.as_deref() != Some(life.token.as_str()) {
@@ -492,25 +417,25 @@ fn nonce(headers: &HeaderMap) -> Option<&str> {
     (!nonce.is_empty()).then_some(nonce)
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = headers.get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-fn reply(status: StatusCode, body: Bytes) -> Reply {
+pub(super) fn reply(status: StatusCode, body: Bytes) -> Reply {
     let mut reply = Response::new(Body::Left(Full::new(body)));
     *reply.status_mut() = status;
     reply
 }
 
-fn json(status: StatusCode, body: String) -> Reply {
+pub(super) fn json(status: StatusCode, body: String) -> Reply {
     let mut reply = reply(status, body.into());
     let kind = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);
     reply
 }
 
-fn accepted() -> Reply {
+pub(super) fn accepted() -> Reply {
     let mut reply = reply(
         StatusCode::ACCEPTED,
         Bytes::from_static(b"{\"status\":\"OK\"}\n"),

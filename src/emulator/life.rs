@@ -17,12 +17,16 @@ use super::function::{Function, Resources, Runtime};
 use super::identifier;
 use super::log::Log;
 use super::process::{self, Process, Start};
+use super::read_only;
 use super::state::{Progress, State};
 use super::tree::Tree;
 use super::variables;
 
 /// External extensions have this long to register, as the initialization.
 const REGISTRATION: Duration = Duration::from_secs(10);
+
+/// A killed process has ended long before.
+const UNKILLABLE: Duration = Duration::from_secs(2);
 
 /// Why an environment is shut down, as extensions hear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl Life {
         let variables = variables::of(function, &address, &directory, &life.token);
         let (program, arguments) = match function.faults.has(Fault::ReadOnly) {
             false => (program.clone(), arguments.clone()),
-            true => read_only(program, arguments)?,
+            true => read_only::command(program, arguments)?,
         };
         let start = |program, arguments| Start {
             program,
@@ -355,7 +359,8 @@ impl Life {
         let Some(tree) = self.tree() else { return };
         let _ = tokio::task::spawn_blocking(move || tree.kill()).await;
         for process in self.processes() {
-            process.exited().await;
+            // One that hangs in the kernel is nobody's to wait for.
+            let _ = tokio::time::timeout(UNKILLABLE, process.exited()).await;
         }
     }
 }
@@ -379,42 +384,4 @@ fn executables(directory: Option<&Path>) -> anyhow::Result<Vec<(String, PathBuf)
     }
     found.sort();
     Ok(found)
-}
-
-/// The command in a name space of its own, where nothing but `/tmp` can be written to.
-fn read_only(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf, Vec<String>)> {
-    // In the name space of its own, each mount is a copy, whose flags nobody else sees.
-    const SCRIPT: &str = r#"
-        mount --make-rprivate / || exit 125
-        mounts=$(cat /proc/self/mounts)
-        printf '%s\n' "$mounts" | while read -r _ place _; do
-            case $place in /proc|/proc/*|/sys|/sys/*|/dev|/dev/*|/tmp|/tmp/*) continue ;; esac
-            mount -o remount,bind,ro "$(printf '%b' "$place")" || exit 125
-        done || exit 125
-        mountpoint -q /tmp || mount -t tmpfs tmpfs /tmp || exit 125
-        exec "$@"
-    "#;
-    let probe = std::process::Command::new("unshare")
-        .args(unshare())
-        .args(["mount", "--make-rprivate", "/"])
-        .output()
-        .context("the fault read-only needs unshare(1) of util-linux")?;
-    if !probe.status.success() {
-        bail!(
-            "the fault read-only needs a mount name space, which is not allowed here: {}",
-            String::from_utf8_lossy(&probe.stderr).trim()
-        );
-    }
-    let mut all: Vec<String> = unshare().iter().map(ToString::to_string).collect();
-    all.extend(["sh", "-c", SCRIPT, "sh"].map(String::from));
-    all.push(program.display().to_string());
-    all.extend(arguments.iter().cloned());
-    Ok((PathBuf::from("unshare"), all))
-}
-
-fn unshare() -> &'static [&'static str] {
-    match surus_sys::process::is_root() {
-        true => &["--mount"],
-        false => &["--map-root-user", "--mount"],
-    }
 }
