@@ -17,8 +17,8 @@ use super::report::{Phase, Report, Status, ceiled};
 use super::request::Request;
 use super::state::{Delivery, Ended};
 
-/// A killed worker has begun its event by then.
-const KILL_AFTER: Duration = Duration::from_millis(20);
+/// Enough for the event to have arrived; most are done after a few milliseconds.
+const KILL_AFTER: Duration = Duration::from_millis(1);
 /// Between the pieces of a slow event.
 const SLOW_PIECE: Duration = Duration::from_millis(50);
 
