@@ -51,6 +51,19 @@ impl Cgroup {
         Ok(group)
     }
 
+    /// Is all of this allowed here? Tries it with a process that does nothing.
+    pub fn try_out(megabytes: u64) -> anyhow::Result<()> {
+        let group = Cgroup::new(Path::new("/"), megabytes)?;
+        let mut idle = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .context("cannot start sleep(1)")?;
+        let tried = group.add(idle.id()).and_then(|()| group.throttle());
+        let _ = idle.kill();
+        let _ = idle.wait();
+        tried
+    }
+
     /// The share of a CPU that this much memory brings.
     pub fn share(megabytes: u64) -> f64 {
         megabytes as f64 / MB_PER_CPU as f64
