@@ -130,8 +130,9 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
-    fn drop(&mut self) {
+impl Cgroup {
+    /// Removes it, when its processes have been killed.
+    pub fn remove(&self) {
         // Fails while processes are in it, which have been killed by now; the kernel may need a moment to see that.
         for _ in 0..50 {
             let _ = std::fs::remove_dir(&self.cpu);
@@ -141,6 +142,12 @@ impl Drop for Cgroup {
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
