@@ -174,6 +174,8 @@ impl Service {
             origin: forwarded.origin,
             variables: Vec::new(),
             deadline: end.began + self.settings.timeout.0,
+            patience: Some(self.settings.timeout.0),
+            hold: None,
             early_hints,
         };
         Begun::Event {
