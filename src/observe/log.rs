@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use super::named::{self, Names};
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -72,6 +74,19 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
             .with_span_list(false)
             .try_init(),
     };
+    started.map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// The same, where each line names the event that it belongs to.
+pub fn start_named(settings: &Settings, names: Names) -> anyhow::Result<()> {
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(settings.filter()?)
+        .with_writer(io::stderr)
+        .event_format(named::Lines {
+            names,
+            format: settings.format,
+        })
+        .try_init();
     started.map_err(|error| anyhow::anyhow!("{error}"))
 }
 

@@ -32,8 +32,14 @@ fn every_sample_is_what_its_client_sent() {
 
 #[test]
 fn nothing_is_expected_of_samples_that_are_gone() {
-    let samples: Vec<_> = directory("samples").into_iter().map(|(name, _)| name).collect();
-    let expected: Vec<_> = directory("expected").into_iter().map(|(name, _)| name).collect();
+    let samples: Vec<_> = directory("samples")
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let expected: Vec<_> = directory("expected")
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     assert_eq!(samples, expected);
 }
 
