@@ -26,6 +26,10 @@ struct State {
     may_restore: bool,
     /// How many wait for an event.
     waiting: usize,
+    /// Of bodies that come in chunks, what has come so far.
+    seen: Vec<u8>,
+    /// No more is read of them than that, until the test wants it.
+    most: Option<usize>,
 }
 
 struct Rule {
@@ -194,6 +198,20 @@ impl Api {
         });
     }
 
+    /// Waits for a piece of a body that is still arriving.
+    pub fn until_seen(&self, text: &str) {
+        self.wait(text, |state| {
+            let text = text.as_bytes();
+            let mut pieces = state.seen.windows(text.len());
+            pieces.any(|piece| piece == text).then_some(())
+        });
+    }
+
+    /// Reads no more than that of bodies in chunks; of all, if none is named.
+    pub fn read_no_more_than(&self, most: Option<usize>) {
+        self.change(|state| state.most = most);
+    }
+
     /// Waits until all events have been taken.
     pub fn wait_taken(&self) {
         self.wait("events to be taken", |state| {
@@ -244,7 +262,7 @@ impl Api {
 
     fn serve(&self, stream: TcpStream, connection: usize) {
         let mut lines = BufReader::new(stream.try_clone().unwrap());
-        while let Some(call) = read(&mut lines, connection) {
+        while let Some(call) = self.read(&mut lines, connection) {
             let path = call.path.clone();
             let reply = self.change(|state| {
                 let at = state
@@ -273,6 +291,46 @@ impl Api {
             }
         }
         let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// None when the runtime has ended the connection, or not said all of what it began to say.
+    fn read(&self, lines: &mut impl BufRead, connection: usize) -> Option<Call> {
+        let first = line(lines)?;
+        let mut words = first.split(' ');
+        let (method, path) = (words.next()?.to_string(), words.next()?.to_string());
+        let headers = fields(lines)?;
+        let (mut body, mut trailers) = (Vec::new(), None);
+        if find(&headers, "transfer-encoding") == Some("chunked") {
+            loop {
+                let size = usize::from_str_radix(&line(lines)?, 16).unwrap();
+                if size == 0 {
+                    break;
+                }
+                let mut chunk = vec![0; size];
+                lines.read_exact(&mut chunk).ok()?;
+                self.change(|state| state.seen.extend(&chunk));
+                body.extend(chunk);
+                self.wait("the test to want more", |state| {
+                    state
+                        .most
+                        .is_none_or(|most| body.len() < most)
+                        .then_some(())
+                });
+                assert_eq!(line(lines)?, "");
+            }
+            trailers = Some(fields(lines)?);
+        } else if let Some(length) = find(&headers, "content-length") {
+            body = vec![0; length.parse().unwrap()];
+            lines.read_exact(&mut body).ok()?;
+        }
+        Some(Call {
+            method,
+            path,
+            headers,
+            body,
+            trailers,
+            connection,
+        })
     }
 
     /// False when the connection is at its end.
@@ -335,39 +393,6 @@ fn answer(mut stream: &TcpStream, status: u16, headers: &[(String, String)], bod
     let mut bytes = format!("{text}\r\n").into_bytes();
     bytes.extend_from_slice(body);
     let _ = stream.write_all(&bytes);
-}
-
-/// None when the runtime has ended the connection, or not said all of what it began to say.
-fn read(lines: &mut impl BufRead, connection: usize) -> Option<Call> {
-    let first = line(lines)?;
-    let mut words = first.split(' ');
-    let (method, path) = (words.next()?.to_string(), words.next()?.to_string());
-    let headers = fields(lines)?;
-    let (mut body, mut trailers) = (Vec::new(), None);
-    if find(&headers, "transfer-encoding") == Some("chunked") {
-        loop {
-            let size = usize::from_str_radix(&line(lines)?, 16).unwrap();
-            if size == 0 {
-                break;
-            }
-            let mut chunk = vec![0; size];
-            lines.read_exact(&mut chunk).ok()?;
-            body.extend(chunk);
-            assert_eq!(line(lines)?, "");
-        }
-        trailers = Some(fields(lines)?);
-    } else if let Some(length) = find(&headers, "content-length") {
-        body = vec![0; length.parse().unwrap()];
-        lines.read_exact(&mut body).ok()?;
-    }
-    Some(Call {
-        method,
-        path,
-        headers,
-        body,
-        trailers,
-        connection,
-    })
 }
 
 fn fields(lines: &mut impl BufRead) -> Option<Vec<(String, String)>> {

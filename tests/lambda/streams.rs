@@ -4,10 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::api::Call;
-use crate::function::Function;
+use crate::api::{Call, Event};
+use crate::function::{Function, get};
 
-const STREAM: &[(&str, &str)] = &[("SURUS_LAMBDA_MODE", "stream")];
+const STREAM: &[(&str, &str)] = &[
+    ("SURUS_LAMBDA_MODE", "stream"),
+    ("SURUS_PHP_OUTPUT_BUFFERING", "0"),
+];
 
 /// The prelude and what follows it.
 fn parts(call: &Call) -> (Value, &[u8]) {
@@ -36,14 +39,19 @@ fn parts(call: &Call) -> (Value, &[u8]) {
 #[test]
 fn an_answer_follows_its_prelude() {
     let code = "<?php http_response_code(201); setcookie('a', '1'); setcookie('b', '2'); header('X-One: 1');
-        for ($i = 0; $i < 3; $i++) { echo \"piece $i\\n\"; flush(); usleep(20000); }";
+        echo \"piece 0\\n\"; flush(); while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
+        echo \"piece 1\\n\";";
     let function = Function::start(&[("index.php", code), ("a.txt", "a file")], STREAM);
-    let answer = function.get("s-1", "/");
+    function.api.send(Event::new("s-1", &get("/")));
+    // PHP goes on when the first piece has come.
+    function.api.until_seen("piece 0");
+    function.dir.write("gate", "");
+    let answer = function.api.answer("s-1");
     let (prelude, body) = parts(&answer);
     assert_eq!(prelude["statusCode"], 201);
     assert_eq!(prelude["headers"]["x-one"], "1");
     assert_eq!(prelude["cookies"].as_array().unwrap().len(), 2);
-    assert_eq!(body, b"piece 0\npiece 1\npiece 2\n");
+    assert_eq!(body, b"piece 0\npiece 1\n");
     assert_eq!(answer.trailers, Some(Vec::new()));
     assert_eq!(parts(&function.get("s-2", "/a.txt")).1, b"a file");
 }
@@ -80,6 +88,27 @@ fn an_answer_of_any_bytes_and_more_than_a_whole_one_may_have_arrives() {
 }
 
 #[test]
+fn php_waits_for_a_caller_who_does_not_read() {
+    let code = "<?php $piece = str_repeat('x', 1 << 20);
+        for ($i = 0; $i < 64; $i++) { echo $piece; flush(); file_put_contents(__DIR__.'/count', $i); }";
+    let function = Function::start(&[("index.php", code)], STREAM);
+    function.api.read_no_more_than(Some(1));
+    function.api.send(Event::new("p-1", &get("/")));
+    let mut written = function.dir.read("count");
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let now = function.dir.read("count");
+        if now == written {
+            break;
+        }
+        written = now;
+    }
+    assert!(written.parse::<u32>().unwrap() < 60, "{written}");
+    function.api.read_no_more_than(None);
+    assert_eq!(parts(&function.api.answer("p-1")).1.len(), 64 << 20);
+}
+
+#[test]
 fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered() {
     let code = "<?php echo 'begun'; flush(); usleep(100000);
         if (isset($_GET['die'])) { posix_kill(posix_getpid(), 9); }
@@ -90,7 +119,7 @@ fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered(
         ("t-1", "/?die", "Runtime.ExitError"),
         ("t-2", "/?loop", "Function.Timeout"),
     ] {
-        let event = crate::api::Event::new(id, &crate::function::get(url));
+        let event = Event::new(id, &get(url));
         let answer = function.ask(event.within(std::time::Duration::from_secs(2)));
         let (_, body) = parts(&answer);
         assert!(body.starts_with(b"begun"));
