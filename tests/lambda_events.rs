@@ -9,5 +9,6 @@ mod lambda_events {
     mod paths;
     mod round_trip;
     mod samples;
+    mod speed;
     mod subject;
 }

@@ -119,6 +119,8 @@ impl<'a> Headers<'a> {
             let more = std::iter::from_fn(|| lines.next_if(|(next, _)| *next == name));
             let mut values = std::iter::once(value).chain(more.map(|(_, value)| value));
             take(name, &mut values);
+            // What it has not taken is not the next name's.
+            values.for_each(drop);
         }
     }
 }
@@ -203,11 +205,11 @@ impl Json {
         self.raw("}");
     }
 
-    fn joined<'a>(
+    fn joined(
         &mut self,
         comma: &mut &'static str,
         name: &HeaderName,
-        values: &mut dyn Iterator<Item = &'a HeaderValue>,
+        values: &mut dyn Iterator<Item = &HeaderValue>,
     ) {
         self.name(comma, name.as_str());
         self.raw("\"");

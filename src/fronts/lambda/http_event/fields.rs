@@ -82,8 +82,8 @@ pub struct Object<'a> {
     fields: Vec<(&'static str, &'a RawValue)>,
 }
 
-/// Names and values of a map, in the order of the document. A name has an entry for each of its values.
-pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+/// Names and values of a map, in the order of the document.
+pub type Pairs<'a> = Vec<(Cow<'a, str>, Values<'a>)>;
 
 impl<'a> Object<'a> {
     /// The event. None when it is JSON but no object.
@@ -265,11 +265,8 @@ impl<'de> Visitor<'de> for Map {
         let mut pairs = Pairs::with_capacity(USUAL);
         while let Some(Text(key)) = map.next_key()? {
             match map.next_value() {
-                Ok(Values::None) => {}
-                Ok(Values::One(value)) => pairs.push((key, value)),
-                Ok(Values::Many(values)) => {
-                    pairs.extend(values.into_iter().map(|Text(value)| (key.clone(), value)));
-                }
+                Ok(Some(values)) => pairs.push((key, values)),
+                Ok(None) => {}
                 Err(error) => return Err(A::Error::custom(format_args!("{key:?}: {error}"))),
             }
         }
@@ -280,11 +277,20 @@ impl<'de> Visitor<'de> for Map {
 /// Headers that most requests have, with those of AWS.
 const USUAL: usize = 24;
 
-/// What a name of a map has.
-enum Values<'a> {
-    None,
-    One(Cow<'a, str>),
+/// What a name of a map has: one value is the rule even where there might be many.
+pub enum Values<'a> {
+    One(Text<'a>),
     Many(Vec<Text<'a>>),
+}
+
+impl<'a> Values<'a> {
+    pub fn each(&self) -> impl Iterator<Item = &str> {
+        let values = match self {
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Many(values) => values,
+        };
+        values.iter().map(|Text(value)| &**value)
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Values<'a> {
@@ -303,26 +309,23 @@ impl<'de> Visitor<'de> for ValuesVisitor {
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Values::One(Cow::Borrowed(text)))
+        Ok(Values::One(Text(Cow::Borrowed(text))))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Values::One(Cow::Owned(text.to_string())))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-        Ok(Values::None)
+        Ok(Values::One(Text(Cow::Owned(text.to_string()))))
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        // One value is the rule even where there might be many.
-        let Some(Text(first)) = list.next_element()? else {
-            return Ok(Values::None);
+        let first = list.next_element()?;
+        let second = match first {
+            Some(_) => list.next_element()?,
+            None => None,
         };
-        let Some(second) = list.next_element()? else {
-            return Ok(Values::One(first));
+        let mut values = match (first, second) {
+            (Some(first), None) => return Ok(Values::One(first)),
+            (first, second) => Vec::from_iter(first.into_iter().chain(second)),
         };
-        let mut values = vec![Text(first), second];
         while let Some(value) = list.next_element()? {
             values.push(value);
         }
@@ -331,7 +334,7 @@ impl<'de> Visitor<'de> for ValuesVisitor {
 }
 
 /// A string, borrowed where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+pub struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {

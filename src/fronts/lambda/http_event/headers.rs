@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
-use http::header::{COOKIE, HeaderName, HeaderValue};
+use http::header::{COOKIE, Entry, HeaderName, HeaderValue};
 
 use super::Malformed;
 use super::fields::{Object, Pairs};
@@ -20,17 +20,30 @@ pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     map(&pairs, at)
 }
 
+/// Names of headers. PHP's processes take fewer variables, and a `HeaderMap` has an end too.
+const MOST: usize = 1024;
+
 fn map(pairs: &Pairs<'_>, at: &str) -> Result<HeaderMap, Malformed> {
-    let mut headers = HeaderMap::new();
-    let too_many = |_| Malformed::new(at, format!("{} header lines are too many", pairs.len()));
+    if pairs.len() > MOST {
+        let what = format!("{} headers are more than PHP can be given", pairs.len());
+        return Err(Malformed::new(at, what));
+    }
     // One more, for what the event says elsewhere.
-    headers.try_reserve(pairs.len() + 1).map_err(too_many)?;
-    for (name, value) in pairs {
+    let mut headers = HeaderMap::with_capacity(pairs.len() + 1);
+    for (name, values) in pairs {
         let known = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| Malformed::new(at, format!("{name:?} is not the name of a header")))?;
-        headers
-            .try_append(known, header_value(value, at, name)?)
-            .map_err(too_many)?;
+        let mut values = values.each().map(|value| header_value(value, at, name));
+        let mut entry = match headers.entry(known) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(entry) => match values.next() {
+                Some(first) => entry.insert_entry(first?),
+                None => continue,
+            },
+        };
+        for value in values {
+            entry.append(value?);
+        }
     }
     Ok(headers)
 }

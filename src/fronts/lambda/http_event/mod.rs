@@ -42,11 +42,20 @@ pub struct Malformed {
     pub what: String,
 }
 
+/// Bytes of a message: it quotes what is wrong, which may be all of the event.
+const LONGEST: usize = 300;
+
 impl Malformed {
     fn new(at: impl Into<String>, what: impl Into<String>) -> Malformed {
+        let mut what = what.into();
+        if what.len() > LONGEST {
+            let is_end = |at: &usize| what.is_char_boundary(*at);
+            what.truncate((0..=LONGEST).rev().find(is_end).unwrap_or(0));
+            what.push('\u{2026}');
+        }
         Malformed {
             at: at.into(),
-            what: what.into(),
+            what,
         }
     }
 }

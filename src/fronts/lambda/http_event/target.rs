@@ -72,6 +72,9 @@ fn strip<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
+/// No longer target becomes a URI; a name that has many values would make one without end.
+const MAX: usize = u16::MAX as usize;
+
 /// A request target that is being put together.
 pub struct Target(Vec<u8>);
 
@@ -92,8 +95,16 @@ impl Target {
 
     /// A query of which the service has made a map.
     pub fn pairs(&mut self, pairs: &Pairs<'_>, coding: Coding) {
-        for (index, (name, value)) in pairs.iter().enumerate() {
-            self.0.push(if index == 0 { b'?' } else { b'&' });
+        let lines = pairs
+            .iter()
+            .flat_map(|(name, values)| values.each().map(move |value| (name, value)));
+        let mut separator = b'?';
+        for (name, value) in lines {
+            if self.0.len() > MAX {
+                return;
+            }
+            self.0.push(separator);
+            separator = b'&';
             match coding {
                 Coding::Kept => {
                     self.escape(name, Part::Query);
@@ -118,26 +129,21 @@ impl Target {
         let bytes = text.as_bytes();
         let mut kept = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            let is_legal = match byte {
-                // No query is wrong because of it; a path is, so that somebody must have decoded this one.
-                b'%' => part == Part::Query || is_encoding(&bytes[at..]),
-                b'?' => part == Part::Query,
-                b'"' | b'<' | b'>' | b'#' => false,
-                b'`' | b'^' | b'{' | b'}' | b'|' | b'\\' => true,
-                byte => byte.is_ascii_graphic(),
+            let is_legal = match part {
+                // No query is wrong because of a `%`; a path is, so that somebody must have decoded this one.
+                Part::Path => {
+                    IN_PATH[usize::from(*byte)] && (*byte != b'%' || is_encoding(&bytes[at..]))
+                }
+                Part::Query => IN_QUERY[usize::from(*byte)],
             };
             if !is_legal {
                 self.0.extend_from_slice(&bytes[kept..at]);
-                self.push_encoded(*byte);
+                let encoded = percent_encoding::percent_encode_byte(*byte);
+                self.0.extend_from_slice(encoded.as_bytes());
                 kept = at + 1;
             }
         }
         self.0.extend_from_slice(&bytes[kept..]);
-    }
-
-    fn push_encoded(&mut self, byte: u8) {
-        let encoded = percent_encoding::percent_encode_byte(byte);
-        self.0.extend_from_slice(encoded.as_bytes());
     }
 
     fn encode(&mut self, text: &str, set: &'static AsciiSet) {
@@ -160,6 +166,25 @@ pub enum Coding {
     Kept,
     /// They were decoded.
     Decoded,
+}
+
+const IN_QUERY: [bool; 256] = all_but(b"\"<>#");
+const IN_PATH: [bool; 256] = all_but(b"\"<>#?`");
+
+/// What clients put into request lines: more than RFC 3986 has.
+const fn all_but(except: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        table[byte as usize] = true;
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < except.len() {
+        table[except[at] as usize] = false;
+        at += 1;
+    }
+    table
 }
 
 /// `%2F` at the beginning.
