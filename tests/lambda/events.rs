@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{Call, Event};
-use crate::function::{Function, get};
+use crate::api::{Api, Call, Event};
+use crate::function::{Dir, Function, get};
 
 /// A library as the Composer package has one, in few words.
 const LIBRARY: &str = r#"<?php
 $handle = function () {
-    $handler = require $_SERVER['SURUS_LAMBDA_HANDLER'] ?? getenv('SURUS_LAMBDA_HANDLER');
+    $handler = require $_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER');
     try {
         echo json_encode($handler(json_decode(file_get_contents('php://input'), true)));
     } catch (Throwable $error) {
@@ -141,4 +141,65 @@ fn an_application_that_knows_no_events_says_what_is_missing() {
     );
     let message = answer["errorMessage"].as_str().unwrap();
     assert!(message.contains("lambda.handler"), "{message}");
+}
+
+#[test]
+fn the_composer_package_hands_events_over() {
+    let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
+        return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, $context->awsRequestId];
+    };";
+    for engine in ["rewind", "classic"] {
+        let dir = Dir::new(&[("handler.php", handler)]);
+        dir.install_package();
+        let env = [("_HANDLER", "handler.php"), ("SURUS_ENGINE_NAME", engine)];
+        let function = Function::begin(Api::start(), dir, &env);
+        let answer = function.ask(Event::new("p-1", &json!({"a": 1})));
+        assert_eq!(
+            said(&answer),
+            ("response".into(), json!([{"a": 1}, "p-1"])),
+            "{engine}"
+        );
+        let failed = function.ask(Event::new("p-2", &json!({"fail": true})));
+        let kind = failed.header("Lambda-Runtime-Function-Error-Type");
+        assert_eq!(kind, Some("Function.DomainException"));
+        let cause = failed.header("Lambda-Runtime-Function-XRay-Error-Cause");
+        let cause: Value = serde_json::from_str(cause.unwrap()).unwrap();
+        let first = &cause["exceptions"][0]["stack"][0];
+        assert!(
+            first["path"].as_str().unwrap().ends_with("/handler.php"),
+            "{cause}"
+        );
+        assert_eq!(first["line"], 2, "{cause}");
+    }
+}
+
+#[test]
+fn the_records_of_a_queue_are_done_at_once_and_one_that_kills_its_worker_comes_again() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        touch(__DIR__.'/began-'.$record['messageId']);
+        while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
+        if ($record['body'] === 'kill') { posix_kill(posix_getpid(), 9); }
+        error_log('done '.$record['messageId'].' of '.$_SERVER['_X_AMZN_TRACE_ID']);
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "4"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    let records = ["fine", "kill", "fine", "fine"].iter().enumerate();
+    let records = records.map(|(number, body)| {
+        json!({"messageId": format!("m-{number}"), "body": body, "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {"AWSTraceHeader": format!("Root=m-{number}")}})
+    });
+    let event = json!({"Records": records.collect::<Vec<_>>()});
+    let answer = function.ask(Event::new("b-1", &event));
+    let expected = json!({"batchItemFailures": [{"itemIdentifier": "m-1"}]});
+    assert_eq!(said(&answer), ("response".into(), expected));
+    for number in [0, 2, 3] {
+        function.wait_for_log(&format!("b-1\tINFO\tdone m-{number} of Root=m-{number}"));
+    }
 }

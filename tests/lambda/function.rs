@@ -44,6 +44,25 @@ impl Dir {
         std::fs::write(&path, text).unwrap();
     }
 
+    /// The Composer package, where Composer puts it.
+    pub fn install_package(&self) {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
+        for part in ["src", "lambda"] {
+            self.copy(&package.join(part), &format!("vendor/surus/surus/{part}"));
+        }
+    }
+
+    fn copy(&self, from: &Path, to: &str) {
+        for entry in std::fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let to = format!("{to}/{}", path.file_name().unwrap().to_str().unwrap());
+            match path.is_dir() {
+                true => self.copy(&path, &to),
+                false => self.write(&to, &std::fs::read_to_string(&path).unwrap()),
+            }
+        }
+    }
+
     /// What a script has written, as soon as it has.
     pub fn read(&self, name: &str) -> String {
         for _ in 0..4000 {

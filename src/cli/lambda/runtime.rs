@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,9 +18,10 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
-use crate::engines::Entry;
+use crate::engines::{self, Entry};
 use crate::event::Script;
 use crate::fronts::http::Application;
+use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
@@ -158,7 +161,10 @@ async fn function(
         Some(file) => {
             let script = events_script(project, &config)?;
             let asked = for_events(project, &config, &file, &script, concurrency)?;
+            let workers = engines::worker_count(&asked.config.engine)?;
+            let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
+                batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: boot_one(asked).await?,
                 script: Script {
                     root: project
@@ -166,7 +172,7 @@ async fn function(
                         .context("the project's path is not UTF-8")?
                         .into(),
                     filename: script.into(),
-                    name: "/events.php".into(),
+                    name: "/events".into(),
                     path_info: Default::default(),
                 },
             })
@@ -208,7 +214,16 @@ fn handler(
         return Ok(None);
     };
     let file = project.join(named).canonicalize().ok();
-    Ok(file.filter(|file| file.is_file() && front != Some(file)))
+    Ok(file.filter(|file| front != Some(file) && is_php(file)))
+}
+
+/// Does a file say that PHP is to run it? `_HANDLER` may as well be a word that means nothing to us, or our own `bootstrap`.
+fn is_php(file: &Path) -> bool {
+    let mut line = Vec::new();
+    let read =
+        File::open(file).map(|file| BufReader::new(file.take(256)).read_until(b'\n', &mut line));
+    let line = String::from_utf8_lossy(&line);
+    read.is_ok() && (line.starts_with("<?php") || line.starts_with("#!") && line.contains("php"))
 }
 
 /// What hands events to a handler.
@@ -248,7 +263,10 @@ fn for_events(
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
     config.engine.script = Some(script.to_path_buf());
     config.engine.warmup.clear();
-    config.engine.workers.get_or_insert(concurrency);
+    // The records of one event are done by as many workers as the machine has time for.
+    if config.lambda.batch == batch::Mode::Whole {
+        config.engine.workers.get_or_insert(concurrency);
+    }
     let handler = handler
         .to_str()
         .context("the handler's path is not UTF-8")?;
@@ -261,7 +279,7 @@ fn for_events(
 }
 
 /// Where the PHP library finds the handler's file.
-const HANDLER: &str = "SURUS_LAMBDA_HANDLER";
+const HANDLER: &str = "SURUS_HANDLER";
 
 /// Not where each event begins with a state that was kept for that, and with random generators of its own.
 fn keeps_its_processes(entry: &Entry) -> bool {

@@ -120,6 +120,17 @@ impl Fault {
     }
 }
 
+/// For who asks for one of many, and hears of it what an engine would say.
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        match &*fault.kind {
+            DIED => Failure::Died(fault.message),
+            TIMED_OUT => Failure::TimedOut,
+            _ => Failure::Thrown(fault.message),
+        }
+    }
+}
+
 pub const THROWN: &str = "Function.Error";
 pub const TIMED_OUT: &str = "Function.Timeout";
 pub const TOO_LARGE: &str = "Function.ResponseSizeTooLarge";

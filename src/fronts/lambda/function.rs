@@ -1,28 +1,28 @@
 //! What becomes of one event.
 
 use std::borrow::Cow;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderValue};
+use bytes::Bytes;
+use http::header;
 use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::fault::{self, Fault};
+use super::handler::Handler;
 use super::http_event::{self, HttpEvent};
 use super::invocation::Invocation;
-use super::runtime_api::{LARGEST, RuntimeApi};
+use super::payload::{fitting, result, take};
+use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
+use super::task::{Task, origin, request};
 use super::{Mode, Settings};
 use crate::engine::Engine;
-use crate::event::{Address, Body, Event, Origin, ResponseBody, Script};
+use crate::event::{Body, Event, Origin, ResponseBody};
 use crate::fronts::http::Application;
 use crate::observe::named::Names;
 
@@ -40,24 +40,6 @@ pub struct Function {
     pub next_event: AtomicU64,
 }
 
-/// The PHP that has events done which are not HTTP.
-pub struct Handler {
-    pub engine: Arc<dyn Engine>,
-    pub script: Script,
-}
-
-/// What an event is asked with, whatever kind it is of.
-struct Task<'a> {
-    invocation: &'a Invocation,
-    /// Our own id.
-    id: u64,
-    /// Then PHP has to end, so that there is time to say so.
-    deadline: Instant,
-    thawed: Option<Duration>,
-    /// Empty when no worker has anything to do for the event any more.
-    workers: &'a TaskTracker,
-}
-
 enum Answer {
     Whole(Bytes),
     Streaming(Streaming),
@@ -65,12 +47,6 @@ enum Answer {
 
 /// How long a request of our own may take; Lambda's own limits are below it.
 const CALL: Duration = Duration::from_secs(600);
-
-/// The path of what is not HTTP, as AWS's own adapter has it.
-const PATH: &str = "/events";
-
-/// The kind of an error that the PHP library tells of.
-const KIND: &str = "lambda-runtime-function-error-type";
 
 impl Function {
     /// The engines that it needs, each once.
@@ -103,11 +79,12 @@ impl Function {
             invocation,
             id,
             deadline: now + (left - reserve),
+            trace: invocation.trace(),
             thawed,
             workers: &workers,
         };
         // The engine keeps to the deadline; a file on a network that is gone may not.
-        let latest = task.deadline + reserve / 2;
+        let latest = task.deadline + reserve / 4 * 3;
         let answer = tokio::time::timeout_at(latest.into(), self.answer(&task));
         match answer.await.unwrap_or_else(|_| Err(overdue())) {
             Ok(Answer::Whole(payload)) => api.respond(invocation, payload).await?,
@@ -164,7 +141,7 @@ impl Function {
                     (Ok(Some(request)), _) => {
                         return self.answer_request(application, request, task).await;
                     }
-                    (Ok(None), Some(handler)) => handler.answer(payload.clone(), task).await,
+                    (Ok(None), Some(handler)) => self.handle(handler, task).await,
                     (Ok(None), None) => answer_other(application, payload.clone(), task).await,
                     (Err(malformed), _) => Err(Fault::new(
                         fault::MALFORMED_EVENT,
@@ -172,13 +149,19 @@ impl Function {
                     )),
                 }
             }
-            (None, Some(handler)) => handler.answer(payload.clone(), task).await,
+            (None, Some(handler)) => self.handle(handler, task).await,
             (None, None) => Err(Fault::new(
                 fault::NO_HANDLER,
                 "there is neither an application nor a handler",
             )),
         };
         answered.map(Answer::Whole)
+    }
+
+    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
+        let payload = &task.invocation.payload;
+        let answer = handler.answer(payload, task, &self.names, &self.next_event);
+        answer.await
     }
 
     async fn answer_request(
@@ -246,106 +229,6 @@ async fn ask(
     match application.answer(head, event).await {
         Ok(response) => Ok(response.into_parts()),
         Err(failure) => Err(Fault::of(&failure)),
-    }
-}
-
-impl Handler {
-    async fn answer(&self, payload: Bytes, task: &Task<'_>) -> Result<Bytes, Fault> {
-        let event = task.event(request(payload), self.script.clone(), origin());
-        let answered = self.engine.handle(Box::new(event)).await;
-        let (head, body) = answered
-            .map_err(|failure| Fault::of(&failure))?
-            .into_parts();
-        fitting(result(&head, take(body).await?)?)
-    }
-}
-
-impl Task<'_> {
-    fn event(&self, request: Request<Body>, script: Script, origin: Origin) -> Event {
-        Event {
-            id: self.id,
-            request,
-            script,
-            origin,
-            variables: self.invocation.variables(self.thawed),
-            deadline: self.deadline,
-            patience: None,
-            hold: Some(self.workers.token()),
-            early_hints: None,
-        }
-    }
-}
-
-/// An event as a request.
-fn request(payload: Bytes) -> Request<Body> {
-    let mut request = Request::new(Body::Memory(payload));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = http::Uri::from_static(PATH);
-    let headers = request.headers_mut();
-    headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-    let json = HeaderValue::from_static("application/json");
-    headers.insert(header::CONTENT_TYPE, json);
-    request
-}
-
-/// Where events come from that nobody has sent over HTTP.
-fn origin() -> Origin {
-    static LOCAL: LazyLock<Address> =
-        LazyLock::new(|| Address::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
-    Origin {
-        client: Some(LOCAL.clone()),
-        server: Some(LOCAL.clone()),
-        https: false,
-    }
-}
-
-/// The result of an event that is not HTTP.
-fn result(head: &http::response::Parts, body: Bytes) -> Result<Bytes, Fault> {
-    if let Some(kind) = head.headers.get(KIND).and_then(|kind| kind.to_str().ok()) {
-        return Err(Fault::told(kind, &body));
-    }
-    if !head.status.is_success() {
-        let said = fault::shortened(&body);
-        return Err(Fault::new(
-            fault::THROWN,
-            format!("PHP answered the event with status {}: {said}", head.status),
-        ));
-    }
-    Ok(match body.is_empty() {
-        true => Bytes::from_static(b"null"),
-        false => body,
-    })
-}
-
-/// Takes in what Lambda has to be given as a whole. What is too large is only counted.
-async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
-    let mut body = match body {
-        ResponseBody::Full(bytes) => return Ok(bytes),
-        body => body,
-    };
-    let mut taken = BytesMut::new();
-    let mut size = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|failure| Fault::of(&failure))?.into_data() else {
-            continue;
-        };
-        size += data.len();
-        match size > LARGEST {
-            true => taken = BytesMut::new(),
-            false => taken.extend_from_slice(&data),
-        }
-    }
-    match size > LARGEST {
-        true => Err(Fault::too_large(size as u64, LARGEST as u64)),
-        false => Ok(taken.freeze()),
-    }
-}
-
-/// The answer, if Lambda takes it.
-fn fitting(payload: Bytes) -> Result<Bytes, Fault> {
-    match payload.len() > LARGEST {
-        true => Err(Fault::too_large(payload.len() as u64, LARGEST as u64)),
-        false => Ok(payload),
     }
 }
 

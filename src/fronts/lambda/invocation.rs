@@ -111,10 +111,14 @@ impl Invocation {
     }
 
     /// What PHP finds in `$_SERVER` of this event, whatever kind it is of.
-    pub fn variables(&self, thawed: Option<Duration>) -> Vec<(Cow<'static, str>, String)> {
+    pub fn variables(
+        &self,
+        trace: Option<&str>,
+        thawed: Option<Duration>,
+    ) -> Vec<(Cow<'static, str>, String)> {
         let mut variables = Vec::with_capacity(4);
         variables.push(("LAMBDA_INVOCATION_CONTEXT".into(), self.context()));
-        if let Some(trace) = self.trace() {
+        if let Some(trace) = trace {
             variables.push(("_X_AMZN_TRACE_ID".into(), trace.to_string()));
         }
         if let Some(thawed) = thawed {
@@ -171,7 +175,7 @@ mod tests {
         )
         .unwrap();
         assert!(empty.nonce.is_none());
-        assert_eq!(empty.variables(None).len(), 1);
+        assert_eq!(empty.variables(empty.trace(), None).len(), 1);
         let context: Value = serde_json::from_str(&empty.context()).unwrap();
         assert_eq!(
             context,
@@ -210,7 +214,7 @@ mod tests {
                 "tenantId": "t",
             })
         );
-        let names: Vec<_> = said.variables(Some(Duration::from_secs(7)));
+        let names: Vec<_> = said.variables(said.trace(), Some(Duration::from_secs(7)));
         assert_eq!(names[1], ("_X_AMZN_TRACE_ID".into(), "Root=1".into()));
         assert_eq!(names[2], ("SURUS_THAWED".into(), "7".into()));
     }

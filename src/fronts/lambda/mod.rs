@@ -3,23 +3,28 @@
 //! `runtime` asks Lambda's Runtime API for events; `http_event` makes HTTP requests of those that are, and answers of their
 //! responses; `batch` has the records of the others done by several workers. All of them reach PHP as [`Event`](crate::event::Event).
 
+pub mod batch;
 mod connection;
 mod extension;
 mod fault;
 mod function;
+mod handler;
 pub mod http_event;
 mod invocation;
+mod payload;
 mod runtime;
 mod runtime_api;
 mod snapshot;
 mod streaming;
+mod task;
 mod thaw;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use function::{Function, Handler};
+pub use function::Function;
+pub use handler::Handler;
 pub use runtime::{Environment, Initialization, run};
 
 use crate::units::Time;
@@ -48,6 +53,14 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// How the records of a queue or stream reach the handler.
+    pub batch: batch::Mode,
+    /// One record may take so long.
+    pub record_timeout: Option<Time>,
+    /// What a message of a FIFO queue that fails takes with it.
+    pub fifo_failure: batch::FifoFailure,
+    /// Does Lambda hear which records have failed?
+    pub partial_batch: batch::PartialBatch,
 }
 
 /// How answers are sent.
@@ -73,6 +86,10 @@ impl Default for Settings {
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            batch: batch::Mode::default(),
+            record_timeout: None,
+            fifo_failure: batch::FifoFailure::default(),
+            partial_batch: batch::PartialBatch::default(),
         }
     }
 }
