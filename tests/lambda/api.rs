@@ -1,7 +1,7 @@
 //! Lambda's Runtime API and Extensions API, as a test wants them to behave.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -93,7 +93,6 @@ impl Event {
 /// What a runtime has asked for.
 #[derive(Debug, Clone)]
 pub struct Call {
-    pub method: String,
     pub path: String,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -297,7 +296,7 @@ impl Api {
     fn read(&self, lines: &mut impl BufRead, connection: usize) -> Option<Call> {
         let first = line(lines)?;
         let mut words = first.split(' ');
-        let (method, path) = (words.next()?.to_string(), words.next()?.to_string());
+        let path = words.nth(1)?.to_string();
         let headers = fields(lines)?;
         let (mut body, mut trailers) = (Vec::new(), None);
         if find(&headers, "transfer-encoding") == Some("chunked") {
@@ -324,7 +323,6 @@ impl Api {
             lines.read_exact(&mut body).ok()?;
         }
         Some(Call {
-            method,
             path,
             headers,
             body,
