@@ -181,6 +181,33 @@ fn bodies_of_any_size_arrive_and_leave_whole() {
 }
 
 #[test]
+fn every_engine_serves_a_function() {
+    let serve = "switch ($_GET['do'] ?? '') {
+        case 'die': posix_kill(posix_getpid(), 9);
+        case 'stay': echo 'answer'; fastcgi_finish_request(); file_put_contents(__DIR__.'/stayed', $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE')); break;
+        default: echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', getenv('STAGE'), ' ', getenv('_X_AMZN_TRACE_ID');
+    }";
+    for entry in surus::engines::CATALOGUE {
+        let index = match entry.boots_script {
+            true => format!("<?php surus_serve(function () {{ {serve} }});"),
+            false => format!("<?php {serve}"),
+        };
+        let env = [("SURUS_ENGINE_NAME", entry.name), ("STAGE", "test")];
+        let function = Function::start(&[("index.php", &index)], &env);
+        for id in ["e-1", "e-2"] {
+            let expected = format!("{id} test Root=1-{id}");
+            assert_eq!(function.get(id, "/").text(), expected, "{}", entry.name);
+        }
+        assert_eq!(function.get("e-3", "/?do=stay").text(), "answer");
+        function.api.until_waiting(1);
+        let stayed = std::fs::read_to_string(function.dir.path("stayed"));
+        assert_eq!(stayed.unwrap(), entry.name);
+        assert!(function.get("e-4", "/?do=die").path.ends_with("/error"));
+        assert_eq!(function.get("e-5", "/").text(), "e-5 test Root=1-e-5");
+    }
+}
+
+#[test]
 fn one_connection_carries_all_events() {
     let function = Function::start(&[("index.php", "<?php echo 'x';")], &[]);
     let mut connections = Vec::new();

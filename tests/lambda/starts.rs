@@ -79,6 +79,20 @@ fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
 }
 
 #[test]
+fn an_event_waits_for_the_start_no_longer_than_it_may() {
+    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "100ms")];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
+    let early = Event::new("e-1", &get("/")).within(Duration::from_millis(1500));
+    let answer = function.ask(early);
+    assert_eq!(
+        answer.header("Lambda-Runtime-Function-Error-Type"),
+        Some("Function.Timeout")
+    );
+    function.dir.write("gate", "good");
+    assert_eq!(function.get("e-2", "/").text(), "booted");
+}
+
+#[test]
 fn a_long_start_that_fails_is_the_error_of_the_first_event() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
     let mut function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);

@@ -97,12 +97,10 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
 fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
     let directory = project.directory()?;
     let Loaded { mut config, file } = project.load()?;
-    if text("SURUS_LOG_FORMAT").is_none() {
-        match text("AWS_LAMBDA_LOG_FORMAT").as_deref() {
-            Some("JSON") => config.log.format = log::Format::Json,
-            Some("Text") => config.log.format = log::Format::Text,
-            _ => {}
-        }
+    // It says `Text` where nobody has chosen anything.
+    let asks_for_json = text("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format == "JSON");
+    if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
+        config.log.format = log::Format::Json;
     }
     if let (Some(level), None) = (text("AWS_LAMBDA_LOG_LEVEL"), text("SURUS_LOG_LEVEL")) {
         config.log.level = match level.as_str() {

@@ -69,8 +69,7 @@ impl Function {
         thawed: Option<Duration>,
     ) -> anyhow::Result<()> {
         let now = Instant::now();
-        let left = invocation.deadline.saturating_duration_since(now);
-        let reserve = self.settings.reserve.0.min(left / 4);
+        let reserve = invocation.reserve(self.settings.reserve.0, now);
         let workers = TaskTracker::new();
         workers.close();
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +77,7 @@ impl Function {
         let task = Task {
             invocation,
             id,
-            deadline: now + (left - reserve),
+            deadline: now.max(invocation.deadline - reserve),
             trace: invocation.trace(),
             thawed,
             workers: &workers,

@@ -54,6 +54,11 @@ impl Invocation {
         })
     }
 
+    /// What of the time that is left is to be kept for ending PHP and sending the answer.
+    pub fn reserve(&self, wanted: Duration, now: Instant) -> Duration {
+        wanted.min(self.deadline.saturating_duration_since(now) / 4)
+    }
+
     /// The request id as text.
     pub fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The life of the function: start, events, end.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -121,16 +121,8 @@ async fn serve(
             warn!(
                 "PHP takes long to boot; Lambda is asked for the first event meanwhile (lambda.init_timeout)"
             );
-            let (first, function) = tokio::join!(api.next(), boot);
-            let first = first?;
-            match function {
-                Ok(function) => (Some(first), function),
-                Err(error) => {
-                    api.fail(&first, &Fault::new(fault::INIT, format!("{error:#}")))
-                        .await?;
-                    return Err(error);
-                }
-            }
+            let (first, function) = boot_late(&mut api, settings, boot).await?;
+            (Some(first), function)
         }
     };
     let function = booted.get_or_init(|| Arc::new(function)).clone();
@@ -153,6 +145,45 @@ async fn serve(
     match slots.join_next().await {
         Some(ended) => ended.context("a slot of the runtime has failed")?,
         None => Ok(()),
+    }
+}
+
+/// Has the events wait for PHP, each as long as its deadline allows.
+async fn boot_late(
+    api: &mut RuntimeApi,
+    settings: &Settings,
+    mut boot: Pin<&mut impl Future<Output = anyhow::Result<Function>>>,
+) -> anyhow::Result<(Invocation, Function)> {
+    let mut booted = None;
+    loop {
+        let invocation = {
+            let mut next = pin!(api.next());
+            loop {
+                tokio::select! {
+                    next = &mut next => break next?,
+                    result = &mut boot, if booted.is_none() => booted = Some(result),
+                }
+            }
+        };
+        let now = Instant::now();
+        let limit = invocation.deadline - invocation.reserve(settings.reserve.0, now);
+        let result = match booted.take() {
+            Some(result) => Ok(result),
+            None => tokio::time::timeout_at(limit.into(), &mut boot).await,
+        };
+        match result {
+            Ok(Ok(function)) => return Ok((invocation, function)),
+            Ok(Err(error)) => {
+                let fault = Fault::new(fault::INIT, format!("{error:#}"));
+                api.fail(&invocation, &fault).await?;
+                return Err(error);
+            }
+            Err(_) => {
+                let message = "PHP is still booting; give the function a longer timeout, or its boot less to do";
+                let fault = Fault::new(fault::TIMED_OUT, message);
+                api.fail(&invocation, &fault).await?;
+            }
+        }
     }
 }
 
