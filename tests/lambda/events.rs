@@ -133,7 +133,17 @@ fn without_a_handler_the_application_is_asked() {
 #[test]
 fn an_application_that_knows_no_events_says_what_is_missing() {
     let index = "<?php http_response_code(404);";
-    let function = Function::start(&[("index.php", index)], &[("_HANDLER", "nonsense")]);
+    let function = Function::start(
+        &[
+            ("index.php", index),
+            (
+                "bootstrap",
+                "#!/bin/sh
+",
+            ),
+        ],
+        &[("_HANDLER", "bootstrap")],
+    );
     let (end, answer) = said(&function.ask(Event::new("u-1", &json!({"a": 1}))));
     assert_eq!(
         (end.as_str(), &answer["errorType"]),
