@@ -136,11 +136,7 @@ fn an_application_that_knows_no_events_says_what_is_missing() {
     let function = Function::start(
         &[
             ("index.php", index),
-            (
-                "bootstrap",
-                "#!/bin/sh
-",
-            ),
+            ("bootstrap", "#!/bin/sh"),
         ],
         &[("_HANDLER", "bootstrap")],
     );
