@@ -76,13 +76,14 @@ impl Function {
         let workers = TaskTracker::new();
         workers.close();
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
-        let _named = self.names.name(id, invocation.id());
+        let named = self.names.name(id, invocation.id());
         let task = Task {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
             trace: invocation.trace(),
             thawed,
+            named: &named,
             workers: &workers,
         };
         // The engine keeps to the deadline; a file on a network that is gone may not.
@@ -163,7 +164,7 @@ impl Function {
 
     async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
         let payload = &task.invocation.payload;
-        let answer = handler.answer(payload, task, &self.names, &self.next_event);
+        let answer = handler.answer(payload, task, &self.next_event);
         answer.await
     }
 
