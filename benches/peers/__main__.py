@@ -2,14 +2,12 @@
 
 import argparse
 import contextlib
-import json
 import os
 import shlex
 import shutil
 import signal
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import check
@@ -22,6 +20,7 @@ import slow
 from apps import APPS
 from contestants import CONTESTANTS, Contestant, another
 from pages import PAGES
+from results import Results
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -74,19 +73,17 @@ def main() -> None:
                     lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
                 )
 
-    about = machine.describe(contestants, options.surus)
-    command = shlex.join(["python3", *sys.argv])
-    print(report.head(about, command, options.workers, options.rounds, options.seconds))
-    if cells:
-        print(report.table(cells, contestants))
-        print(report.goals(cells, contestants))
-    if round_trips:
-        print(report.round_trips(round_trips))
-    if slow_scripts:
-        print(report.slow_scripts(slow_scripts))
-    if sizes:
-        print(report.memory(sizes))
-    _write_raw(options.json, about | {"command": command}, cells, round_trips, slow_scripts, sizes)
+    about = machine.describe(contestants, options.surus) | {
+        "command": shlex.join(["python3", *sys.argv]),
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    results = Results(about, cells, round_trips, slow_scripts, sizes)
+    results.write(options.json)
+    _say(f"all rounds: {options.json}")
+    print(report.markdown(results))
+    print(report.goals(results))
 
 
 def _apps(pages: list, parts: list[str]) -> list[str]:
@@ -139,19 +136,6 @@ def _check_machine(contestants: list[Contestant], pages: list, options: argparse
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _write_raw(path: Path, about: dict, cells: list, round_trips: dict, slow_scripts: dict, sizes: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = {
-        "about": about,
-        "pages": [asdict(cell) for cell in cells],
-        "round_trip": {who: asdict(result) for who, result in round_trips.items()},
-        "slow": {who: asdict(result) for who, result in slow_scripts.items()},
-        "memory": {who: asdict(result) for who, result in sizes.items()},
-    }
-    path.write_text(json.dumps(raw, indent=1) + "\n")
-    _say(f"all rounds: {path}")
 
 
 try:
