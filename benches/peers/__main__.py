@@ -34,7 +34,16 @@ def main() -> None:
     _check_machine(contestants, pages, options)
     # SIGTERM ends the servers as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cells, round_trips, slow_scripts, sizes = [], {}, {}, {}
+    about = machine.describe(contestants, options.surus) | {
+        "command": shlex.join(["python3", *sys.argv]),
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    results = Results(about)
+    # A run that ends early has not been in vain, and does not take the place of a whole one.
+    unfinished = options.json.with_suffix(".unfinished.json")
+
     with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch, contextlib.ExitStack() as everything:
         os.chmod(scratch, 0o755)  # for www-data
         projects = {}
@@ -56,31 +65,26 @@ def main() -> None:
                 for page in (page for page in pages if page.app == app):
                     check.same_answer(servers, page)
                     for connections in options.connections:
-                        cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                        results.cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                        results.write(unfinished)
                     # wrk does not look at bodies, so that one that goes wrong under load would show only here.
                     check.same_answer(servers, page)
         # Where PHP runs inside the web server there are no workers to count.
         for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
             if "round-trip" in options.parts:
                 with start(contestant, "plain", 1, "round-trip") as server:
-                    round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
+                    results.round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
             if "slow" in options.parts:
                 with start(contestant, "plain", 2, "slow") as server:
-                    slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+                    results.slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
             if "memory" in options.parts:
                 page = next(page for page in PAGES if page.app == "symfony")
-                sizes[contestant.name] = memory.measure(
+                results.sizes[contestant.name] = memory.measure(
                     lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
                 )
+            results.write(unfinished)
 
-    about = machine.describe(contestants, options.surus) | {
-        "command": shlex.join(["python3", *sys.argv]),
-        "workers": options.workers,
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-    }
-    results = Results(about, cells, round_trips, slow_scripts, sizes)
-    results.write(options.json)
+    unfinished.replace(options.json)
     _say(f"all rounds: {options.json}")
     print(report.markdown(results))
     print(report.goals(results))

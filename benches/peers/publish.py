@@ -45,11 +45,12 @@ def publish(results: Results, docs: Path) -> None:
     names = list(dict.fromkeys(who for cell in results.cells for who in [*report.REFERENCES, *cell.loads]))
     images: dict[str, list[str]] = {}
     for (group, connections), cells in _charts(results.cells).items():
-        title = f"{group}, {connections} connection{'s' * (connections != 1)}"
+        title = f"{group}, {report.connections(cells[0])}"
         bars = [chart.Group(cell.page.title, _bars(cell)) for cell in cells]
         name = f"{group.lower().replace(' ', '-')}-{connections}.svg"
         (directory / name).write_text(chart.svg(title, _explanation(cells), bars, names))
-        images.setdefault(group, []).append(f"![Requests/s to nginx + php-fpm's: {title}. The tables below have the numbers.]({CHARTS}/{name})\n")
+        alt = f"Requests/s to nginx + php-fpm's: {title}. The tables below have the numbers."
+        images.setdefault(group, []).append(f"![{alt}]({CHARTS}/{name})\n")
     (docs / "performance.md").write_text(HEAD + "\n" + report.markdown(results, images))
 
 

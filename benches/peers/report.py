@@ -1,8 +1,10 @@
 """What came out, in Markdown."""
 
 from statistics import median
+from typing import Callable
 
 from contestants import CONTESTANTS
+from load import Load
 from memory import FEW, MORE, Memory
 from results import Results
 from round_trip import RoundTrip
@@ -11,6 +13,9 @@ from slow import Beside
 
 REFERENCES = [contestant.name for contestant in CONTESTANTS if contestant.reference]
 WRK_LIMITS_FROM = 0.95
+SPACE = "\N{NO-BREAK SPACE}"
+TO = "–\N{WORD JOINER}"
+"""Narrow columns would part numbers from their units, and ranges in two."""
 SHORT = (*REFERENCES, "Apache mod_php", "Surus classic", "Surus rewind")
 """Who is in the short table; docs/performance.md has all."""
 
@@ -61,7 +66,7 @@ def goals(results: Results) -> str:
     lines = []
     for cell in (cell for cell in results.cells if references(cell)):
         fastest, thriftiest = _best(cell)
-        where = f"{cell.page.title}, {cell.connections} connections"
+        where = f"{cell.page.title}, {connections(cell)}"
         for contestant in CONTESTANTS:
             if contestant.name not in cell.loads:
                 continue
@@ -85,6 +90,10 @@ def goals(results: Results) -> str:
     if size := results.sizes.get("Surus rewind"):
         lines.append(f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5")
     return "## Goals\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def connections(cell: Cell) -> str:
+    return f"{cell.connections} connection{'s' * (cell.connections != 1)}"
 
 
 def references(cell: Cell) -> list[str]:
@@ -125,18 +134,20 @@ def _groups(cells: list[Cell]) -> dict[str, dict[str, list[Cell]]]:
 
 def _table(cells: list[Cell]) -> str:
     lines = [
-        "| Connections | | requests/s | to nginx's | CPU per request | to nginx's | p50 | p99 |",
-        "|---:|---|---:|---:|---:|---:|---:|---:|",
+        "| | requests/s | to nginx's | CPU per request | to nginx's | p50 | p99 |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     limited = False
     for cell in cells:
         fastest, thriftiest = _best(cell)
+        # A column less leaves the others the room not to break their values.
+        lines.append(f"| **{connections(cell).replace(' ', SPACE)}** | | | | | | |")
         for who, loads in cell.loads.items():
             limited |= wrk_limits(cell, who)
             lines.append(
-                f"| {cell.connections} | {_escaped(who)} | {cell.median(who, 'per_second'):,.0f}{' *' * wrk_limits(cell, who)} "
+                f"| {_escaped(who)} | {cell.median(who, 'per_second'):,.0f}{f'{SPACE}*' * wrk_limits(cell, who)} "
                 f"| {_ratio(cell, who, fastest, 'per_second')} "
-                f"| {cell.median(who, 'cpu_us'):.1f} µs | {_ratio(cell, who, thriftiest, 'cpu_us')} "
+                f"| {cell.median(who, 'cpu_us'):.1f}{SPACE}µs | {_ratio(cell, who, thriftiest, 'cpu_us')} "
                 f"| {_time(cell.median(who, 'p50_us'))} | {_spread(_values(loads, 'p99_us'), _time)} |"
             )
     if limited:
@@ -176,11 +187,10 @@ def _round_trips(results: dict[str, RoundTrip]) -> str:
     for who, result in results.items():
         if not (result.hello and result.static):
             continue
-        mean, p50 = result.added("mean_us"), result.added("p50_us")
+        mean, p50 = (_spread(result.added(what), f"{{:.1f}}{SPACE}µs".format) for what in ("mean_us", "p50_us"))
         lines.append(
-            f"| {_escaped(who)} | {_median(result.hello, 'mean_us'):.1f} µs | {_median(result.hello, 'p50_us'):.0f} µs "
-            f"| {_median(result.hello, 'php_cpu_us'):.1f} µs | {_spread(mean, '{:.1f}'.format)} µs | {_spread(p50, '{:.1f}'.format)} µs "
-            f"| {_median(result.static, 'mean_us'):.1f} µs |"
+            f"| {_escaped(who)} | {_median(result.hello, 'mean_us'):.1f}{SPACE}µs | {_median(result.hello, 'p50_us'):.0f}{SPACE}µs "
+            f"| {_median(result.hello, 'php_cpu_us'):.1f}{SPACE}µs | {mean} | {p50} | {_median(result.static, 'mean_us'):.1f}{SPACE}µs |"
         )
     return "\n".join(lines) + "\n"
 
@@ -193,10 +203,17 @@ def _slow_scripts(results: dict[str, Beside]) -> str:
         "|---|---:|---:|---:|",
     ]
     for who, result in results.items():
-        loads = (result.alone, result.asleep, result.busy)
-        p99 = " | ".join(_spread(_values(one, "p99_us"), _time) if one else "" for one in loads)
+        p99 = " | ".join(_p99(loads) for loads in (result.alone, result.asleep, result.busy))
         lines.append(f"| {_escaped(who)} | {p99} |")
     return "\n".join(lines) + "\n"
+
+
+def _p99(loads: list[Load | None]) -> str:
+    answered = [load for load in loads if load]
+    said = [_spread(_values(answered, "p99_us"), _time)] if answered else []
+    if len(answered) < len(loads):
+        said.append(f"no answer in {len(loads) - len(answered)} of {len(loads)} rounds")
+    return "; ".join(said)
 
 
 def _best(cell: Cell) -> tuple[str | None, str | None]:
@@ -214,9 +231,13 @@ def _ratio(cell: Cell, who: str, to: str | None, what: str) -> str:
     return _spread(cell.ratios(who, to, what), "{:.2f}".format)
 
 
-def _spread(values: list[float], text) -> str:
-    middle = text(median(values))
-    return middle if len(values) == 1 else f"{middle} ({text(min(values))}–{text(max(values))})"
+def _spread(values: list[float], text: Callable[[float], str]) -> str:
+    middle, low, high = (text(value) for value in (median(values), min(values), max(values)))
+    if len(values) == 1:
+        return middle
+    number, _, unit = low.partition(SPACE)
+    # A unit that both have stands once.
+    return f"{middle} ({number if high.endswith(SPACE + unit) else low}{TO}{high})"
 
 
 def _values(loads: list, what: str) -> list[float]:
@@ -228,7 +249,7 @@ def _median(loads: list, what: str) -> float:
 
 
 def _time(us: float) -> str:
-    return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.1f} ms"
+    return f"{us:.0f}{SPACE}µs" if us < 1000 else f"{us / 1000:.1f}{SPACE}ms"
 
 
 def _get(about: dict, what: str) -> str:

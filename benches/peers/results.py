@@ -57,8 +57,8 @@ def _cell(raw: dict) -> Cell:
     return Cell(_known(Page, raw["page"]), raw["connections"], loads)
 
 
-def _loads(raw: dict) -> dict[str, list[Load]]:
-    return {what: [_known(Load, load) for load in loads] for what, loads in raw.items()}
+def _loads(raw: dict) -> dict[str, list[Load | None]]:
+    return {what: [load and _known(Load, load) for load in loads] for what, loads in raw.items()}
 
 
 def _known(kind: type, raw: dict):

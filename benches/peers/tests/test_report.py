@@ -5,10 +5,16 @@ from dataclasses import replace
 
 import report
 from results import Results
+from slow import Beside
 from tests.made_up import ABOUT, PAGE, cell, everything, load, loads
 
 
+def plain(text: str) -> str:
+    return text.replace(report.SPACE, " ").replace(report.TO, "–")
+
+
 def rows(text: str) -> list[list[str]]:
+    text = plain(text)
     return [[value.strip() for value in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")]
 
 
@@ -20,32 +26,40 @@ class Tables(unittest.TestCase):
             kept=loads(1200, 600, 1200, cpu_us=50.0),
             classic=loads(2400, 1800, 1200, cpu_us=20.0),
         )  # fmt: skip
-        _, _, nginx, kept, classic = rows(report._table([measured]))
-        self.assertEqual(nginx[2:6], ["1,000", "0.83 (0.83–0.83)", "40.0 µs", "1"])
-        self.assertEqual(kept[2:6], ["1,200", "1", "50.0 µs", "1.25 (1.25–1.25)"])
-        self.assertEqual(classic[2:6], ["1,800", "2.00 (1.00–3.00)", "20.0 µs", "0.50 (0.50–0.50)"])
+        _, _, _, nginx, kept, classic = rows(report._table([measured]))
+        self.assertEqual(nginx[1:5], ["1,000", "0.83 (0.83–0.83)", "40.0 µs", "1"])
+        self.assertEqual(kept[1:5], ["1,200", "1", "50.0 µs", "1.25 (1.25–1.25)"])
+        self.assertEqual(classic[1:5], ["1,800", "2.00 (1.00–3.00)", "20.0 µs", "0.50 (0.50–0.50)"])
 
     def test_show_how_far_p99_went(self):
         measured = cell("hello", 1, nginx=[load(1, p99_us=99), load(1, p99_us=200), load(1, p99_us=28_680)])
-        self.assertEqual(rows(report._table([measured]))[2][-1], "200 µs (99 µs–28.7 ms)")
+        self.assertEqual(rows(report._table([measured]))[3][-1], "200 µs (99 µs–28.7 ms)")
 
     def test_of_one_round_have_no_spread(self):
         measured = cell("hello", 1, nginx=loads(1000), classic=loads(2000))
-        self.assertEqual(rows(report._table([measured]))[3][3:], ["2.00", "50.0 µs", "1.00", "90 µs", "900 µs"])
+        self.assertEqual(rows(report._table([measured]))[4][2:], ["2.00", "50.0 µs", "1.00", "90 µs", "900 µs"])
 
     def test_have_no_ratio_where_no_reference_was_measured(self):
         measured = cell("hello", 1, classic=loads(2000, 2100, 2200))
-        self.assertEqual(rows(report._table([measured]))[2][2:6], ["2,100", "", "50.0 µs", ""])
+        self.assertEqual(rows(report._table([measured]))[3][1:5], ["2,100", "", "50.0 µs", ""])
 
     def test_say_where_wrk_was_the_limit(self):
         measured = cell("hello", 1, nginx=loads(1000), classic=loads(2000, wrk_busy=0.97))
-        text = report._table([measured])
+        text = plain(report._table([measured]))
         self.assertIn("| 2,000 * |", text)
         self.assertNotIn("| 1,000 * |", text)
         self.assertIn("\\* wrk itself was at least 95%", text)
 
     def test_survive_a_name_with_a_bar(self):
         self.assertEqual(report._escaped("a | b"), "a \\| b")
+
+
+class ASlowScript(unittest.TestCase):
+    def test_may_leave_the_fast_one_without_an_answer(self):
+        three = loads(1, 1, 1)
+        text = plain(report.markdown(Results(ABOUT, slow_scripts={"nginx": Beside(three, [None, *three], [None, None])})))
+        same = "900 µs (900–900 µs)"
+        self.assertIn(f"| nginx | {same} | {same}; no answer in 1 of 4 rounds | no answer in 2 of 2 rounds |", text)
 
 
 class AllOfIt(unittest.TestCase):

@@ -5,8 +5,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from results import read
+from results import Results, read
 from server import Refused
+from slow import Beside
 from tests import made_up
 
 
@@ -25,6 +26,11 @@ class TheFile(unittest.TestCase):
         self.assertEqual([cell.page.name for cell in back.cells], [cell.page.name for cell in results.cells])
         self.assertEqual((back.about, back.round_trips, back.slow_scripts, back.sizes),
                          (results.about, results.round_trips, results.slow_scripts, results.sizes))
+
+    def test_has_rounds_without_an_answer(self):
+        beside = Beside([], [None, made_up.load(1)], [None])
+        Results({}, slow_scripts={"nginx": beside}).write(self.path)
+        self.assertEqual(read(self.path).slow_scripts, {"nginx": beside})
 
     def test_may_lack_parts_and_have_other_fields(self):
         made_up.everything().write(self.path)
