@@ -39,6 +39,7 @@ def main() -> None:
         "workers": options.workers,
         "rounds": options.rounds,
         "seconds": options.seconds,
+        "slow_seconds": options.slow_seconds,
     }
     results = Results(about)
     # A run that ends early has not been in vain, and does not take the place of a whole one.

@@ -30,7 +30,7 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
     if results.round_trips:
         parts += ["## What a server adds\n", _round_trips(results.round_trips)]
     if results.slow_scripts:
-        parts += ["## Beside a slow script\n", _slow_scripts(results.slow_scripts)]
+        parts += ["## Beside a slow script\n", _slow_scripts(results.slow_scripts, _get(results.about, "slow_seconds"))]
     if results.sizes:
         parts += ["## Memory\n", _memory(results.sizes)]
     return "\n".join(parts)
@@ -195,9 +195,9 @@ def _round_trips(results: dict[str, RoundTrip]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _slow_scripts(results: dict[str, Beside]) -> str:
+def _slow_scripts(results: dict[str, Beside], seconds: str) -> str:
     lines = [
-        "Two workers, one connection to a fast page, while a slow script has the other worker for as long.",
+        f"Two workers, one connection to a fast page, while a slow script has the other worker for as long. Rounds are of {seconds} s.",
         "",
         "| p99 of the fast page | alone | beside a sleeping script | beside a busy one, with a CPU less |",
         "|---|---:|---:|---:|",

@@ -20,6 +20,7 @@ ABOUT = {
     "workers": 6,
     "rounds": 3,
     "seconds": 5,
+    "slow_seconds": 10,
 }
 
 

@@ -70,6 +70,7 @@ class AllOfIt(unittest.TestCase):
         for heading in ("PHP pages", "Applications", "Static files", "What a server adds", "Beside a slow script", "Memory"):
             self.assertEqual(text.count(f"\n## {heading}\n"), 1)
         self.assertIn("| Rounds | 3 of 5 s,", text)
+        self.assertIn("Rounds are of 10 s.", text)
         self.assertIn("| Surus rewind | 20.0 MiB | 34.0 MiB | 3.5 MiB |", text)
 
     def test_leaves_the_goals_out(self):
