@@ -21,6 +21,8 @@ mod processes;
 mod protocol;
 #[path = "emulator/queue.rs"]
 mod queue;
+#[path = "emulator/round_trip.rs"]
+mod round_trip;
 #[path = "emulator/runtimes.rs"]
 mod runtimes;
 #[path = "emulator/sqs.rs"]

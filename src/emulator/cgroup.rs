@@ -51,6 +51,19 @@ impl Cgroup {
         Ok(group)
     }
 
+    /// Is all of this allowed here? Tries it with a process that does nothing.
+    pub fn try_out(megabytes: u64) -> anyhow::Result<()> {
+        let group = Cgroup::new(Path::new("/"), megabytes)?;
+        let mut idle = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .context("cannot start sleep(1)")?;
+        let tried = group.add(idle.id()).and_then(|()| group.throttle());
+        let _ = idle.kill();
+        let _ = idle.wait();
+        tried
+    }
+
     /// The share of a CPU that this much memory brings.
     pub fn share(megabytes: u64) -> f64 {
         megabytes as f64 / MB_PER_CPU as f64
@@ -117,8 +130,9 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
-    fn drop(&mut self) {
+impl Cgroup {
+    /// Removes it, when its processes have been killed.
+    pub fn remove(&self) {
         // Fails while processes are in it, which have been killed by now; the kernel may need a moment to see that.
         for _ in 0..50 {
             let _ = std::fs::remove_dir(&self.cpu);
@@ -128,6 +142,12 @@ impl Drop for Cgroup {
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 

@@ -259,14 +259,16 @@ impl Environment {
         }
     }
 
-    /// The most memory so far, in MB.
-    pub(super) fn max_memory(&self) -> u64 {
+    /// The most memory so far, in MB. It is measured anew where that is due, or the environment ends.
+    pub(super) fn max_memory(&self, is_end: bool) -> u64 {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         // Who reads no log wants no delay.
         let is_due = measured
             .at
             .is_none_or(|at| self.log.is_read() && at.elapsed() > MEASURE_EVERY);
-        if is_due && let Some(life) = self.life() {
+        if (is_due || is_end)
+            && let Some(life) = self.life()
+        {
             measured.bytes = measured.bytes.max(life.peak_memory());
             measured.at = Some(Instant::now());
         }

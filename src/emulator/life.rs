@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,8 @@ pub struct Life {
     /// When the runtime could begin.
     released: Mutex<Option<Instant>>,
     is_out_of_memory: AtomicBool,
+    /// Bytes; what was measured before its end.
+    peak: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,6 +83,7 @@ impl Life {
             cgroup: cgroup.map(Arc::new),
             released: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
+            peak: AtomicU64::new(0),
         })
     }
 
@@ -301,12 +304,15 @@ impl Life {
     /// Bytes.
     pub fn peak_memory(&self) -> u64 {
         let of_cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.peak_memory());
-        of_cgroup.unwrap_or_else(|| self.tree().map_or(0, |tree| tree.peak_memory()))
+        let now = of_cgroup.unwrap_or_else(|| self.tree().map_or(0, |tree| tree.peak_memory()));
+        self.peak.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
     /// Ends all processes. Without any extension they are killed at once. Else the runtime gets SIGTERM first, then external
     /// extensions that want it the event SHUTDOWN, within budgets that are Lambda's.
     pub async fn shut_down(&self, reason: Reason) {
+        // Afterwards there is nothing to measure.
+        self.peak_memory();
         let (count, has_external) = {
             let state = self.state();
             (state.extensions.count(), state.extensions.has_external())
@@ -361,6 +367,10 @@ impl Life {
         for process in self.processes() {
             // One that hangs in the kernel is nobody's to wait for.
             let _ = tokio::time::timeout(UNKILLABLE, process.exited()).await;
+        }
+        if let Some(cgroup) = self.cgroup.clone() {
+            // Who still looks at this life must not keep the group beyond the end of the program.
+            let _ = tokio::task::spawn_blocking(move || cgroup.remove()).await;
         }
     }
 }

@@ -38,6 +38,7 @@ mod variables;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use bytes::Bytes;
@@ -53,6 +54,9 @@ use environment::Environment;
 use fault::Fault;
 use log::Log;
 
+/// For events that are under way at the end.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// A function that can be invoked.
 #[derive(Clone)]
 pub struct Emulator(Arc<Inner>);
@@ -62,6 +66,7 @@ struct Inner {
     environments: Mutex<Environments>,
     /// One for each event that may be under way.
     places: Arc<Semaphore>,
+    most: usize,
 }
 
 #[derive(Default)]
@@ -102,6 +107,7 @@ impl Emulator {
             function: Arc::new(function),
             environments: Mutex::default(),
             places: Arc::new(Semaphore::new(places)),
+            most: places,
         }));
         let first = emulator.open().await?;
         emulator.lock().idle.push(first);
@@ -235,8 +241,11 @@ impl Emulator {
         let _ = end.send((report, log));
     }
 
-    /// Ends all environments as Lambda does when nobody needs them any more.
+    /// Ends all environments as Lambda does when nobody needs them any more. Events under way have two seconds to end.
     pub async fn stop(&self) {
+        let all = u32::try_from(self.0.most).unwrap_or(u32::MAX);
+        let over = self.0.places.acquire_many(all);
+        let _ = tokio::time::timeout(GRACE, over).await;
         let all = self.lock().all.clone();
         for environment in all {
             environment.close().await;

@@ -9,12 +9,12 @@ pub fn command(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf,
     // In the name space of its own, each mount is a copy, whose flags nobody else sees.
     const SCRIPT: &str = r#"
         mount --make-rprivate / || exit 125
+        mountpoint -q /tmp || mount --bind /tmp /tmp || exit 125
         mounts=$(cat /proc/self/mounts)
         printf '%s\n' "$mounts" | while read -r _ place _; do
             case $place in /proc|/proc/*|/sys|/sys/*|/dev|/dev/*|/tmp|/tmp/*) continue ;; esac
             mount -o remount,bind,ro "$(printf '%b' "$place")" || exit 125
         done || exit 125
-        mountpoint -q /tmp || mount -t tmpfs tmpfs /tmp || exit 125
         exec "$@"
     "#;
     let probe = std::process::Command::new("unshare")

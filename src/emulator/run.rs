@@ -17,8 +17,10 @@ use super::report::{Phase, Report, Status, ceiled};
 use super::request::Request;
 use super::state::{Delivery, Ended};
 
-/// A killed worker has begun its event by then.
-const KILL_AFTER: Duration = Duration::from_millis(20);
+/// Enough for the event to have arrived; most are done after a few milliseconds.
+const KILL_AFTER: Duration = Duration::from_millis(1);
+/// The type of the error of a function that had no memory left.
+const OUT_OF_MEMORY: &str = "Runtime.OutOfMemory";
 /// Between the pieces of a slow event.
 const SLOW_PIECE: Duration = Duration::from_millis(50);
 
@@ -76,7 +78,7 @@ impl Environment {
                 life.shut_down(Reason::Failure).await;
                 life.drain();
                 let body = FunctionError::of_platform(kind, &format!("RequestId: {id} Error: {message}"));
-                let kind = if memory { "Runtime.OutOfMemory" } else { kind };
+                let kind = if memory { OUT_OF_MEMORY } else { kind };
                 let status = Status::Error(kind.to_string());
                 self.platform().failure(&id, &Status::Error(body.kind.clone()), &message);
                 run.answer(Outcome::Error(body));
@@ -291,6 +293,10 @@ impl Run<'_> {
     fn end(&self, status: Status, is_reset: bool) -> Report {
         let duration = self.began.elapsed();
         let environment = self.environment;
+        let max_memory = match &status {
+            Status::Error(kind) if kind == OUT_OF_MEMORY => environment.function.memory,
+            _ => environment.max_memory(is_reset),
+        };
         let report = Report {
             request_id: self.id.to_string(),
             status,
@@ -299,7 +305,7 @@ impl Run<'_> {
             init: self.init,
             restore: self.restore,
             memory_size: environment.function.memory,
-            max_memory: environment.max_memory(),
+            max_memory,
             is_reset,
         };
         environment.platform().end(&report);

@@ -249,3 +249,19 @@ async fn events_wait_for_an_environment_and_each_has_one_at_a_time() {
     runtime.echo();
     assert_eq!(second.await.unwrap().result.unwrap(), "2");
 }
+
+#[tokio::test]
+async fn the_end_waits_for_events_under_way() {
+    let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
+    let invoking = invoke(&emulator, "1");
+    let event = runtime.next().await;
+    let stopping = tokio::spawn({
+        let emulator = emulator.clone();
+        async move { emulator.stop().await }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(runtime.respond(event.id(), "in time").await.status, 202);
+    runtime.echo();
+    assert_eq!(invoking.await.unwrap().result.unwrap(), "in time");
+    stopping.await.unwrap();
+}

@@ -225,9 +225,8 @@ async fn a_restored_runtime_asks_for_its_credentials() {
 
 /// Whether this machine lets us have control groups; says so where it does not.
 fn may_limit(function: &Function) -> bool {
-    let root = std::path::Path::new("/");
-    match surus::emulator::cgroup::Cgroup::new(root, function.memory) {
-        Ok(_) => true,
+    match surus::emulator::cgroup::Cgroup::try_out(function.memory) {
+        Ok(()) => true,
         Err(error) => {
             eprintln!("not tested: {error:#}");
             false
@@ -278,6 +277,17 @@ async fn everything_that_a_runtime_starts_is_limited_with_it() {
     emulator.stop().await;
 }
 
+/// A control group of the environment with this Runtime API.
+fn group_of(address: std::net::SocketAddr) -> std::path::PathBuf {
+    let process = &processes(&format!("AWS_LAMBDA_RUNTIME_API={address}"))[0];
+    let groups = std::fs::read_to_string(process.join("cgroup")).unwrap();
+    let line = groups.lines().find(|line| line.contains("/surus-lambda-"));
+    let mut parts = line.unwrap().splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next().unwrap(), parts.next().unwrap());
+    let root = std::path::Path::new("/sys/fs/cgroup").join(controllers);
+    root.join(path.trim_start_matches('/'))
+}
+
 #[tokio::test]
 async fn more_memory_than_the_function_has_is_the_end_of_it() {
     let mut function = function("echo");
@@ -299,6 +309,10 @@ async fn more_memory_than_the_function_has_is_the_end_of_it() {
         failed.report.status,
         Status::Error("Runtime.OutOfMemory".into())
     );
+    assert_eq!(failed.report.max_memory, failed.report.memory_size);
     emulator.invoke("{}").await.result.unwrap();
+    let group = group_of(emulator.address().unwrap());
+    assert!(group.is_dir(), "{}", group.display());
     emulator.stop().await;
+    assert!(!group.exists(), "{} is left", group.display());
 }

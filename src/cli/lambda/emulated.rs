@@ -134,8 +134,8 @@ impl Options {
         function.keeps_log = false;
         function.sink = Some(Arc::new(|line: &str| eprintln!("{line}")));
         if !self.unlimited {
-            match Cgroup::new(Path::new("/"), self.memory) {
-                Ok(_) => function.resources = Resources::Limited,
+            match Cgroup::try_out(self.memory) {
+                Ok(()) => function.resources = Resources::Limited,
                 Err(error) => eprintln!(
                     "surus: the function has the whole machine instead of {:.2} CPU and {} MB, since control groups are not allowed \
                      here ({error:#}); --unlimited says that this is meant",
