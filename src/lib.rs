@@ -8,4 +8,5 @@ pub mod engines;
 pub mod event;
 pub mod fronts;
 pub mod observe;
+pub mod package;
 pub mod units;

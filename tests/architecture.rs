@@ -13,7 +13,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fronts", &["engine", "event", "observe", "units"]),
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
-    ("config", &["engines", "fronts", "observe", "units"]),
+    ("package", &["units"]),
+    (
+        "config",
+        &["engines", "fronts", "observe", "package", "units"],
+    ),
     (
         "lab",
         &[

@@ -38,6 +38,8 @@ enum Command {
     Leaks(leaks::Leaks),
     /// List the ways of running PHP
     Engines,
+    /// AWS Lambda
+    Lambda(lambda::Lambda),
 }
 
 /// Does what the command line says; the exit status is 0, 1 for a failure, or 2 for a command line that is wrong.
@@ -49,6 +51,7 @@ pub fn run() -> ExitCode {
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
         Command::Engines => engines::run(),
+        Command::Lambda(args) => lambda::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -63,6 +63,9 @@ pub struct Settings {
     pub clear_env: bool,
     /// The `surus-php` to run, when not the one beside `surus`.
     pub php: Option<PathBuf>,
+    /// The dynamic loader that starts `php`, with its libraries beside it, where PHP was brought along with all of its libraries;
+    /// the system's when not set.
+    pub loader: Option<PathBuf>,
     /// The php.ini to read, when not php-fpm's.
     pub ini_file: Option<PathBuf>,
 }
@@ -88,6 +91,7 @@ impl Default for Settings {
             group: None,
             clear_env: true,
             php: None,
+            loader: None,
             ini_file: None,
         }
     }
@@ -111,6 +115,7 @@ pub async fn boot(
         name,
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,
+        loader: settings.loader.clone(),
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         tells_leaks: settings.tells_leaks,

@@ -1,1 +1,21 @@
 //! `surus lambda` and what belongs to it, a file per subcommand.
+
+mod package;
+
+#[derive(Debug, clap::Args)]
+pub struct Lambda {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make the zip of a function: Surus, PHP with everything that it needs, and the application
+    Package(package::Args),
+}
+
+pub fn run(args: Lambda) -> anyhow::Result<()> {
+    match args.command {
+        Command::Package(args) => package::run(args),
+    }
+}
