@@ -38,7 +38,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
 
 .PHONY: test
-test: setup ## Run all tests
+test: setup static ## Run all tests
 	scripts/php-source
 	cargo test --workspace
 
@@ -85,6 +85,12 @@ musl: ## Build surus as one static file
 	scripts/install musl
 	rustup target add $(MUSL)
 	cargo build --release --target $(MUSL) -p surus
+
+.PHONY: static
+static: ## Build the same for the tests of packages, in a minute
+	scripts/install musl
+	rustup target add $(MUSL)
+	CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=true cargo build --target $(MUSL) -p surus
 
 .PHONY: check-headers
 check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and experimental; half a minute

@@ -195,7 +195,7 @@ mod tests {
             names(dir.path(), &[]).unwrap(),
             ["index.php", "var/cache/prod/x"]
         );
-        std::fs::write(dir.path().join(".surusignore"), "a\nx[\n").unwrap();
+        std::fs::write(dir.path().join(".surusignore"), "a\nx{\n").unwrap();
         let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
         assert!(error.contains(".surusignore:2"), "{error}");
     }

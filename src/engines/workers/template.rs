@@ -83,6 +83,8 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
     let mut command = command(spec);
     command
         .arg("template")
+        // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
+        .envs(&spec.env)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
