@@ -17,7 +17,13 @@ help: ## Say what there is to make
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
-	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec
+	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(LINT)/cfn-lint
+
+# What reads templates as AWS and Terraform do.
+LINT := $(TARGET)/tools/lint/bin
+$(LINT)/cfn-lint:
+	python3 -m venv $(TARGET)/tools/lint
+	$(LINT)/pip install --quiet cfn-lint python-hcl2
 
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec:
@@ -41,6 +47,12 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup static ## Run all tests
 	scripts/php-source
 	cargo test --workspace
+
+# Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
+.PHONY: check-templates
+check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM and the CDK's compiler; needs npm
+	cargo build
+	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
 .PHONY: bench
 bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try

@@ -3,6 +3,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod deploy;
 pub mod engine;
 pub mod engines;
 pub mod event;

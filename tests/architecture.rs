@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
     ("package", &["units"]),
+    ("deploy", &["units"]),
     (
         "config",
         &["engines", "fronts", "observe", "package", "units"],

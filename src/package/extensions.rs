@@ -100,6 +100,16 @@ pub fn choose(
     Ok(Chosen { load, left_out })
 }
 
+/// The names of what `project` requires, what is `asked` for, and the usual.
+pub fn wanted(project: &Path, asked: &[String]) -> anyhow::Result<BTreeSet<String>> {
+    let required = required(project)?
+        .into_iter()
+        .map(|(name, _)| file_name(&name));
+    let asked = asked.iter().map(|name| file_name(name));
+    let usual = USUAL.iter().map(|name| name.to_string());
+    Ok(required.chain(asked).chain(usual).collect())
+}
+
 /// The name of an extension's file: `Zend OPcache` and `zend-opcache` are opcache.so.
 fn file_name(name: &str) -> String {
     let name = name.to_ascii_lowercase().replace(' ', "-");

@@ -1,6 +1,7 @@
 //! `surus lambda` and what belongs to it, a file per subcommand.
 
 mod package;
+mod template;
 
 #[derive(Debug, clap::Args)]
 pub struct Lambda {
@@ -12,10 +13,13 @@ pub struct Lambda {
 enum Command {
     /// Make the zip of a function: Surus, PHP with everything that it needs, and the application
     Package(package::Args),
+    /// Print the template with which another tool deploys the zip
+    Template(template::Args),
 }
 
 pub fn run(args: Lambda) -> anyhow::Result<()> {
     match args.command {
         Command::Package(args) => package::run(args),
+        Command::Template(args) => template::run(args),
     }
 }
