@@ -2,8 +2,11 @@
 
 pub mod cdk;
 pub mod dockerfile;
+pub mod document;
+pub mod findings;
 pub mod sam;
 pub mod serverless;
+pub mod stack;
 pub mod terraform;
 
 use std::collections::BTreeMap;

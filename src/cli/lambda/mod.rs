@@ -1,5 +1,6 @@
 //! `surus lambda` and what belongs to it, a file per subcommand.
 
+mod check;
 mod package;
 mod template;
 
@@ -13,6 +14,8 @@ pub struct Lambda {
 enum Command {
     /// Make the zip of a function: Surus, PHP with everything that it needs, and the application
     Package(package::Args),
+    /// Say what goes wrong with a template of AWS SAM or CloudFormation and this configuration
+    Check(check::Args),
     /// Print the template with which another tool deploys the zip
     Template(template::Args),
 }
@@ -20,6 +23,7 @@ enum Command {
 pub fn run(args: Lambda) -> anyhow::Result<()> {
     match args.command {
         Command::Package(args) => package::run(args),
+        Command::Check(args) => check::run(args),
         Command::Template(args) => template::run(args),
     }
 }

@@ -1,0 +1,447 @@
+//! What goes wrong with functions like these, in practice?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::stack::{Door, DoorKind, Function, Kind, Queue, Source, Stack};
+use super::{API_SECONDS, RECEIVES, VISIBILITY_FACTOR};
+
+/// One thing that is wrong, or that may be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    pub line: usize,
+    /// It will go wrong; otherwise it may.
+    pub is_certain: bool,
+    /// What, and what to do.
+    pub text: String,
+}
+
+/// How a function's PHP is run, as its configuration says with the environment of the template.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    pub streams: bool,
+    pub workers: u64,
+    /// PHP's memory_limit in MB; none when there is no limit or it is not known.
+    pub memory_limit: Option<u64>,
+    /// What of an event's time is kept for ending late workers.
+    pub reserve: Duration,
+    /// One record may take so long.
+    pub record_timeout: Option<Duration>,
+    /// Lambda is told which records have failed.
+    pub tells_failures: bool,
+}
+
+/// By the lines of the template. `runs` is asked with each function's environment.
+pub fn find(
+    stack: &Stack,
+    runs: &dyn Fn(&BTreeMap<String, String>) -> anyhow::Result<Runs>,
+) -> anyhow::Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for function in &stack.functions {
+        let runs = runs(&function.environment)?;
+        of_function(function, &runs, &mut found);
+        for source in stack
+            .sources
+            .iter()
+            .filter(|source| source.function == function.name)
+        {
+            let queue = stack
+                .queues
+                .iter()
+                .find(|queue| Some(&queue.name) == source.queue.as_ref());
+            of_source(function, source, queue, &runs, &mut found);
+        }
+        for door in stack
+            .doors
+            .iter()
+            .filter(|door| door.function == function.name)
+        {
+            of_door(function, door, stack, &runs, &mut found);
+        }
+    }
+    for queue in &stack.queues {
+        if stack
+            .sources
+            .iter()
+            .any(|source| source.queue.as_ref() == Some(&queue.name))
+        {
+            of_queue(queue, stack, &mut found);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
+    found.push(Finding {
+        line,
+        is_certain: true,
+        text,
+    });
+}
+
+fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
+    found.push(Finding {
+        line,
+        is_certain: false,
+        text,
+    });
+}
+
+fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+    let name = &function.name;
+    if let Some(runtime) = function
+        .runtime
+        .as_ref()
+        .filter(|runtime| runtime.value != "provided.al2023")
+    {
+        certain(
+            found,
+            runtime.line,
+            format!(
+                "{name} has the runtime {}, which does not start Surus; set Runtime: provided.al2023",
+                runtime.value
+            ),
+        );
+    }
+    if let Some(line) = function.snap_start.filter(|_| !function.is_image) {
+        certain(
+            found,
+            line,
+            format!(
+                "{name} has SnapStart, which Lambda does not offer to zips on provided.al2023; deploy a container image (surus \
+             lambda template dockerfile), or remove it"
+            ),
+        );
+    }
+    if let Some(timeout) = &function.timeout {
+        let given = Duration::from_secs(timeout.value);
+        if given <= runs.reserve {
+            certain(
+                found,
+                timeout.line,
+                format!(
+                    "{name} may take {given:?}, and {:?} of that are kept for ending late workers ([lambda] reserve): nothing is \
+                 left; raise Timeout",
+                    runs.reserve
+                ),
+            );
+        } else if timeout.value == 3 {
+            perhaps(
+                found,
+                timeout.line,
+                format!(
+                    "{name} may take 3 s, Lambda's default, in which a cold start of a large application has to fit too; set Timeout"
+                ),
+            );
+        }
+        if let Some(record) = runs
+            .record_timeout
+            .filter(|record| *record + runs.reserve > given)
+        {
+            perhaps(
+                found,
+                timeout.line,
+                format!(
+                    "one record may take {record:?} ([lambda] record_timeout), but {name} ends after {given:?}: a late record is \
+                 ended earlier than it is told; raise Timeout or lower record_timeout"
+                ),
+            );
+        }
+    }
+    if let (Some(memory), Some(limit)) = (&function.memory, runs.memory_limit) {
+        let needed = runs.workers * limit;
+        if needed > memory.value {
+            perhaps(
+                found,
+                memory.line,
+                format!(
+                    "{} that all reach memory_limit ({limit} MB) need {needed} MB, and {name} has {} MB: Lambda would end all of \
+                 them; raise MemorySize, or lower engine.workers or memory_limit",
+                    if runs.workers == 1 {
+                        "a worker".into()
+                    } else {
+                        format!("{} workers", runs.workers)
+                    },
+                    memory.value
+                ),
+            );
+        }
+    }
+}
+
+fn of_source(
+    function: &Function,
+    source: &Source,
+    queue: Option<&Queue>,
+    runs: &Runs,
+    found: &mut Vec<Finding>,
+) {
+    let name = &function.name;
+    let what = match (&source.queue, source.kind) {
+        (Some(queue), _) => queue.as_str(),
+        (None, Kind::Sqs) => "its queue",
+        (None, Kind::Stream) => "its stream",
+    };
+    if runs.tells_failures && !source.reports_failures {
+        certain(
+            found,
+            source.line,
+            match source.kind {
+                Kind::Sqs => format!(
+                    "{name} tells Lambda which messages of {what} have failed, but Lambda does not listen and deletes them all; add \
+                 FunctionResponseTypes: [ReportBatchItemFailures]"
+                ),
+                Kind::Stream => format!(
+                    "{name} tells Lambda which record of {what} has failed, but Lambda does not listen and goes on behind the whole \
+                 batch; add FunctionResponseTypes: [ReportBatchItemFailures]"
+                ),
+            },
+        );
+    }
+    if source.kind == Kind::Stream {
+        if source.attempts.is_none() {
+            perhaps(
+                found,
+                source.line,
+                format!(
+                    "a record of {what} that always fails is tried again until it expires, and holds up all behind it; set \
+                 MaximumRetryAttempts, and a DestinationConfig that keeps it"
+                ),
+            );
+        }
+        return;
+    }
+    let window = source.window.as_ref().map_or(0, |window| window.value);
+    let is_fifo = source.is_fifo || queue.is_some_and(|queue| queue.is_fifo);
+    if let Some(said) = source
+        .window
+        .as_ref()
+        .filter(|said| is_fifo && said.value > 0)
+    {
+        certain(
+            found,
+            said.line,
+            format!(
+                "{what} is FIFO, for which Lambda refuses a batching window; remove MaximumBatchingWindowInSeconds"
+            ),
+        );
+    }
+    if let Some(batch) = source.batch.as_ref().filter(|batch| batch.value > 10) {
+        if is_fifo {
+            certain(
+                found,
+                batch.line,
+                format!(
+                    "{what} is FIFO, for which Lambda refuses more than 10 messages at once; lower BatchSize"
+                ),
+            );
+        } else if window == 0 {
+            certain(
+                found,
+                batch.line,
+                format!(
+                    "Lambda refuses more than 10 messages of {what} at once without a batching window; set \
+                 MaximumBatchingWindowInSeconds: 1, or lower BatchSize to 10"
+                ),
+            );
+        }
+    }
+    if let (Some(reserved), Some(concurrency)) = (&function.reserved, &source.concurrency)
+        && concurrency.value > reserved.value
+    {
+        perhaps(
+            found,
+            concurrency.line,
+            format!(
+                "up to {} batches of {what} run at once, but {name} has ReservedConcurrentExecutions {}: what is refused counts as an \
+             attempt, and good messages end in the dead-letter queue; lower MaximumConcurrency",
+                concurrency.value, reserved.value
+            ),
+        );
+    }
+    if let (Some(visibility), Some(timeout)) = (
+        queue.and_then(|queue| queue.visibility.as_ref()),
+        &function.timeout,
+    ) {
+        let recommended = timeout.value * u64::from(VISIBILITY_FACTOR) + window;
+        if visibility.value < timeout.value {
+            certain(
+                found,
+                visibility.line,
+                format!(
+                    "{what} hides a message for {} s, but {name} may take {} s, which Lambda refuses; set VisibilityTimeout to \
+                 {recommended}",
+                    visibility.value, timeout.value
+                ),
+            );
+        } else if visibility.value < recommended {
+            perhaps(
+                found,
+                visibility.line,
+                format!(
+                    "{what} hides a message for {} s and {name} may take {} s: a message that waits for a free function can come a \
+                 second time while the first is being worked on; AWS recommends six times the timeout and the batching window: \
+                 set VisibilityTimeout to {recommended}",
+                    visibility.value, timeout.value
+                ),
+            );
+        }
+    }
+}
+
+fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
+    let name = &queue.name;
+    let Some(redrive) = &queue.redrive else {
+        perhaps(
+            found,
+            queue.line,
+            format!(
+                "{name} has no dead-letter queue: a message that always fails comes again until it expires; add a RedrivePolicy with \
+             maxReceiveCount: {RECEIVES}"
+            ),
+        );
+        return;
+    };
+    if let Some(after) = redrive
+        .after
+        .as_ref()
+        .filter(|after| after.value < u64::from(RECEIVES))
+    {
+        perhaps(
+            found,
+            after.line,
+            format!(
+                "{name} gives a message up after {} attempts, of which some can be lost while functions are busy; AWS recommends \
+             maxReceiveCount: {RECEIVES} or more",
+                after.value
+            ),
+        );
+    }
+    let target = stack
+        .queues
+        .iter()
+        .find(|other| Some(&other.name) == redrive.to.as_ref());
+    if let Some(target) = target.filter(|target| target.is_fifo != queue.is_fifo) {
+        let word = |is_fifo| if is_fifo { "FIFO" } else { "not" };
+        certain(
+            found,
+            redrive.line,
+            format!(
+                "{name} is {} and its dead-letter queue {} is {}; SQS wants both alike: set FifoQueue of {}",
+                word(queue.is_fifo),
+                target.name,
+                word(target.is_fifo),
+                target.name
+            ),
+        );
+    }
+}
+
+fn of_door(function: &Function, door: &Door, stack: &Stack, runs: &Runs, found: &mut Vec<Finding>) {
+    let name = &function.name;
+    let too_long = |limit: u64| {
+        function
+            .timeout
+            .as_ref()
+            .filter(|timeout| timeout.value > limit)
+    };
+    match &door.kind {
+        DoorKind::Url {
+            streams,
+            is_public,
+            by_sam,
+        } => {
+            match (runs.streams, streams) {
+                (true, false) => certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), but its URL does not take streams, and visitors would see what \
+                     leads a stream; set InvokeMode: RESPONSE_STREAM, or mode = \"buffered\""
+                    ),
+                ),
+                (false, true) => perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the URL of {name} takes streams, but its answers are sent as a whole, and 6 MB are their limit; set [lambda] \
+                     mode = \"stream\", or remove InvokeMode"
+                    ),
+                ),
+                _ => {}
+            }
+            let may = |action: &str| {
+                stack
+                    .permissions
+                    .iter()
+                    .any(|(of, what)| of == name && what == action)
+            };
+            for action in ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"] {
+                if *is_public && !by_sam && !may(action) {
+                    certain(
+                        found,
+                        door.line,
+                        format!(
+                            "the URL of {name} has AuthType NONE, but without a permission for {action} it answers 403 (since October \
+                         2025 it needs two); add an AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and {}",
+                            if action.ends_with("Url") {
+                                "FunctionUrlAuthType: NONE"
+                            } else {
+                                "InvokedViaFunctionUrl: true"
+                            }
+                        ),
+                    );
+                }
+            }
+        }
+        DoorKind::HttpApi => {
+            if runs.streams {
+                certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), which an HTTP API does not take: visitors would see what leads a \
+                     stream; set mode = \"buffered\", or use a function URL"
+                    ),
+                );
+            }
+            if let Some(timeout) = too_long(u64::from(API_SECONDS)) {
+                perhaps(
+                    found,
+                    timeout.line,
+                    format!(
+                        "{name} may take {} s, but its HTTP API answers 503 after {API_SECONDS} s, and the function goes on for nobody; \
+                     lower Timeout to {}, or use a function URL",
+                        timeout.value,
+                        API_SECONDS - 2
+                    ),
+                );
+            }
+        }
+        DoorKind::RestApi { takes_bytes } => {
+            if let Some(timeout) = too_long(29) {
+                perhaps(
+                    found,
+                    timeout.line,
+                    format!(
+                        "{name} may take {} s, but its REST API answers 504 after 29 s unless its limit has been raised, and the \
+                     function goes on for nobody; lower Timeout to 28",
+                        timeout.value
+                    ),
+                );
+            }
+            if !takes_bytes {
+                perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set BinaryMediaTypes: \
+                     [\"*/*\"]"
+                    ),
+                );
+            }
+        }
+    }
+}
