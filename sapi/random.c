@@ -7,10 +7,13 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include <php.h>
 #include <ext/random/php_random.h>
+
+#include "surus.h"
 
 static zend_object **engines; /* those that the boot has made */
 static size_t engine_count;
@@ -47,10 +50,24 @@ void surus_random_note(void)
 	}
 }
 
+/* Gives random bytes of the kernel's. They are fetched for many requests together where a process serves many, because a call costs
+ * more than what it fetches; in memory that is never put back, and of which the template has none, so nobody gets them twice. */
 static void draw(void *to, size_t size)
 {
-	while (getrandom(to, size, 0) != (ssize_t)size) {
+	size_t fetched = surus_settings.engine == SURUS_REWIND ? sizeof(surus_self->random) : size;
+
+	if (surus_self->random_left < size) {
+		size_t got = 0;
+		while (got < fetched) {
+			ssize_t more = getrandom(surus_self->random + got, fetched - got, 0);
+			got += more > 0 ? (size_t)more : 0;
+		}
+		surus_self->random_left = fetched;
 	}
+	surus_self->random_left -= size;
+	memcpy(to, surus_self->random + surus_self->random_left, size);
+	/* What has been drawn is nobody else's to find. */
+	explicit_bzero(surus_self->random + surus_self->random_left, size);
 }
 
 static uint64_t seed(void)

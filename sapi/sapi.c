@@ -18,8 +18,6 @@
 #include <zend_exceptions.h>
 #include <zend_signal.h>
 
-static void (*import_process_environment)(zval *array);
-
 bool surus_client_gone(void)
 {
 	if (surus_self->outbox.discards) {
@@ -209,114 +207,6 @@ static char *get_env(const char *name, size_t len)
 	return surus_self->event.id ? surus_event_var(&surus_self->event, name, len) : NULL;
 }
 
-/* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary headers are. */
-static bool is_plain(const char *name, size_t len)
-{
-	if (len == 0 || (*name >= '0' && *name <= '9')) {
-		return false;
-	}
-	for (size_t i = 0; i < len; i++) {
-		char c = name[i];
-		if (!((c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9'))) {
-			return false;
-		}
-	}
-	return true;
-}
-
-/* Puts one CGI variable into $_SERVER or $_ENV, through the input filter unless `filter` is -1. */
-static void register_variable(const char *name, size_t name_len, char *value, size_t value_len, zval *array, int filter)
-{
-	char key[256];
-	size_t new_len = value_len;
-
-	if (name_len >= sizeof(key)) {
-		return;
-	}
-	memcpy(key, name, name_len);
-	key[name_len] = '\0';
-	if (filter >= 0 && !sapi_module.input_filter(filter, key, &value, value_len, &new_len)) {
-		return;
-	}
-	if (is_plain(name, name_len)) {
-		zval string;
-		ZVAL_STRINGL_FAST(&string, value, new_len);
-		php_register_known_variable(key, name_len, &string, array);
-	} else {
-		php_register_variable_safe(key, value, new_len, array);
-	}
-}
-
-static void register_event(zval *array, int filter)
-{
-	for (uint32_t i = 0; i < surus_self->event.var_count; i++) {
-		struct surus_var *var = &surus_self->event.vars[i];
-		register_variable(var->name, var->name_len, var->value, var->value_len, array, filter);
-	}
-}
-
-/* In CGI, and so in php-fpm, the event's variables are part of the environment: of $_ENV too. */
-static void import_environment(zval *array)
-{
-	bool is_env = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY &&
-	              Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]);
-
-	import_process_environment(array);
-	register_event(array, is_env ? PARSE_ENV : PARSE_SERVER);
-}
-
-/* What getenv() without arguments returns. */
-static void load_environment(zval *array)
-{
-	import_process_environment(array);
-	register_event(array, -1);
-}
-
-/* $_SERVER of a script that boots, ahead of every event. */
-static void register_boot(zval *array)
-{
-	char *script = surus_settings.script, *root = surus_settings.document_root;
-	char *name = strrchr(script, '/');
-	size_t root_len = root ? strlen(root) : 0;
-
-	if (root && strncmp(script, root, root_len) == 0 && script[root_len] == '/') {
-		name = script + root_len;
-	}
-	if (name) {
-		register_variable("PHP_SELF", sizeof("PHP_SELF") - 1, name, strlen(name), array, PARSE_SERVER);
-		register_variable("SCRIPT_NAME", sizeof("SCRIPT_NAME") - 1, name, strlen(name), array, PARSE_SERVER);
-	}
-	register_variable("SCRIPT_FILENAME", sizeof("SCRIPT_FILENAME") - 1, script, strlen(script), array, PARSE_SERVER);
-	if (root) {
-		register_variable("DOCUMENT_ROOT", sizeof("DOCUMENT_ROOT") - 1, root, root_len, array, PARSE_SERVER);
-	}
-}
-
-static void register_server_variables(zval *array)
-{
-	const char *script = SG(request_info).request_uri ? SG(request_info).request_uri : "";
-	const char *path_info = SURUS_VAR(&surus_self->event, "PATH_INFO");
-	size_t script_len = strlen(script), path_len = path_info ? strlen(path_info) : 0;
-
-	php_import_environment_variables(array);
-	if (!surus_self->event.id && surus_boots()) {
-		register_boot(array);
-		return;
-	}
-	/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the SAPI). */
-	char *self = emalloc(script_len + path_len + 1);
-	memcpy(self, script, script_len);
-	memcpy(self + script_len, path_info ? path_info : "", path_len);
-	self[script_len + path_len] = '\0';
-	register_variable("PHP_SELF", sizeof("PHP_SELF") - 1, self, script_len + path_len, array, PARSE_SERVER);
-	efree(self);
-}
-
-void surus_php_import_environment(zval *array)
-{
-	import_process_environment(array);
-}
-
 #if PHP_VERSION_ID < 80500
 /* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those before
  * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already remembered one for this event
@@ -371,7 +261,7 @@ static sapi_module_struct module = {
 	.send_headers = send_headers,
 	.read_post = read_post,
 	.read_cookies = read_cookies,
-	.register_server_variables = register_server_variables,
+	.register_server_variables = surus_variables_register_server,
 	.log_message = log_message,
 	.php_ini_ignore_cwd = 1,
 };
@@ -402,9 +292,7 @@ bool surus_php_startup(const char *program)
 	}
 	/* The worker changes into the script's directory itself, once, and not there and back. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
-	import_process_environment = php_import_environment_variables;
-	php_import_environment_variables = import_environment;
-	php_load_environment_variables = load_environment;
+	surus_variables_start();
 	surus_stop_hook();
 	return true;
 }

@@ -58,7 +58,7 @@ static void note_additions(zval *noted, zval *array)
 		return;
 	}
 	array_init(&environment);
-	surus_php_import_environment(&environment);
+	surus_variables_import_environment(&environment);
 	for (size_t i = 0; i < sizeof(of_the_request) / sizeof(*of_the_request); i++) {
 		zend_hash_str_del(Z_ARRVAL(environment), of_the_request[i], strlen(of_the_request[i]));
 	}

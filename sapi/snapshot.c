@@ -2,8 +2,10 @@
  *
  * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file, so that a page
  * that nobody has written is the file's own, shared by all workers, and a page that has been written is anonymous
- * (/proc/self/pagemap tells them apart). An anonymous page stays so: it gets its old bytes back, and is copied again next time.
- * These pages are the hot set.
+ * (/proc/self/pagemap tells them apart). An anonymous page stays so: it is compared with its old bytes after each event, and gets
+ * back those that differ. These pages are the hot set. One that has not differed for long is the file's again.
+ *
+ * What a worker finds written when it begins, is its own beginning, and lies in a file of its own.
  *
  * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
 #include "snapshot.h"
@@ -26,6 +28,10 @@ enum {
 	MAX_MAPPINGS = 8192,
 	MAPS_TEXT = 1 << 20,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
+	PATIENCE = 256,    /* events; four times as many each time that the page has been needed again all the same */
+	MAX_COOLED = 5,
+	BLOCK = 256, /* bytes that are put back together */
+	LINE = 64,
 	MAX_HOT = 1 << 20,
 	STACK_COPY = 1 << 20,
 	BELOW_THE_MARK = 16 * 1024, /* how far from the marked frames the restoring code runs */
@@ -49,6 +55,15 @@ struct mapping {
 struct hot {
 	unsigned char *page;
 	const unsigned char *original;
+	uint32_t number;       /* in the memory file */
+	uint32_t idle, patience; /* events in a row that have not changed it, and after how many it is given back */
+};
+
+/* What is known of a page of the memory file. */
+struct page {
+	uint16_t own; /* its number in this worker's own file, from 1; 0 when it is not there */
+	bool hot;
+	unsigned char cooled; /* how often it has been given back */
 };
 
 static struct snapshot {
@@ -62,9 +77,10 @@ static struct snapshot {
 	struct mapping now[MAX_MAPPINGS];
 	struct hot hot[MAX_HOT];
 	size_t hot_count;
-	size_t own_count; /* the first so many hot pages differ from the file: this worker's own */
-	unsigned char *own;
-	unsigned char *is_hot; /* a bit for each page of the file */
+	bool impatient; /* a hot page is to be given back */
+	const unsigned char *own; /* this worker's own file, mapped to be read */
+	struct page *known; /* one for each page of the memory file */
+	bool (*restore)(void *to, const void *from, size_t size, const void *next_to, const void *next_from);
 	int maps_file, pagemap, statm;
 	long faults;
 	size_t pages; /* the size of the address space at the mark */
@@ -97,6 +113,59 @@ void *surus_exempt_map(size_t size)
 	exempt[exempt_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
 	exempt_count++;
 	return memory + GUARD;
+}
+
+/* --- comparing and copying --- */
+
+/* Makes `to` what `from` is, writing only where they differ: then mostly nothing has to be written, and reading takes the caches
+ * less. Meanwhile what comes next is fetched: processors do so by themselves only within a page. Did anything differ? */
+static inline __attribute__((always_inline)) bool restore(void *to, const void *from, size_t size, const void *next_to,
+                                                          const void *next_from)
+{
+	bool differed = false;
+	size_t at = 0;
+
+	for (; size - at >= BLOCK; at += BLOCK) {
+		uint64_t *a = (uint64_t *)((char *)to + at), differs = 0;
+		const uint64_t *b = (const uint64_t *)((const char *)from + at);
+
+		for (size_t line = 0; line < BLOCK; line += LINE) {
+			__builtin_prefetch((const char *)next_to + at + line);
+			__builtin_prefetch((const char *)next_from + at + line);
+		}
+		for (size_t i = 0; i < BLOCK / sizeof(*a); i++) {
+			differs |= a[i] ^ b[i];
+		}
+		if (differs) {
+			memcpy(a, b, BLOCK);
+			differed = true;
+		}
+	}
+	memcpy((char *)to + at, (const char *)from + at, size - at);
+	return differed;
+}
+
+static bool restore_plainly(void *to, const void *from, size_t size, const void *next_to, const void *next_from)
+{
+	return restore(to, from, size, next_to, next_from);
+}
+
+#ifdef __x86_64__
+static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void *from, size_t size, const void *next_to,
+                                                            const void *next_from)
+{
+	return restore(to, from, size, next_to, next_from);
+}
+#endif
+
+static void choose_restore(void)
+{
+	s->restore = restore_plainly;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2")) {
+		s->restore = restore_by_avx2;
+	}
+#endif
 }
 
 /* --- what is mapped --- */
@@ -260,10 +329,10 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	if (s->size > (size_t)64 << 30) {
 		return "it has mapped more than 64 GiB"; /* sanitizers do */
 	}
-	s->is_hot = surus_exempt_map(s->size / PAGE / 8 + 1);
-	s->own = surus_exempt_map((size_t)HOT_BUDGET * PAGE);
+	choose_restore();
+	s->known = surus_exempt_map(s->size / PAGE * sizeof(*s->known));
 	s->file = (int)syscall(SYS_memfd_create, "surus-snapshot", 1 /* MFD_CLOEXEC */);
-	if (!s->is_hot || !s->own || s->file < 0 || ftruncate(s->file, (off_t)s->size) != 0) {
+	if (!s->known || s->file < 0 || ftruncate(s->file, (off_t)s->size) != 0) {
 		return "no memory file (memfd_create)";
 	}
 	if (pread(pagemap, s->entries, 8, (off_t)((uintptr_t)s / PAGE * 8)) != 8 || !is_anonymous(s->entries[0])) {
@@ -294,20 +363,31 @@ size_t surus_snapshot_size(void)
 
 /* --- which pages have been written --- */
 
+/* What page `number` of the memory file has to be. */
+static const unsigned char *original(size_t number)
+{
+	size_t own = s->known[number].own;
+	return own ? s->own + (own - 1) * PAGE : s->bytes + number * PAGE;
+}
+
 static bool heat(const struct region *r, uintptr_t page)
 {
 	size_t number = (r->offset + (page - r->start)) / PAGE;
+	struct page *known = &s->known[number];
 
-	if (s->is_hot[number / 8] & 1 << number % 8) {
+	if (known->hot) {
 		return true;
 	}
 	if (s->hot_count == MAX_HOT) {
 		return false;
 	}
-	s->is_hot[number / 8] |= (unsigned char)(1 << number % 8);
-	s->hot[s->hot_count].page = (unsigned char *)page;
-	s->hot[s->hot_count].original = s->bytes + number * PAGE;
-	s->hot_count++;
+	known->hot = true;
+	s->hot[s->hot_count++] = (struct hot){
+		.page = (unsigned char *)page,
+		.original = original(number),
+		.number = (uint32_t)number,
+		.patience = PATIENCE << 2 * known->cooled,
+	};
 	return true;
 }
 
@@ -367,6 +447,49 @@ static uintptr_t stack_end(void)
 	return 0;
 }
 
+static int protection(uintptr_t page)
+{
+	for (size_t i = 0; i < s->region_count; i++) {
+		if (page >= s->regions[i].start && page < s->regions[i].end) {
+			return s->regions[i].prot;
+		}
+	}
+	return PROT_NONE;
+}
+
+/* What this worker and the template have written since the snapshot is this worker's own beginning: it goes into a file that only
+ * this worker has, mapped in its place, so that these pages too can be told from those that will be written. */
+static bool keep_own(void)
+{
+	size_t size = s->hot_count * PAGE;
+	int file = (int)syscall(SYS_memfd_create, "surus-own", 1 /* MFD_CLOEXEC */);
+	bool complete = file >= 0 && ftruncate(file, (off_t)size) == 0;
+
+	for (size_t i = 0; complete && i < s->hot_count; i++) {
+		complete = pwrite(file, s->hot[i].page, PAGE, (off_t)(i * PAGE)) == PAGE;
+	}
+	if (complete && size > 0) {
+		s->own = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
+		complete = s->own != MAP_FAILED;
+	}
+	for (size_t i = 0; complete && i < s->hot_count;) {
+		size_t run = 1;
+		int prot = protection((uintptr_t)s->hot[i].page);
+		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE &&
+		       protection((uintptr_t)s->hot[i + run].page) == prot) {
+			run++;
+		}
+		complete = mmap(s->hot[i].page, run * PAGE, prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)(i * PAGE)) != MAP_FAILED;
+		for (size_t n = i; n < i + run; n++) {
+			s->known[s->hot[n].number] = (struct page){.own = (uint16_t)(n + 1)};
+		}
+		i += run;
+	}
+	close(file);
+	s->hot_count = 0;
+	return complete;
+}
+
 const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 {
 	volatile bool marked = false;
@@ -374,17 +497,15 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 	s->maps_file = maps;
 	s->pagemap = pagemap;
 	s->statm = statm;
+	if (!scan() || s->hot_count > HOT_BUDGET || !keep_own()) {
+		return "too much has been written since";
+	}
 	s->mapping_count = read_mappings(s->mappings);
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
 	s->stack_high = stack_end();
 	if (s->mapping_count == 0 || s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
 		return "its stack is too deep";
 	}
-	/* What this worker and the template have written since the snapshot is this worker's own beginning. */
-	if (!scan() || s->hot_count > HOT_BUDGET) {
-		return "too much has been written since";
-	}
-	s->own_count = s->hot_count;
 	s->brk = (uintptr_t)sbrk(0);
 	s->pages = address_space();
 	getcontext(&s->mark);
@@ -392,10 +513,6 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 		return NULL; /* rewound */
 	}
 	marked = true;
-	for (size_t i = 0; i < s->own_count; i++) {
-		memcpy(s->own + i * PAGE, s->hot[i].page, PAGE);
-		s->hot[i].original = s->own + i * PAGE;
-	}
 	memcpy(s->stack, (void *)s->stack_low, s->stack_high - s->stack_low);
 	s->faults = -1;
 	return NULL;
@@ -403,25 +520,33 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 
 /* --- putting back --- */
 
-/* Gives the pages of a swollen hot set back to the kernel, but for this worker's own. The mapping then shows the file again. */
-static bool cool(void)
+/* Gives hot pages back to the kernel: all, or those that have been idle for long. Their mapping then shows the file again. */
+static bool cool(bool all)
 {
-	for (size_t i = s->own_count; i < s->hot_count;) {
-		size_t run = 1;
-		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE) {
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->hot_count;) {
+		size_t run = 0;
+		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE &&
+		       (all || s->hot[i + run].idle >= s->hot[i + run].patience / 2)) {
 			run++;
+		}
+		if (run == 0) {
+			s->hot[kept++] = s->hot[i++];
+			continue;
 		}
 		if (madvise(s->hot[i].page, run * PAGE, MADV_DONTNEED) != 0) {
 			return false;
 		}
 		for (size_t n = i; n < i + run; n++) {
-			size_t number = (size_t)(s->hot[n].original - s->bytes) / PAGE;
-			s->is_hot[number / 8] &= (unsigned char)~(1 << number % 8);
+			struct page *known = &s->known[s->hot[n].number];
+			known->hot = false;
+			known->cooled += known->cooled < MAX_COOLED;
 		}
 		i += run;
 	}
-	s->hot_count = s->own_count;
-	s->faults = -1;
+	s->hot_count = kept;
+	s->impatient = false;
 	return true;
 }
 
@@ -487,10 +612,10 @@ const char *surus_snapshot_check(void)
 		if (!scan()) {
 			return "memory: the written pages cannot be found";
 		}
-		if (s->hot_count > s->own_count + HOT_BUDGET && !cool()) {
-			return "memory: written pages cannot be given back";
-		}
 		s->faults = -1;
+	}
+	if ((s->hot_count > HOT_BUDGET || s->impatient) && !cool(s->hot_count > HOT_BUDGET)) {
+		return "memory: written pages cannot be given back";
 	}
 	return NULL;
 }
@@ -498,9 +623,14 @@ const char *surus_snapshot_check(void)
 static __attribute__((noinline, noreturn)) void put_back(void)
 {
 	for (size_t i = 0; i < s->hot_count; i++) {
-		memcpy(s->hot[i].page, s->hot[i].original, PAGE);
+		struct hot *hot = &s->hot[i], *next = i + 1 < s->hot_count ? hot + 1 : hot;
+		if (s->restore(hot->page, hot->original, PAGE, next->page, next->original)) {
+			hot->idle = 0;
+		} else if (++hot->idle >= hot->patience) {
+			s->impatient = true;
+		}
 	}
-	memcpy((void *)s->stack_low, s->stack, s->stack_high - s->stack_low);
+	s->restore((void *)s->stack_low, s->stack, s->stack_high - s->stack_low, s->stack, s->stack);
 	if (s->faults < 0) {
 		s->faults = faults();
 	}
@@ -525,15 +655,10 @@ const void *surus_snapshot_difference(void)
 	for (size_t i = 0; i < s->region_count; i++) {
 		const struct region *r = &s->regions[i];
 		for (uintptr_t page = r->start; page < r->end; page += PAGE) {
-			const unsigned char *original = s->bytes + r->offset + (page - r->start);
-			for (size_t n = 0; n < s->own_count; n++) {
-				if (s->hot[n].page == (unsigned char *)page) {
-					original = s->hot[n].original;
-				}
-			}
-			if (memcmp((void *)page, original, PAGE) != 0) {
+			const unsigned char *before = original((r->offset + (page - r->start)) / PAGE);
+			if (memcmp((void *)page, before, PAGE) != 0) {
 				for (size_t b = 0; b < PAGE; b++) {
-					if (((unsigned char *)page)[b] != original[b]) {
+					if (((unsigned char *)page)[b] != before[b]) {
 						return (void *)(page + b);
 					}
 				}

@@ -127,6 +127,9 @@ struct surus_self {
 		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
 		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
 	} outbox;
+	/* random.c: bytes that nobody has had, and how many. */
+	size_t random_left;
+	unsigned char random[8192];
 };
 extern struct surus_self *surus_self;
 
@@ -171,13 +174,22 @@ void surus_php_shutdown(void);
 void surus_php_serve(void);
 /* To be called in a forked worker before its first event. */
 void surus_php_after_fork(void);
-/* Puts the process's environment into `array`, and nothing of an event. */
-struct _zval_struct;
-void surus_php_import_environment(struct _zval_struct *array);
 /* Tells PHP what is asked: fills SG(request_info) from the event in our hands. */
 void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
 bool surus_client_gone(void);
+
+/* --- variables.c: an event's variables as PHP has them --- */
+
+struct _zval_struct;
+/* While PHP starts: makes strings for good of the names that nearly every event has. */
+void surus_variables_intern(void);
+/* When PHP has started. */
+void surus_variables_start(void);
+/* Fills $_SERVER. */
+void surus_variables_register_server(struct _zval_struct *array);
+/* Puts the process's environment into `array`, and nothing of an event. */
+void surus_variables_import_environment(struct _zval_struct *array);
 
 /* --- boot.c: the script that runs once, ahead of the events --- */
 
