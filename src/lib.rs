@@ -10,4 +10,5 @@ pub mod event;
 pub mod fronts;
 pub mod observe;
 pub mod package;
+pub mod profile;
 pub mod units;

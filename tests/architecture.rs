@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("bench", &["engine", "event", "units"]),
     ("package", &["units"]),
     ("deploy", &["units"]),
+    ("profile", &["units"]),
     (
         "config",
         &["engines", "fronts", "observe", "package", "units"],

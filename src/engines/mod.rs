@@ -36,6 +36,9 @@ pub struct Settings {
     /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
     #[serde(skip)]
     pub tells_leaks: bool,
+    /// For `surus lambda profile`: memory in which PHP notes how its start goes.
+    #[serde(skip)]
+    pub profile: Option<Arc<std::fs::File>>,
     /// On `rewind` and `fork`: peers whose connections the boot may leave open for all workers to share, as the refusal names
     /// them: `["127.0.0.1:6379", "unix:/dev/log"]`.
     pub shared_sockets: Vec<String>,
@@ -81,6 +84,7 @@ impl Default for Settings {
             paranoid: false,
             spares: 2,
             tells_leaks: false,
+            profile: None,
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
@@ -119,6 +123,7 @@ pub async fn boot(
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         tells_leaks: settings.tells_leaks,
+        profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
         max_events: settings.max_events,

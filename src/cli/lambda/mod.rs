@@ -2,6 +2,7 @@
 
 mod check;
 mod package;
+mod profile;
 mod template;
 
 #[derive(Debug, clap::Args)]
@@ -16,6 +17,8 @@ enum Command {
     Package(package::Args),
     /// Say what goes wrong with a template of AWS SAM or CloudFormation and this configuration
     Check(check::Args),
+    /// Measure a cold start, part by part, and which PHP files it reads
+    Profile(profile::Profile),
     /// Print the template with which another tool deploys the zip
     Template(template::Args),
 }
@@ -24,6 +27,7 @@ pub fn run(args: Lambda) -> anyhow::Result<()> {
     match args.command {
         Command::Package(args) => package::run(args),
         Command::Check(args) => check::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Template(args) => template::run(args),
     }
 }

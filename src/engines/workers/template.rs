@@ -33,6 +33,8 @@ pub struct Spec {
     pub script: Option<FindScript>,
     /// See [`Settings`](crate::engines::Settings::tells_leaks).
     pub tells_leaks: bool,
+    /// Memory in which PHP notes how its start goes.
+    pub profile: Option<Arc<std::fs::File>>,
     /// Peers whose connections the boot may leave open.
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
@@ -100,6 +102,9 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
             .context("no memory for the warm-ups (engine.warmup)")?;
         fds.push((messages, 7));
     }
+    if let Some(profile) = &spec.profile {
+        fds.push((profile.try_clone()?.into(), 8));
+    }
     let child = process::spawn(command, fds).with_context(|| match &spec.loader {
         Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
@@ -150,6 +155,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
     put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
+    put("profiles", if spec.profile.is_some() { "1" } else { "0" })?;
     for peer in &spec.shared_sockets {
         put("socket", peer)?;
     }
