@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::stack::{Door, DoorKind, Function, Kind, Queue, Source, Stack};
-use super::{API_SECONDS, RECEIVES, VISIBILITY_FACTOR};
+use super::doors;
+use super::stack::{Function, Kind, Queue, Source, Stack};
+use super::{RECEIVES, VISIBILITY_FACTOR};
 
 /// One thing that is wrong, or that may be.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +57,7 @@ pub fn find(
             .iter()
             .filter(|door| door.function == function.name)
         {
-            of_door(function, door, stack, &runs, &mut found);
+            doors::find(function, door, stack, &runs, &mut found);
         }
     }
     for queue in &stack.queues {
@@ -73,7 +74,7 @@ pub fn find(
     Ok(found)
 }
 
-fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
+pub(super) fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
     found.push(Finding {
         line,
         is_certain: true,
@@ -81,7 +82,7 @@ fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
     });
 }
 
-fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
+pub(super) fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
     found.push(Finding {
         line,
         is_certain: false,
@@ -336,112 +337,5 @@ fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
                 target.name
             ),
         );
-    }
-}
-
-fn of_door(function: &Function, door: &Door, stack: &Stack, runs: &Runs, found: &mut Vec<Finding>) {
-    let name = &function.name;
-    let too_long = |limit: u64| {
-        function
-            .timeout
-            .as_ref()
-            .filter(|timeout| timeout.value > limit)
-    };
-    match &door.kind {
-        DoorKind::Url {
-            streams,
-            is_public,
-            by_sam,
-        } => {
-            match (runs.streams, streams) {
-                (true, false) => certain(
-                    found,
-                    door.line,
-                    format!(
-                        "{name} streams its answers ([lambda] mode), but its URL does not take streams, and visitors would see what \
-                     leads a stream; set InvokeMode: RESPONSE_STREAM, or mode = \"buffered\""
-                    ),
-                ),
-                (false, true) => perhaps(
-                    found,
-                    door.line,
-                    format!(
-                        "the URL of {name} takes streams, but its answers are sent as a whole, and 6 MB are their limit; set [lambda] \
-                     mode = \"stream\", or remove InvokeMode"
-                    ),
-                ),
-                _ => {}
-            }
-            let may = |action: &str| {
-                stack
-                    .permissions
-                    .iter()
-                    .any(|(of, what)| of == name && what == action)
-            };
-            for action in ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"] {
-                if *is_public && !by_sam && !may(action) {
-                    certain(
-                        found,
-                        door.line,
-                        format!(
-                            "the URL of {name} has AuthType NONE, but without a permission for {action} it answers 403 (since October \
-                         2025 it needs two); add an AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and {}",
-                            if action.ends_with("Url") {
-                                "FunctionUrlAuthType: NONE"
-                            } else {
-                                "InvokedViaFunctionUrl: true"
-                            }
-                        ),
-                    );
-                }
-            }
-        }
-        DoorKind::HttpApi => {
-            if runs.streams {
-                certain(
-                    found,
-                    door.line,
-                    format!(
-                        "{name} streams its answers ([lambda] mode), which an HTTP API does not take: visitors would see what leads a \
-                     stream; set mode = \"buffered\", or use a function URL"
-                    ),
-                );
-            }
-            if let Some(timeout) = too_long(u64::from(API_SECONDS)) {
-                perhaps(
-                    found,
-                    timeout.line,
-                    format!(
-                        "{name} may take {} s, but its HTTP API answers 503 after {API_SECONDS} s, and the function goes on for nobody; \
-                     lower Timeout to {}, or use a function URL",
-                        timeout.value,
-                        API_SECONDS - 2
-                    ),
-                );
-            }
-        }
-        DoorKind::RestApi { takes_bytes } => {
-            if let Some(timeout) = too_long(29) {
-                perhaps(
-                    found,
-                    timeout.line,
-                    format!(
-                        "{name} may take {} s, but its REST API answers 504 after 29 s unless its limit has been raised, and the \
-                     function goes on for nobody; lower Timeout to 28",
-                        timeout.value
-                    ),
-                );
-            }
-            if !takes_bytes {
-                perhaps(
-                    found,
-                    door.line,
-                    format!(
-                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set BinaryMediaTypes: \
-                     [\"*/*\"]"
-                    ),
-                );
-            }
-        }
     }
 }

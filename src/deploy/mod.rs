@@ -3,11 +3,13 @@
 pub mod cdk;
 pub mod dockerfile;
 pub mod document;
+mod doors;
 pub mod findings;
 pub mod sam;
 pub mod serverless;
 pub mod stack;
 pub mod terraform;
+mod values;
 
 use std::collections::BTreeMap;
 

@@ -60,9 +60,7 @@ impl Notes {
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         for line in String::from_utf8_lossy(text).lines() {
             let understood = match line.split_once(' ') {
-                Some(("mark", rest)) => rest.split_once(' ').and_then(|(at, what)| {
-                    Some(notes.marks.push((at.parse().ok()?, what.to_string())))
-                }),
+                Some(("mark", rest)) => mark(rest).map(|mark| notes.marks.push(mark)),
                 Some(("file", rest)) => file(rest).map(|file| notes.files.push(file)),
                 _ => None,
             };
@@ -79,6 +77,11 @@ impl Notes {
             .find(|(_, name)| name == what)
             .map(|(at, _)| *at)
     }
+}
+
+fn mark(line: &str) -> Option<(u64, String)> {
+    let (at, what) = line.split_once(' ')?;
+    Some((at.parse().ok()?, what.to_string()))
 }
 
 fn file(line: &str) -> Option<File> {
