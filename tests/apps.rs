@@ -11,6 +11,8 @@ mod apps {
 
     mod checkpoint;
     mod dokuwiki;
+    mod events;
+    mod jobs;
     mod laravel;
     mod phpmyadmin;
     mod plain;

@@ -109,10 +109,43 @@ const CHANGES: &[(&str, &str, &str, char, usize, &str)] = &[
     (
         "FunctionResponseTypes: [ReportBatchItemFailures]",
         "Enabled: true",
-        "",
+        "[lambda]\nbatch = 'record'\n",
         '✗',
         23,
         "Lambda does not listen and deletes them all",
+    ),
+    // The handler decides what it answers.
+    (
+        "FunctionResponseTypes: [ReportBatchItemFailures]",
+        "Enabled: true",
+        "",
+        '!',
+        23,
+        "if it throws, the whole batch comes again",
+    ),
+    (
+        "AuthType: NONE",
+        "AuthType: AWS_IAM",
+        "[lambda]\nmode = 'stream'\n",
+        '✗',
+        17,
+        "set InvokeMode: RESPONSE_STREAM",
+    ),
+    (
+        "AuthType: NONE",
+        "AuthType: AWS_IAM",
+        "[lambda]\nmode = 'stream'\n",
+        '✗',
+        21,
+        "which an HTTP API does not take",
+    ),
+    (
+        "AuthType: NONE",
+        "AuthType: NONE",
+        "[lambda]\nrecord_timeout = '20s'\n",
+        '!',
+        16,
+        "a late record is ended earlier than it is told",
     ),
     (
         "VisibilityTimeout: 120",
@@ -284,13 +317,13 @@ fn cloudformation_without_sam_is_read_too() {
       "FunctionName": {"Ref": "Shop"}, "EventSourceArn": {"Fn::GetAtt": "Jobs.Arn"}}}
   }
 }"#;
-    let dir = project(template, "");
+    let dir = project(template, "[lambda]\nbatch = 'record'\n");
     let said = said(&check(dir.path()));
     for expected in [
         "template.yaml:4: the URL of Shop has AuthType NONE, but without a permission for lambda:InvokeFunction it",
         "template.yaml:6: Jobs hides a message for 30 s, but Shop may take 60 s, which Lambda refuses",
         "template.yaml:6: Jobs has no dead-letter queue",
-        "template.yaml:7: Shop tells Lambda which messages of Jobs have failed",
+        "template.yaml:7: Shop tells Lambda which records of Jobs have failed",
     ] {
         assert!(said.contains(expected), "{expected} is not in\n{said}");
     }

@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use serde_json::Value;
+use api::{Api, Call, Event};
+use serde_json::{Value, json};
+
+#[path = "lambda/api.rs"]
+#[allow(dead_code)]
+mod api;
 
 /// A surus without libraries, as `make static` builds it. None: the test has said why, and passes; where nobody reads that, it fails.
 fn bootstrap() -> Option<PathBuf> {
@@ -44,9 +48,14 @@ impl Project {
         );
         write("answer.php", include_str!("package/answer.php"));
         write(
-            "surus.toml",
-            "[php]\nmemory_limit = '77M'\n[env]\nGREETING = 'hello'\n",
+            "events.php",
+            "<?php\nreturn fn (array $event) => ['number' => $event['number'] + 1, 'engine' => getenv('SURUS_ENGINE')];\n",
         );
+        let library = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
+        let settings = format!(
+            "[php]\nmemory_limit = '77M'\n[env]\nGREETING = 'hello'\n[lambda]\nhandler = 'events.php'\nscript = '{library}'\n"
+        );
+        write("surus.toml", &settings);
         Project(dir)
     }
 
@@ -79,63 +88,59 @@ fn unpack(zip: &Path) -> tempfile::TempDir {
     root
 }
 
-/// `surus serve` from the package, with nothing of this machine but /proc, /dev and /tmp, and as nobody that it knows.
-struct Served {
+/// The function as Lambda starts it, with nothing of this machine but /proc and /dev, and as nobody that it knows.
+struct Function {
+    api: Api,
     process: Child,
-    url: String,
 }
 
-impl Served {
-    fn start(root: &Path, args: &str) -> Served {
-        let root = root.display();
+impl Function {
+    fn start(root: &Path, environment: &str) -> Function {
+        let api = Api::start();
+        let (root, address) = (root.display(), &api.address);
+        // Nothing is there that could set the variables; so it is done on the way.
         let script = format!(
             "mount --bind /proc {root}/proc && mount --bind /dev {root}/dev && mount -t tmpfs tmp {root}/tmp || exit 1\n\
-             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot --userspec=4321:4321 {root} \
-             /var/task/bootstrap serve /var/task --listen 127.0.0.1:0 --workers 1 {args}"
+             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin AWS_LAMBDA_RUNTIME_API={address} LAMBDA_TASK_ROOT=/var/task \
+             _HANDLER=bootstrap TZ=:UTC {environment} chroot --userspec=4321:4321 {root} /var/task/bootstrap"
         );
-        let mut process = Command::new("unshare")
+        let process = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", &script])
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let url = lines.find_map(|line| {
-            let line = line.unwrap();
-            line.strip_prefix("listening on ").map(str::to_string)
-        });
-        let Some(url) = url else {
-            let mut said = String::new();
-            process
-                .stderr
-                .take()
-                .unwrap()
-                .read_to_string(&mut said)
-                .unwrap();
-            process.wait().unwrap();
-            panic!("it did not start:\n{said}");
-        };
-        // What follows is read, so that nobody waits for us.
-        std::thread::spawn(move || lines.for_each(drop));
-        let mut errors = process.stderr.take().unwrap();
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
-        Served { process, url }
+        Function { api, process }
     }
 
-    fn get(&self, path: &str) -> Value {
-        let mut response = ureq::get(format!("{}{path}", self.url)).call().unwrap();
-        response.body_mut().read_json().unwrap()
+    fn ask(&self, id: &str, event: &Value) -> Call {
+        self.api.send(Event::new(id, event));
+        self.api.answer(id)
     }
 }
 
-impl Drop for Served {
+impl Drop for Function {
     fn drop(&mut self) {
         let _ = Command::new("kill")
             .arg(self.process.id().to_string())
             .status();
         let _ = self.process.wait();
     }
+}
+
+/// What a function URL sends for `GET /?name=x`.
+fn request() -> Value {
+    json!({
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": "/",
+        "rawQueryString": "name=x",
+        "headers": {"host": "abc.lambda-url.eu-central-1.on.aws", "x-forwarded-proto": "https"},
+        "requestContext": {
+            "domainName": "abc.lambda-url.eu-central-1.on.aws",
+            "http": {"method": "GET", "path": "/", "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7"},
+        },
+        "isBase64Encoded": false,
+    })
 }
 
 #[test]
@@ -174,10 +179,20 @@ fn the_zip_runs_where_there_is_nothing_else() {
     }
 
     let root = unpack(&zip);
-    for (engine, args) in [("classic", ""), ("rewind", "--script /var/task/worker.php")] {
-        let served = Served::start(root.path(), &format!("--engine {engine} {args}"));
+    for (engine, environment) in [
+        ("classic", ""),
+        ("rewind", "SURUS_ENGINE_SCRIPT=worker.php"),
+    ] {
+        let function = Function::start(
+            root.path(),
+            &format!("SURUS_ENGINE_NAME={engine} {environment}"),
+        );
         for round in 0..3 {
-            let answer = served.get("/?name=x");
+            let answer = function
+                .ask(&format!("{engine}-{round}"), &request())
+                .text();
+            let answer: Value =
+                serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"));
             for (key, expected) in [
                 ("engine", Value::from(engine)),
                 ("query", "x".into()),
@@ -203,6 +218,11 @@ fn the_zip_runs_where_there_is_nothing_else() {
                 );
             }
         }
+        // What is not HTTP reaches the handler through the library that came along.
+        let answer = function
+            .ask(&format!("{engine}-event"), &json!({"number": 20}))
+            .json();
+        assert_eq!(answer, json!({"number": 21, "engine": engine}));
     }
 }
 

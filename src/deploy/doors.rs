@@ -92,7 +92,20 @@ pub fn find(
                 );
             }
         }
-        DoorKind::RestApi { takes_bytes } => {
+        DoorKind::RestApi {
+            takes_bytes,
+            streams,
+        } => {
+            if runs.streams && !streams {
+                perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), and its REST API takes streams only where its integration has \
+                     responseTransferMode: STREAM: elsewhere visitors see what leads a stream; set that, or mode = \"buffered\""
+                    ),
+                );
+            }
             if let Some(timeout) = too_long(29) {
                 perhaps(
                     found,

@@ -28,8 +28,18 @@ pub struct Runs {
     pub reserve: Duration,
     /// One record may take so long.
     pub record_timeout: Option<Duration>,
-    /// Lambda is told which records have failed.
-    pub tells_failures: bool,
+    pub failures: Failures,
+}
+
+/// Who tells Lambda which records of a batch have failed?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failures {
+    /// Surus does.
+    Told,
+    /// The handler may, in its answer.
+    Handler,
+    /// Nobody: the whole batch fails with one of its records.
+    Untold,
 }
 
 /// By the lines of the template. `runs` is asked with each function's environment.
@@ -118,17 +128,9 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
     }
     if let Some(timeout) = &function.timeout {
         let given = Duration::from_secs(timeout.value);
-        if given <= runs.reserve {
-            certain(
-                found,
-                timeout.line,
-                format!(
-                    "{name} may take {given:?}, and {:?} of that are kept for ending late workers ([lambda] reserve): nothing is \
-                 left; raise Timeout",
-                    runs.reserve
-                ),
-            );
-        } else if timeout.value == 3 {
+        // It takes a quarter at most.
+        let reserve = runs.reserve.min(given / 4);
+        if timeout.value == 3 {
             perhaps(
                 found,
                 timeout.line,
@@ -139,7 +141,7 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
         }
         if let Some(record) = runs
             .record_timeout
-            .filter(|record| *record + runs.reserve > given)
+            .filter(|record| *record + reserve > given)
         {
             perhaps(
                 found,
@@ -185,21 +187,30 @@ fn of_source(
         (None, Kind::Sqs) => "its queue",
         (None, Kind::Stream) => "its stream",
     };
-    if runs.tells_failures && !source.reports_failures {
-        certain(
-            found,
-            source.line,
-            match source.kind {
-                Kind::Sqs => format!(
-                    "{name} tells Lambda which messages of {what} have failed, but Lambda does not listen and deletes them all; add \
-                 FunctionResponseTypes: [ReportBatchItemFailures]"
+    if !source.reports_failures {
+        let add = "add FunctionResponseTypes: [ReportBatchItemFailures]";
+        let lost = match source.kind {
+            Kind::Sqs => "deletes them all",
+            Kind::Stream => "goes on behind the whole batch",
+        };
+        match runs.failures {
+            Failures::Told => certain(
+                found,
+                source.line,
+                format!(
+                    "{name} tells Lambda which records of {what} have failed, but Lambda does not listen and {lost}; {add}"
                 ),
-                Kind::Stream => format!(
-                    "{name} tells Lambda which record of {what} has failed, but Lambda does not listen and goes on behind the whole \
-                 batch; add FunctionResponseTypes: [ReportBatchItemFailures]"
+            ),
+            Failures::Handler => perhaps(
+                found,
+                source.line,
+                format!(
+                    "Lambda does not listen to which records of {what} have failed: if the handler of {name} says so, it {lost}; if \
+                     it throws, the whole batch comes again, what has succeeded too; {add}"
                 ),
-            },
-        );
+            ),
+            Failures::Untold => {}
+        }
     }
     if source.kind == Kind::Stream {
         if source.attempts.is_none() {

@@ -95,6 +95,7 @@ pub enum DoorKind {
     HttpApi,
     RestApi {
         takes_bytes: bool,
+        streams: bool,
     },
 }
 
@@ -161,13 +162,20 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
             "AWS::ApiGateway::Method" => stack.doors.push(Door {
                 function: reader.reference(
                     properties
-                        .at(&["Integration", "Uri"])
-                        .map(|node| Rc::new(node.clone()))
-                        .as_ref(),
+                        .get("Integration")
+                        .and_then(|integration| integration.get("Uri")),
                 ),
                 line: resource.line,
                 kind: DoorKind::RestApi {
                     takes_bytes: reader.some_api_takes_bytes(),
+                    streams: reader
+                        .text(
+                            properties
+                                .get("Integration")
+                                .and_then(|integration| integration.get("ResponseTransferMode")),
+                        )
+                        .as_deref()
+                        == Some("STREAM"),
                 },
             }),
             _ => {}
@@ -231,7 +239,10 @@ impl Reader<'_> {
                 "HttpApi" => stack.doors.push(door(DoorKind::HttpApi)),
                 "Api" => {
                     let takes_bytes = self.some_api_takes_bytes();
-                    stack.doors.push(door(DoorKind::RestApi { takes_bytes }));
+                    stack.doors.push(door(DoorKind::RestApi {
+                        takes_bytes,
+                        streams: false,
+                    }));
                 }
                 _ => {}
             }

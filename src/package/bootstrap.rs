@@ -1,5 +1,6 @@
 //! Which file is the `bootstrap` of a function: a surus that runs without any library.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,7 +48,9 @@ fn is_static(program: &Path) -> anyhow::Result<bool> {
 
 /// surus and surus-php understand each other only when they are of one version.
 fn same_version(program: &Path) -> anyhow::Result<()> {
+    // By its own name: called bootstrap, it would be the function at once.
     let output = Command::new(program)
+        .arg0("surus")
         .arg("--version")
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;

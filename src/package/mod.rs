@@ -7,6 +7,7 @@ pub mod elf;
 pub mod extensions;
 pub mod ini;
 pub mod libraries;
+pub mod library;
 pub mod php;
 pub mod settings;
 pub mod sizes;

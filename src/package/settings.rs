@@ -7,8 +7,12 @@ use anyhow::Context;
 use super::php::Placed;
 use super::{OURS, ROOT};
 
-/// `project` is the application's table, empty when it has none.
-pub fn compose(mut project: toml::Table, php: &Placed) -> anyhow::Result<String> {
+/// `project` is the application's table, empty when it has none. `script` is that of the library, where the package brings it along.
+pub fn compose(
+    mut project: toml::Table,
+    php: &Placed,
+    script: Option<&str>,
+) -> anyhow::Result<String> {
     let absolute = |name: &str| {
         let path = Path::new(ROOT).join(name);
         toml::Value::from(path.display().to_string())
@@ -20,6 +24,9 @@ pub fn compose(mut project: toml::Table, php: &Placed) -> anyhow::Result<String>
     engine.insert("php".into(), absolute(&php.program));
     engine.insert("loader".into(), absolute(&php.loader));
     engine.insert("ini_file".into(), absolute(&php.ini_file));
+    if let Some(script) = script {
+        section(&mut project, "lambda")?.insert("script".into(), absolute(script));
+    }
     let env = section(&mut project, "env")?;
     for (name, path) in [
         ("GCONV_PATH", "gconv"),
@@ -63,7 +70,7 @@ mod tests {
             loader: ".surus/lib/ld-linux-x86-64.so.2".into(),
             ini_file: ".surus/php.ini".into(),
         };
-        let text = compose(project, &php).unwrap();
+        let text = compose(project, &php, Some(".surus/php/lambda/events.php")).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = &table["engine"];
         assert_eq!(engine["name"].as_str(), Some("rewind"));
@@ -76,6 +83,10 @@ mod tests {
             Some("/var/task/.surus/lib/ld-linux-x86-64.so.2")
         );
         assert!(engine.get("user").is_none());
+        assert_eq!(
+            table["lambda"]["script"].as_str(),
+            Some("/var/task/.surus/php/lambda/events.php")
+        );
         assert_eq!(table["env"]["SSL_CERT_FILE"].as_str(), Some("/mine"));
         assert_eq!(
             table["env"]["GCONV_PATH"].as_str(),

@@ -7,9 +7,11 @@ use anyhow::{Context, bail};
 
 use crate::cli::options::Project;
 use crate::config::{self, Config};
-use crate::deploy::findings::{self, Runs};
+use crate::deploy::findings::{self, Failures, Runs};
 use crate::deploy::{document, stack};
-use crate::units::{Size, Time};
+use crate::fronts::lambda::Mode;
+use crate::fronts::lambda::batch::{self, PartialBatch};
+use crate::units::Size;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -60,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             .map(|(name, value)| (name.clone(), value.clone()));
         let loaded = config::load(&project, loaded.file.as_deref(), variables)
             .context("the environment of the function in the template")?;
-        runs(&loaded.config)
+        Ok(runs(&loaded.config))
     };
     let found = findings::find(&stack, &runs).with_context(place)?;
     for finding in &found {
@@ -94,25 +96,23 @@ fn template(project: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn runs(config: &Config) -> anyhow::Result<Runs> {
-    let lambda = serde_json::to_value(&config.lambda)?;
-    let time = |name: &str| {
-        lambda[name]
-            .as_str()
-            .and_then(|text| text.parse::<Time>().ok())
-            .map(|time| time.0)
-    };
+fn runs(config: &Config) -> Runs {
+    let lambda = &config.lambda;
     let limit = config
         .php
         .get("memory_limit")
         .map_or("128M".into(), ToString::to_string);
-    Ok(Runs {
-        streams: super::template::streams(config),
+    Runs {
+        streams: lambda.mode == Mode::Stream,
         // As the runtime has them: one event at a time.
         workers: config.engine.workers.unwrap_or(1) as u64,
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),
-        reserve: time("reserve").unwrap_or_default(),
-        record_timeout: time("record_timeout"),
-        tells_failures: lambda["partial_batch"] != "off",
-    })
+        reserve: lambda.reserve.0,
+        record_timeout: lambda.record_timeout.map(|time| time.0),
+        failures: match (lambda.batch, lambda.partial_batch) {
+            (batch::Mode::Whole, _) => Failures::Handler,
+            (batch::Mode::Record, PartialBatch::On) => Failures::Told,
+            (batch::Mode::Record, PartialBatch::Off) => Failures::Untold,
+        },
+    }
 }

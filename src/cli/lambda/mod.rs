@@ -3,31 +3,38 @@
 mod check;
 mod package;
 mod profile;
+mod runtime;
 mod template;
 
-#[derive(Debug, clap::Args)]
-pub struct Lambda {
+/// What is to be done with a function.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    function: runtime::Which,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum Command {
     /// Make the zip of a function: Surus, PHP with everything that it needs, and the application
     Package(package::Args),
+    /// Print the template with which another tool deploys the zip
+    Template(template::Args),
     /// Say what goes wrong with a template of AWS SAM or CloudFormation and this configuration
     Check(check::Args),
     /// Measure a cold start, part by part, and which PHP files it reads
     Profile(profile::Profile),
-    /// Print the template with which another tool deploys the zip
-    Template(template::Args),
 }
 
-pub fn run(args: Lambda) -> anyhow::Result<()> {
+/// Without a subcommand, this is the function.
+pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        Command::Package(args) => package::run(args),
-        Command::Check(args) => check::run(args),
-        Command::Profile(args) => profile::run(args),
-        Command::Template(args) => template::run(args),
+        None => runtime::run(args.function),
+        Some(Command::Package(args)) => package::run(args),
+        Some(Command::Template(args)) => template::run(args),
+        Some(Command::Check(args)) => check::run(args),
+        Some(Command::Profile(args)) => profile::run(args),
     }
 }

@@ -16,7 +16,7 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::package::php::Php;
 use crate::package::sizes::{self, Sizes, mebibytes};
-use crate::package::{Files, application, archive, bootstrap, extensions, php, settings};
+use crate::package::{Files, application, archive, bootstrap, extensions, library, php, settings};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -80,7 +80,16 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
             .with_context(|| format!("{}", file.display()))?,
         None => toml::Table::new(),
     };
-    files.text("surus.toml", settings::compose(table, &placed)?)?;
+    let script = match super::runtime::events_script(project, &loaded.config) {
+        Ok(script) => library::add(project, &script, &mut files)?,
+        // Needed for events that are not HTTP alone.
+        Err(error) if loaded.config.lambda.handler.is_some() => return Err(error),
+        Err(_) => None,
+    };
+    files.text(
+        "surus.toml",
+        settings::compose(table, &placed, script.as_deref())?,
+    )?;
     application::add(project, &[output.to_path_buf()], &mut files)?;
 
     println!("PHP {} for {}", installed.version, placed.machine.name());

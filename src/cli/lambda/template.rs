@@ -10,6 +10,7 @@ use crate::deploy::{
     API_SECONDS, Function, Http, Queue, cdk, dockerfile, sam, serverless, terraform,
 };
 use crate::engines;
+use crate::fronts::lambda::Mode;
 use crate::package::extensions;
 
 #[derive(Debug, clap::Args)]
@@ -124,16 +125,10 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
         timeout: args.timeout.unwrap_or(default_timeout),
         http,
         queue: args.queue,
-        streams: streams(config),
+        streams: config.lambda.mode == Mode::Stream,
         environment,
         zip: args.zip.clone(),
     })
-}
-
-/// Does the function stream its answers?
-pub fn streams(config: &Config) -> bool {
-    let lambda = serde_json::to_value(&config.lambda).unwrap_or_default();
-    lambda["mode"] == "stream"
 }
 
 /// `/srv/My_Shop 2` → `my-shop-2`.

@@ -164,6 +164,7 @@ fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
         };
         shared.give_up(request, event, refusal, |slot| {
             slot.place = None;
+            slot.hold = None;
             slot.deadline = None;
             warn!(request = %slot.uri, "an event was lost with an idle worker");
         });

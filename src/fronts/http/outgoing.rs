@@ -15,9 +15,10 @@ use hyper::body::Incoming;
 use tracing::warn;
 
 use super::access::Entry;
+use super::application::STATIC;
 use super::forwarded;
 use super::io::Shared;
-use super::service::{Peer, STATIC, Service};
+use super::service::{Peer, Service};
 use crate::event::{Failure, ResponseBody};
 
 /// A response's body on its way out, with what is to be done when it has ended.

@@ -1,0 +1,27 @@
+<?php
+
+// What Surus runs for events of AWS Lambda that are not HTTP. The file that SURUS_HANDLER names returns what handles them.
+
+(static function (): void {
+    $file = (string) ($_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER'));
+    $file = realpath($file) ?: $file;
+
+    // The application's autoloader, if it has one: the nearest above the handler.
+    for ($directory = dirname($file); ; $directory = dirname($directory)) {
+        if (is_file("$directory/vendor/autoload.php")) {
+            require_once "$directory/vendor/autoload.php";
+            break;
+        }
+        if (dirname($directory) === $directory || '.' === $directory) {
+            break;
+        }
+    }
+    // Behind it, so that the application's version of this package is the one that counts.
+    spl_autoload_register(static function (string $class): void {
+        if (str_starts_with($class, 'Surus\\') && is_file($file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php')) {
+            require $file;
+        }
+    });
+
+    Surus\Lambda\Runner::serve($file);
+})();

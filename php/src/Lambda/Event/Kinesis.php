@@ -1,0 +1,34 @@
+<?php
+
+namespace Surus\Lambda\Event;
+
+use Surus\Lambda\Context;
+use Surus\Lambda\Failures;
+
+/**
+ * Records of a shard.
+ *
+ * @implements \IteratorAggregate<int, KinesisRecord>
+ */
+final readonly class Kinesis implements View, \Countable, \IteratorAggregate
+{
+    /** @use Records<KinesisRecord> */
+    use Records;
+
+    public function __construct(mixed $event)
+    {
+        $this->records = self::read($event, 'Kinesis', 'eventSource', 'aws:kinesis', static fn (array $record) => new KinesisRecord($record));
+    }
+
+    /**
+     * Has every record done, in order, and answers from where on they have to come again. The event source mapping needs
+     * ReportBatchItemFailures.
+     *
+     * @param callable(KinesisRecord): void $do
+     * @param ?Context                      $context so that there is an answer before the time is over
+     */
+    public function each(callable $do, ?Context $context = null): ?array
+    {
+        return Failures::of($this->records, static fn (KinesisRecord $record) => $record->sequenceNumber, static fn () => '', $do, $context);
+    }
+}

@@ -1,0 +1,68 @@
+<?php
+
+namespace Surus\Lambda\Laravel;
+
+use Illuminate\Contracts\Console\Kernel;
+use Illuminate\Contracts\Debug\ExceptionHandler;
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Queue\Events\JobFailed;
+use Illuminate\Queue\WorkerOptions;
+use Surus\Lambda\Context;
+use Surus\Lambda\Event\Sqs;
+use Surus\Lambda\Event\SqsRecord;
+
+/**
+ * Laravel's jobs from a queue of SQS: a handler file is `return new Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
+ *
+ * A job that succeeds, or fails for good, is done, and Lambda deletes its message. One that throws or is released comes again when the
+ * queue's visibility timeout is over, whatever the delay: only a call of SQS's API could change it. Tries are counted by the queue.
+ */
+final class Queue
+{
+    private readonly WorkerOptions $options;
+
+    /** @param ?WorkerOptions $options of which the number of tries counts, for jobs that do not say theirs; not set: no limit but the queue's */
+    public function __construct(private readonly Application $app, private readonly string $connection = 'sqs', ?WorkerOptions $options = null)
+    {
+        $this->options = $options ?? new WorkerOptions();
+        if (null === $options) {
+            $this->options->maxTries = 0;
+        }
+        if (!$app->hasBeenBootstrapped()) {
+            $app->make(Kernel::class)->bootstrap();
+        }
+        // As `queue:work` does; the worker itself leaves it to others.
+        $app->make('events')->listen(JobFailed::class, static function (JobFailed $failed) use ($app): void {
+            $app->make('queue.failer')->log($failed->connectionName, $failed->job->getQueue(), $failed->job->getRawBody(), $failed->exception);
+        });
+        $worker = $app->make('queue.worker');
+        if ($app->bound('cache')) {
+            $worker->setCache($app->make('cache')->driver());
+        }
+    }
+
+    public function handle(mixed $event, Context $context): ?array
+    {
+        return (new Sqs($event))->each($this->process(...), $context);
+    }
+
+    private function process(SqsRecord $record): void
+    {
+        if (method_exists($this->app, 'forgetScopedInstances')) {
+            $this->app->forgetScopedInstances();
+        }
+        $job = new SqsJob($this->app, $record, $this->connection);
+        try {
+            $this->app->make('queue.worker')->process($this->connection, $job, $this->options);
+        } catch (\Throwable $thrown) {
+            $this->app->make(ExceptionHandler::class)->report($thrown);
+            // A job that has failed for good is deleted, and recorded: it must not come again.
+            if (!$job->isDeleted()) {
+                throw $thrown;
+            }
+        }
+        if (!$job->isDeleted()) {
+            throw new Released(\sprintf('%s (%s) %s', $job->resolveName(), $record->messageId, $job->isReleased() ? 'has been released' : 'has neither been deleted nor released'));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+<?php
+
+namespace Surus\Lambda;
+
+/** What a handler prints: lines of the log, as soon as they are complete, and never part of the answer. */
+final class Log
+{
+    private string $line = '';
+    private int $level;
+
+    public static function begin(): self
+    {
+        $log = new self();
+        ob_start(static fn (string $printed) => $log->take($printed), 1);
+        $log->level = ob_get_level();
+
+        return $log;
+    }
+
+    /** From here on what is printed is the answer. Once is enough. */
+    public function end(): void
+    {
+        if (0 === $this->level) {
+            return;
+        }
+        // Buffers that the handler has left open.
+        while (ob_get_level() > $this->level) {
+            ob_end_flush();
+        }
+        if (ob_get_level() === $this->level) {
+            ob_end_flush();
+        }
+        $this->level = 0;
+        if ('' !== $this->line) {
+            self::line($this->line);
+        }
+    }
+
+    public static function line(string $line): void
+    {
+        // The log ends at a NUL, which names of anonymous classes have.
+        error_log(strtr($line, "\0", ' '));
+    }
+
+    private function take(string $printed): string
+    {
+        $lines = explode("\n", $this->line.$printed);
+        $this->line = array_pop($lines);
+        foreach ($lines as $line) {
+            self::line($line);
+        }
+
+        return '';
+    }
+}

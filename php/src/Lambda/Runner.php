@@ -1,0 +1,95 @@
+<?php
+
+namespace Surus\Lambda;
+
+use Surus\Engine;
+
+/** Has the handler that a file returns handle every event that comes: its JSON in, the answer's JSON out. */
+final class Runner
+{
+    private const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+
+    public static function serve(string $file): void
+    {
+        if (!Engine::boots()) {
+            self::answer(static fn () => Handler::load($file));
+
+            return;
+        }
+        // What it prints while it loads has no event that it could be the answer of.
+        $log = Log::begin();
+        $handler = Handler::load($file);
+        $log->end();
+        surus_serve(static fn () => self::answer(static fn () => $handler));
+    }
+
+    /** @param callable(): Handler $load */
+    private static function answer(callable $load): void
+    {
+        $log = Log::begin();
+        $ended = false;
+        register_shutdown_function(static function () use (&$ended, $log): void {
+            if (!$ended) {
+                $ended = true;
+                $log->end();
+                self::send(self::unfinished());
+            }
+        });
+        try {
+            $answer = $load()->handle(self::event(), Context::current());
+            $answer = $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
+        } catch (\Throwable $thrown) {
+            $log->end();
+            Log::line("PHP Fatal error:  Uncaught $thrown");
+            $answer = Answer::error($thrown);
+        }
+        $ended = true;
+        $log->end();
+        self::send($answer);
+    }
+
+    private static function event(): mixed
+    {
+        $event = file_get_contents('php://input');
+        try {
+            // Numbers that PHP has no integer for keep their digits.
+            return json_decode($event, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
+        } catch (\JsonException $e) {
+            throw new \UnexpectedValueException(\sprintf('The event is not JSON (%s): %s', $e->getMessage(), substr($event, 0, 100)), 0, $e);
+        }
+    }
+
+    private static function encode(mixed $result): string
+    {
+        try {
+            return json_encode($result, self::JSON);
+        } catch (\JsonException $e) {
+            throw new \UnexpectedValueException(\sprintf('The handler has returned a value (%s) that JSON cannot say: %s. Binary data must be encoded first, as with base64_encode().', get_debug_type($result), $e->getMessage()), 0, $e);
+        }
+    }
+
+    /** Why a handler has neither returned nor thrown. */
+    private static function unfinished(): Answer
+    {
+        $error = error_get_last();
+        $fatal = \E_ERROR | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR | \E_PARSE;
+        if ($error && $error['type'] & $fatal) {
+            return Answer::failure('FatalError', 'FatalError', $error['message'], ["$error[file]:$error[line]"]);
+        }
+
+        return Answer::failure('Exit', 'Exit', 'The handler has called exit(), and so returned nothing.', []);
+    }
+
+    private static function send(Answer $answer): void
+    {
+        if (headers_sent($file, $line)) {
+            error_log("surus: the answer follows output that somebody has sent already ($file:$line); Lambda will not be able to read it");
+        } else {
+            http_response_code($answer->status);
+            foreach ($answer->headers as $name => $value) {
+                header("$name: $value");
+            }
+        }
+        echo $answer->body;
+    }
+}

@@ -1,0 +1,261 @@
+//! Which record may begin next?
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// What a record that fails takes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Nothing.
+    Alone,
+    /// Those behind it in its partition.
+    Partition,
+    /// All that have not begun.
+    All,
+    /// All behind it in the event, as the source goes back to the first that failed. What is before it still has to be done.
+    Checkpoint,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Begun,
+    Done,
+}
+
+/// The order of one batch. Records are known by their place in the event, and begin in that order as far as their partitions allow:
+/// of a partition only the first that is not done.
+#[derive(Debug)]
+pub struct Schedule {
+    rule: Rule,
+    workers: usize,
+    states: Vec<State>,
+    partitions: Vec<Partition>,
+    partition_of: Vec<usize>,
+    /// The first of each partition, if it has not begun and may.
+    ready: BTreeSet<usize>,
+    /// The same of partitions with a suspect among them, whose records run last, each alone.
+    late: BTreeSet<usize>,
+    /// Those whose place is kept, but not in company. Only where the rule is [`Rule::Checkpoint`]: done last, one that fails would make
+    /// everything that was done before it come again.
+    suspects: BTreeSet<usize>,
+    running: usize,
+    is_one_alone: bool,
+    /// From here on nothing begins.
+    end: usize,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    behind: VecDeque<usize>,
+    is_late: bool,
+}
+
+impl Schedule {
+    /// `partition_of` has a number below the number of records for each of them.
+    pub fn new(
+        partition_of: impl Iterator<Item = usize>,
+        rule: Rule,
+        workers: usize,
+        is_suspect: impl Fn(usize) -> bool,
+    ) -> Schedule {
+        let partition_of: Vec<usize> = partition_of.collect();
+        let mut schedule = Schedule {
+            rule,
+            workers,
+            states: vec![State::Waiting; partition_of.len()],
+            partitions: Vec::new(),
+            ready: BTreeSet::new(),
+            late: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            running: 0,
+            is_one_alone: false,
+            end: partition_of.len(),
+            partition_of,
+        };
+        let partitions = &mut schedule.partitions;
+        for (index, &number) in schedule.partition_of.iter().enumerate() {
+            if number >= partitions.len() {
+                partitions.resize_with(number + 1, Partition::default);
+            }
+            let partition = &mut partitions[number];
+            partition.behind.push_back(index);
+            if is_suspect(index) {
+                if rule == Rule::Checkpoint {
+                    schedule.suspects.insert(index);
+                } else {
+                    partition.is_late = true;
+                }
+            }
+        }
+        for number in 0..schedule.partitions.len() {
+            schedule.advance(number);
+        }
+        schedule
+    }
+
+    /// The record that begins now. None while it has to wait for those that run; and, when none runs, at the end.
+    pub fn next(&mut self) -> Option<usize> {
+        if self.is_one_alone || self.running >= self.workers {
+            return None;
+        }
+        let (index, alone) = match (self.ready.first(), self.late.first()) {
+            (Some(&index), _) => (index, self.suspects.contains(&index)),
+            (None, Some(&index)) => (index, true),
+            (None, None) => return None,
+        };
+        if alone && self.running > 0 {
+            return None;
+        }
+        self.ready.remove(&index);
+        self.late.remove(&index);
+        self.states[index] = State::Begun;
+        self.running += 1;
+        self.is_one_alone = alone;
+        Some(index)
+    }
+
+    /// A record that had begun has ended.
+    pub fn ended(&mut self, index: usize, well: bool) {
+        self.running -= 1;
+        self.is_one_alone = false;
+        if well {
+            self.states[index] = State::Done;
+        } else {
+            match self.rule {
+                Rule::Alone => {}
+                Rule::Partition => self.partitions[self.partition_of[index]].behind.clear(),
+                Rule::All => self.cut(),
+                Rule::Checkpoint => {
+                    self.end = self.end.min(index);
+                    self.ready.split_off(&self.end);
+                }
+            }
+        }
+        self.advance(self.partition_of[index]);
+    }
+
+    /// Nothing begins any more.
+    pub fn cut(&mut self) {
+        self.end = 0;
+        self.ready.clear();
+        self.late.clear();
+    }
+
+    /// The records that have to come again, in their order.
+    pub fn not_done(&self) -> Vec<usize> {
+        self.in_state(|state| state != State::Done).collect()
+    }
+
+    pub fn not_begun(&self) -> usize {
+        self.in_state(|state| state == State::Waiting).count()
+    }
+
+    fn in_state(&self, is: impl Fn(State) -> bool) -> impl Iterator<Item = usize> {
+        let all = self.states.iter().enumerate();
+        all.filter(move |(_, state)| is(**state))
+            .map(|(index, _)| index)
+    }
+
+    /// The next of a partition may begin.
+    fn advance(&mut self, number: usize) {
+        let partition = &mut self.partitions[number];
+        let Some(index) = partition.behind.pop_front() else {
+            return;
+        };
+        if index >= self.end {
+            return;
+        }
+        if partition.is_late {
+            self.late.insert(index);
+        } else {
+            self.ready.insert(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(partitions: &[usize], rule: Rule, suspects: &[usize]) -> Schedule {
+        Schedule::new(partitions.iter().copied(), rule, 4, |index| {
+            suspects.contains(&index)
+        })
+    }
+
+    /// All that may begin now.
+    fn begin(schedule: &mut Schedule) -> Vec<usize> {
+        std::iter::from_fn(|| schedule.next()).collect()
+    }
+
+    #[test]
+    fn of_a_partition_only_the_first_begins() {
+        let mut schedule = schedule(&[0, 0, 1, 0, 1], Rule::Partition, &[]);
+        assert_eq!(begin(&mut schedule), [0, 2]);
+        schedule.ended(2, true);
+        assert_eq!(begin(&mut schedule), [4]);
+        schedule.ended(0, false);
+        schedule.ended(4, true);
+        assert!(begin(&mut schedule).is_empty());
+        assert_eq!(schedule.not_done(), [0, 1, 3]);
+        assert_eq!(schedule.not_begun(), 2);
+    }
+
+    #[test]
+    fn no_more_begin_than_there_are_workers() {
+        let mut schedule = schedule(&[0, 1, 2, 3, 4, 5], Rule::Alone, &[]);
+        assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
+        schedule.ended(1, false);
+        assert_eq!(begin(&mut schedule), [4]);
+    }
+
+    #[test]
+    fn behind_a_checkpoint_nothing_begins_and_before_it_everything() {
+        let mut schedule = schedule(&[0, 1, 2, 3, 4, 0, 2], Rule::Checkpoint, &[]);
+        assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
+        schedule.ended(0, true);
+        assert_eq!(begin(&mut schedule), [4]);
+        schedule.ended(4, false);
+        assert!(begin(&mut schedule).is_empty());
+        schedule.ended(2, true);
+        schedule.ended(3, true);
+        schedule.ended(1, true);
+        assert!(begin(&mut schedule).is_empty());
+        assert_eq!(schedule.not_done(), [4, 5, 6]);
+    }
+
+    #[test]
+    fn with_all_the_first_failure_is_the_end() {
+        let mut schedule = schedule(&[0, 1, 0, 2, 3, 4], Rule::All, &[]);
+        assert_eq!(begin(&mut schedule), [0, 1, 3, 4]);
+        schedule.ended(1, false);
+        schedule.ended(0, true);
+        assert!(begin(&mut schedule).is_empty());
+        assert_eq!(schedule.not_done(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_suspect_and_its_partition_run_last_and_alone() {
+        let mut schedule = schedule(&[0, 1, 0, 2], Rule::Partition, &[2]);
+        assert_eq!(begin(&mut schedule), [1, 3]);
+        schedule.ended(1, true);
+        assert!(begin(&mut schedule).is_empty());
+        schedule.ended(3, true);
+        assert_eq!(begin(&mut schedule), [0]);
+        schedule.ended(0, true);
+        assert_eq!(begin(&mut schedule), [2]);
+        schedule.ended(2, false);
+        assert!(begin(&mut schedule).is_empty());
+        assert_eq!(schedule.not_done(), [2]);
+    }
+
+    #[test]
+    fn a_suspect_of_a_stream_keeps_its_place_and_is_alone() {
+        let mut schedule = schedule(&[0, 1, 2, 3], Rule::Checkpoint, &[1]);
+        assert_eq!(begin(&mut schedule), [0]);
+        schedule.ended(0, true);
+        assert_eq!(begin(&mut schedule), [1]);
+        schedule.ended(1, true);
+        assert_eq!(begin(&mut schedule), [2, 3]);
+    }
+}

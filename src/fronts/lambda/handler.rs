@@ -1,0 +1,64 @@
+//! Who has events done that are not HTTP: one call for each, or one for each of its records.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::batch::{self, Batches, Record};
+use super::fault::Fault;
+use super::payload::{fitting, result, take};
+use super::task::{Task, origin, request};
+use crate::engine::Engine;
+use crate::event::{Event, Failure, Script};
+use crate::observe::named::Names;
+
+/// The PHP that has events done which are not HTTP.
+pub struct Handler {
+    pub engine: Arc<dyn Engine>,
+    pub script: Script,
+    /// Does records one by one; none where the handler gets them all at once.
+    pub batches: Option<Batches>,
+}
+
+impl Handler {
+    /// Has an event done. `names` and `next_event` are for the records that become events of their own.
+    pub async fn answer(
+        &self,
+        payload: &Bytes,
+        task: &Task<'_>,
+        names: &Names,
+        next_event: &AtomicU64,
+    ) -> Result<Bytes, Fault> {
+        let Some((batches, batch)) = self
+            .batches
+            .as_ref()
+            .and_then(|batches| Some((batches, batch::read(payload)?)))
+        else {
+            let event = task.event(request(payload.clone()), self.script.clone(), origin());
+            let answered = self.ask(event).await;
+            return answered.unwrap_or_else(|failure| Err(Fault::of(&failure)));
+        };
+        let handle = |record: Record| async move {
+            let id = next_event.fetch_add(1, Ordering::Relaxed);
+            let _named = names.name(id, task.invocation.id());
+            let task = Task {
+                id,
+                deadline: record.deadline,
+                trace: record.trace.as_deref().or(task.trace),
+                ..*task
+            };
+            let event = task.event(request(record.event), self.script.clone(), origin());
+            self.ask(event).await?.map_err(Failure::from)
+        };
+        // It keeps the reserve itself.
+        let done = batches.run(&batch, task.invocation.deadline, handle).await;
+        done.map_err(|failure| Fault::of(&failure))
+    }
+
+    async fn ask(&self, event: Event) -> Result<Result<Bytes, Fault>, Failure> {
+        let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
+        let body = take(body).await;
+        Ok(body.and_then(|body| fitting(result(&head, body)?)))
+    }
+}

@@ -1,0 +1,361 @@
+//! What an event's JSON says, field by field, in its own order.
+//!
+//! Fields are looked for in the text and parsed when somebody asks for them: whose event it is must be known before a field of the
+//! wrong type can be called wrong, and most of an event is never needed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::value::RawValue;
+
+use super::Malformed;
+
+/// The event's own fields.
+const EVENT: &[&str] = &[
+    "version",
+    "httpMethod",
+    "method",
+    "path",
+    "rawPath",
+    "raw_path",
+    "rawQueryString",
+    "queryStringParameters",
+    "query_string_parameters",
+    "multiValueQueryStringParameters",
+    "headers",
+    "multiValueHeaders",
+    "cookies",
+    "body",
+    "isBase64Encoded",
+    "is_base64_encoded",
+    "requestContext",
+    "methodArn",
+    "routeArn",
+];
+
+/// An object within another, and the fields of it that matter.
+pub struct Part {
+    name: &'static str,
+    /// From the event on, for messages.
+    at: &'static str,
+    fields: &'static [&'static str],
+}
+
+pub const CONTEXT: Part = Part {
+    name: "requestContext",
+    at: "requestContext",
+    fields: &[
+        "http",
+        "stage",
+        "path",
+        "protocol",
+        "domainName",
+        "identity",
+        "elb",
+        "serviceNetworkArn",
+        "serviceArn",
+        "connectionId",
+        "eventType",
+        "routeKey",
+    ],
+};
+
+pub const HTTP: Part = Part {
+    name: "http",
+    at: "requestContext.http",
+    fields: &["method", "protocol", "sourceIp"],
+};
+
+pub const IDENTITY: Part = Part {
+    name: "identity",
+    at: "requestContext.identity",
+    fields: &["sourceIp"],
+};
+
+/// The fields of a JSON object that matter here. A field that is null is one that is not there; of two with one name, the last
+/// counts, as everywhere in AWS.
+pub struct Object<'a> {
+    /// What the names of its fields begin with in messages.
+    at: &'static str,
+    fields: Vec<(&'static str, &'a RawValue)>,
+}
+
+/// Names and values of a map, in the order of the document.
+pub type Pairs<'a> = Vec<(Cow<'a, str>, Values<'a>)>;
+
+impl<'a> Object<'a> {
+    /// The event. None when it is JSON but no object.
+    pub fn of_event(text: &'a str) -> Result<Option<Object<'a>>, Malformed> {
+        let malformed = |error: serde_json::Error| {
+            Malformed::new("the event", format!("not valid JSON: {error}"))
+        };
+        if !text.trim_ascii_start().starts_with('{') {
+            return match serde_json::from_str::<IgnoredAny>(text) {
+                Ok(_) => Ok(None),
+                Err(error) => Err(malformed(error)),
+            };
+        }
+        Object::parse(text, "", EVENT).map(Some).map_err(malformed)
+    }
+
+    fn parse(
+        text: &'a str,
+        at: &'static str,
+        names: &'static [&'static str],
+    ) -> Result<Object<'a>, serde_json::Error> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = Known(names).deserialize(&mut json)?;
+        json.end()?;
+        Ok(Object { at, fields })
+    }
+
+    fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        let mut fields = self.fields.iter().rev();
+        fields
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+            .filter(|value| value.get() != "null")
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.raw(name).is_some()
+    }
+
+    /// The JSON text of a field.
+    pub fn json(&self, name: &str) -> Option<&'a str> {
+        self.raw(name).map(RawValue::get)
+    }
+
+    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, Malformed> {
+        let Some(json) = self.json(name) else {
+            return Ok(None);
+        };
+        // Nearly every string is its own value: what is between the quotation marks was checked when the event was read.
+        if let Some(inner) = json
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+            && memchr::memchr(b'\\', inner.as_bytes()).is_none()
+        {
+            return Ok(Some(Cow::Borrowed(inner)));
+        }
+        let Text(text) =
+            serde_json::from_str(json).map_err(|error| self.malformed(name, &error))?;
+        Ok(Some(text))
+    }
+
+    /// A field without which the event is not what it seems to be.
+    pub fn required(&self, name: &str) -> Result<Cow<'a, str>, Malformed> {
+        self.text(name)?
+            .ok_or_else(|| self.wrong(name, "not there, but every request has one"))
+    }
+
+    /// False when it is not there.
+    pub fn flag(&self, name: &str) -> Result<bool, Malformed> {
+        match self.json(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(self.wrong(name, "neither true nor false")),
+        }
+    }
+
+    /// A map whose values are texts or lists of texts.
+    pub fn pairs(&self, name: &str) -> Result<Pairs<'a>, Malformed> {
+        match self.json(name) {
+            None => Ok(Pairs::new()),
+            Some(json) => {
+                let mut json = serde_json::Deserializer::from_str(json);
+                Map.deserialize(&mut json)
+                    .map_err(|error| self.malformed(name, &error))
+            }
+        }
+    }
+
+    /// A list of texts; empty when it is not there.
+    pub fn list(&self, name: &str) -> Result<Vec<Cow<'a, str>>, Malformed> {
+        match self.json(name) {
+            None => Ok(Vec::new()),
+            Some(json) => {
+                let list: Vec<Text> =
+                    serde_json::from_str(json).map_err(|error| self.malformed(name, &error))?;
+                Ok(list.into_iter().map(|Text(text)| text).collect())
+            }
+        }
+    }
+
+    /// An object within this one. None when there is none, or something else.
+    pub fn part(&self, part: &Part) -> Result<Option<Object<'a>>, Malformed> {
+        match self.json(part.name) {
+            Some(json) if json.starts_with('{') => Object::parse(json, part.at, part.fields)
+                .map(Some)
+                .map_err(|error| self.malformed(part.name, &error)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is wrong with a field.
+    pub fn wrong(&self, name: &str, what: impl Into<String>) -> Malformed {
+        let at = match self.at {
+            "" => name.to_string(),
+            at => format!("{at}.{name}"),
+        };
+        Malformed::new(at, what)
+    }
+
+    fn malformed(&self, name: &str, error: &serde_json::Error) -> Malformed {
+        let error = error.to_string();
+        // It counts from the beginning of the field, which nobody sees.
+        let what = error
+            .rsplit_once(" at line ")
+            .map_or(&*error, |(what, _)| what);
+        self.wrong(name, what)
+    }
+}
+
+/// Finds the fields of these names, and passes over the rest.
+struct Known(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for Known {
+    type Value = Vec<(&'static str, &'de RawValue)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Known {
+    type Value = Vec<(&'static str, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::with_capacity(self.0.len());
+        while let Some(Text(key)) = map.next_key()? {
+            match self.0.iter().find(|name| **name == key) {
+                Some(name) => fields.push((*name, map.next_value()?)),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Reads [`Pairs`].
+struct Map;
+
+impl<'de> DeserializeSeed<'de> for Map {
+    type Value = Pairs<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Map {
+    type Value = Pairs<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
+        let mut pairs = Pairs::with_capacity(USUAL);
+        while let Some(Text(key)) = map.next_key()? {
+            match map.next_value() {
+                Ok(Some(values)) => pairs.push((key, values)),
+                Ok(None) => {}
+                Err(error) => return Err(A::Error::custom(format_args!("{key:?}: {error}"))),
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+/// Headers that most requests have, with those of AWS.
+const USUAL: usize = 24;
+
+/// What a name of a map has: one value is the rule even where there might be many.
+pub enum Values<'a> {
+    One(Text<'a>),
+    Many(Vec<Text<'a>>),
+}
+
+impl<'a> Values<'a> {
+    pub fn each(&self) -> impl Iterator<Item = &str> {
+        let values = match self {
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Many(values) => values,
+        };
+        values.iter().map(|Text(value)| &**value)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Values<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(ValuesVisitor)
+    }
+}
+
+struct ValuesVisitor;
+
+impl<'de> Visitor<'de> for ValuesVisitor {
+    type Value = Values<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a list of strings")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Values::One(Text(Cow::Borrowed(text))))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Values::One(Text(Cow::Owned(text.to_string()))))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let first = list.next_element()?;
+        let second = match first {
+            Some(_) => list.next_element()?,
+            None => None,
+        };
+        let mut values = match (first, second) {
+            (Some(first), None) => return Ok(Values::One(first)),
+            (first, second) => Vec::from_iter(first.into_iter().chain(second)),
+        };
+        while let Some(value) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Values::Many(values))
+    }
+}
+
+/// A string, borrowed where it has no escapes.
+pub struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_str(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_string())))
+    }
+}

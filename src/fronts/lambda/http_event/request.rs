@@ -1,0 +1,252 @@
+//! The request that an event stands for.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::HOST;
+use http::{HeaderMap, Method, Request, Uri, Version};
+
+use super::fields::{self, Object};
+use super::format::Format;
+use super::target::{self, Coding, StripStage, Target};
+use super::{Malformed, headers};
+use crate::event::{Address, Body, Origin};
+use crate::fronts::lambda::Settings;
+
+pub fn of(
+    format: Format,
+    event: &Object<'_>,
+    context: Option<&Object<'_>>,
+    settings: &Settings,
+) -> Result<(Request<Body>, Origin), Malformed> {
+    let said = said(format, event, context)?;
+    let target = target(format, event, context, settings)?;
+    let mut headers = headers::of(event)?;
+    if matches!(format, Format::HttpApiV2 | Format::FunctionUrl) {
+        headers::insert_cookies(&mut headers, &event.list("cookies")?)?;
+    }
+    if let Some(domain) = said.domain
+        && !headers.contains_key(HOST)
+    {
+        let host = headers::header_value(&domain, "requestContext.domainName", "host")?;
+        headers.insert(HOST, host);
+    }
+    let origin = Origin {
+        client: client(format, said.client.as_deref(), &headers),
+        server: None,
+        // Nothing but load balancers and Lattice listens without TLS.
+        https: headers::https(&headers, !is_balancer(format)),
+    };
+    let mut request = Request::new(body(format, event)?);
+    *request.method_mut() = method(&said.method)?;
+    *request.uri_mut() = target;
+    *request.version_mut() = version(said.protocol.as_deref());
+    *request.headers_mut() = headers;
+    Ok((request, origin))
+}
+
+/// What formats say at different places.
+struct Said<'a> {
+    method: Cow<'a, str>,
+    protocol: Option<Cow<'a, str>>,
+    client: Option<Cow<'a, str>>,
+    /// Who the request is for, when it has no `Host`.
+    domain: Option<Cow<'a, str>>,
+}
+
+fn said<'a>(
+    format: Format,
+    event: &Object<'a>,
+    context: Option<&Object<'a>>,
+) -> Result<Said<'a>, Malformed> {
+    let mut said = Said {
+        method: Cow::Borrowed("POST"),
+        protocol: None,
+        client: None,
+        domain: None,
+    };
+    let Some(context) = context else {
+        said.method = event.required("method")?;
+        return Ok(said);
+    };
+    match format {
+        Format::HttpApiV2 | Format::FunctionUrl => {
+            if let Some(http) = context.part(&fields::HTTP)? {
+                said.method = http.required("method")?;
+                said.protocol = http.text("protocol")?;
+                said.client = http.text("sourceIp")?;
+            }
+        }
+        Format::Rest | Format::HttpApiV1 => {
+            said.method = event.required("httpMethod")?;
+            said.protocol = context.text("protocol")?;
+        }
+        Format::Alb { .. } => said.method = event.required("httpMethod")?,
+        Format::LatticeV1 | Format::LatticeV2 => said.method = event.required("method")?,
+        // Each of a connection's events is something that happens to the application, whatever the client's handshake was.
+        Format::WebSocket => {}
+    }
+    if matches!(format, Format::Rest | Format::HttpApiV1 | Format::WebSocket)
+        && let Some(identity) = context.part(&fields::IDENTITY)?
+    {
+        said.client = identity.text("sourceIp")?;
+    }
+    said.domain = context.text("domainName")?;
+    Ok(said)
+}
+
+fn target(
+    format: Format,
+    event: &Object<'_>,
+    context: Option<&Object<'_>>,
+    settings: &Settings,
+) -> Result<Uri, Malformed> {
+    let (at, path) = path(format, event, context, settings)?;
+    let mut path = &*path;
+    let mut after = None;
+    if format == Format::LatticeV1
+        && let Some((before, query)) = path.split_once('?')
+    {
+        // It is the whole target where there is a query.
+        (path, after) = (before, Some(query));
+    }
+    let path = settings
+        .base_path
+        .as_ref()
+        .map_or(path, |prefix| prefix.strip(path));
+    let raw = event.text("rawQueryString")?;
+    let raw = after.or(raw.as_deref());
+    let mut target = Target::new(path, raw.map_or(QUERY, str::len));
+    match raw {
+        Some(query) => target.query(query),
+        None => {
+            let mut pairs = event.pairs("multiValueQueryStringParameters")?;
+            if pairs.is_empty() {
+                pairs = event.pairs(match format {
+                    Format::LatticeV1 => "query_string_parameters",
+                    _ => "queryStringParameters",
+                })?;
+            }
+            let coding = match is_balancer(format) {
+                true => Coding::Kept,
+                false => Coding::Decoded,
+            };
+            target.pairs(&pairs, coding);
+        }
+    }
+    let target = target
+        .finish()
+        .map_err(|error| Malformed::new(at, format!("no request has such a target: {error}")))?;
+    Ok(Uri::from(target))
+}
+
+/// Bytes that most queries fit into.
+const QUERY: usize = 64;
+
+/// The path before its base is removed, and where it stands.
+fn path<'a>(
+    format: Format,
+    event: &Object<'a>,
+    context: Option<&Object<'a>>,
+    settings: &Settings,
+) -> Result<(&'static str, Cow<'a, str>), Malformed> {
+    let (at, mut path) = match (format, context) {
+        (Format::HttpApiV2 | Format::FunctionUrl, _) => ("rawPath", event.required("rawPath")?),
+        (Format::LatticeV1, _) => ("raw_path", event.required("raw_path")?),
+        (Format::WebSocket, Some(context)) => {
+            let route = context.required("routeKey")?;
+            return Ok(("requestContext.routeKey", websocket_path(&route).into()));
+        }
+        // The path that the client asked for; `path` is without the stage.
+        (Format::Rest, Some(context))
+            if settings.strip_stage == StripStage::Never && context.has("path") =>
+        {
+            ("requestContext.path", context.required("path")?)
+        }
+        _ => ("path", event.required("path")?),
+    };
+    if path.is_empty() {
+        path = "/".into();
+    }
+    if !path.starts_with('/') {
+        return Err(Malformed::new(
+            at,
+            format!("{path:?} does not begin with a slash"),
+        ));
+    }
+    let strip = match settings.strip_stage {
+        StripStage::Auto => matches!(format, Format::HttpApiV1 | Format::HttpApiV2),
+        StripStage::Always => true,
+        StripStage::Never => false,
+    };
+    if strip
+        && let Some(context) = context
+        && let Some(stage) = context.text("stage")?
+        && stage != "$default"
+    {
+        let rest = target::strip_stage(&path, &stage);
+        if rest != path {
+            path = rest.to_string().into();
+        }
+    }
+    Ok((at, path))
+}
+
+/// Where the events of WebSocket connections go: each route has a path.
+fn websocket_path(route: &str) -> String {
+    let segment = route.replace('%', "%25").replace('/', "%2F");
+    format!("/websocket/{segment}")
+}
+
+fn method(name: &str) -> Result<Method, Malformed> {
+    Method::from_bytes(name.as_bytes())
+        .map_err(|_| Malformed::new("the event", format!("{name:?} is not a method")))
+}
+
+fn version(protocol: Option<&str>) -> Version {
+    match protocol {
+        Some("HTTP/1.0") => Version::HTTP_10,
+        Some("HTTP/2.0" | "HTTP/2") => Version::HTTP_2,
+        Some("HTTP/3.0" | "HTTP/3") => Version::HTTP_3,
+        _ => Version::HTTP_11,
+    }
+}
+
+fn client(format: Format, said: Option<&str>, headers: &HeaderMap) -> Option<Address> {
+    match is_balancer(format) {
+        true => headers::forwarded_for(headers),
+        false => headers::address(said?),
+    }
+}
+
+/// These pass queries on undecoded, say who the client is in a header only, and need not be encrypted.
+fn is_balancer(format: Format) -> bool {
+    matches!(
+        format,
+        Format::Alb { .. } | Format::LatticeV1 | Format::LatticeV2
+    )
+}
+
+fn body(format: Format, event: &Object<'_>) -> Result<Body, Malformed> {
+    let is_base64 = event.flag(match format {
+        Format::LatticeV1 => "is_base64_encoded",
+        _ => "isBase64Encoded",
+    })?;
+    let Some(text) = event.text("body")?.filter(|text| !text.is_empty()) else {
+        return Ok(Body::Empty);
+    };
+    let bytes = match is_base64 {
+        false => text.into_owned().into_bytes(),
+        true => BASE64
+            .decode(text.as_bytes())
+            .map_err(|error| Malformed::new("body", format!("not base64: {error}")))?,
+    };
+    Ok(Body::Memory(bytes.into()))
+}
+
+/// Events written by hand lack the padding often enough.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);

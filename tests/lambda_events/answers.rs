@@ -1,0 +1,188 @@
+//! Is an answer what its service's documentation asks for?
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use surus::fronts::lambda::http_event::{Format, prelude, write};
+
+use super::aws;
+use super::subject::{FORMATS, head};
+
+const ALB: Format = Format::Alb { multi_value: false };
+
+fn answer(format: Format, headers: &[(&str, &[u8])], body: &[u8]) -> Value {
+    serde_json::from_slice(&write(&format, &head(200, headers), body)).unwrap()
+}
+
+#[test]
+fn text_is_text_whatever_it_is_called() {
+    let octets: &[(&str, &[u8])] = &[("content-type", b"application/octet-stream")];
+    let text = "Gr\u{fc}\u{df}e \"\\/\u{1f418}\n\r\t\u{1}\u{1f}\u{7f}\u{2028}";
+    for format in FORMATS {
+        let answer = answer(format, octets, text.as_bytes());
+        assert_eq!(answer["isBase64Encoded"], false);
+        assert_eq!(answer["body"], text);
+    }
+}
+
+#[test]
+fn the_rest_is_base64_whatever_it_is_called() {
+    let plain: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
+    for (body, encoded) in [
+        (&b"\xff"[..], "/w=="),
+        (b"a\0b", "YQBi"),
+        (b"\x1f\x8b\x08\0", "H4sIAA=="),
+        ("gr\u{fc}n".as_bytes().split_at(3).0, "Z3LD"),
+    ] {
+        for format in FORMATS {
+            let answer = answer(format, plain, body);
+            assert_eq!(answer["isBase64Encoded"], true);
+            assert_eq!(answer["body"], encoded);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_empty_text() {
+    for format in FORMATS {
+        let answer = answer(format, &[], b"");
+        assert_eq!(answer["isBase64Encoded"], false);
+        assert_eq!(answer["body"], "");
+    }
+}
+
+#[test]
+fn a_load_balancer_hears_a_description() {
+    let described = |status| {
+        let json = write(&ALB, &head(status, &[]), b"");
+        serde_json::from_slice::<Value>(&json).unwrap()["statusDescription"].clone()
+    };
+    assert_eq!(described(200), "200 OK");
+    assert_eq!(described(404), "404 Not Found");
+    assert_eq!(described(599), "599 Unknown");
+}
+
+/// AWS gives no other way; each spelling is a header of its own for the load balancer and the same one for browsers.
+#[test]
+fn cookies_are_spelt_differently_where_each_name_has_one_value() {
+    let cookies: Vec<String> = (0..600).map(|index| format!("c{index}=1")).collect();
+    for format in [ALB, Format::LatticeV1, Format::LatticeV2] {
+        let lines = |count: usize| -> Vec<(&str, &[u8])> {
+            let cookies = cookies[..count].iter();
+            cookies
+                .map(|cookie| ("set-cookie", cookie.as_bytes()))
+                .collect()
+        };
+        let three = answer(format, &lines(3), b"");
+        let expected = json!({"set-cookie": "c0=1", "Set-cookie": "c1=1", "sEt-cookie": "c2=1"});
+        assert_eq!(three["headers"], expected);
+
+        let many = answer(format, &lines(600), b"");
+        let headers = many["headers"].as_object().unwrap();
+        assert_eq!(headers.len(), 512);
+        assert!(
+            headers
+                .keys()
+                .all(|name| name.eq_ignore_ascii_case("set-cookie"))
+        );
+        let got: BTreeSet<_> = headers
+            .values()
+            .map(|cookie| cookie.as_str().unwrap())
+            .collect();
+        let expected: BTreeSet<_> = cookies[..512].iter().map(String::as_str).collect();
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn headers_of_a_connection_that_is_not_ours_stay_behind() {
+    let lines: &[(&str, &[u8])] = &[
+        ("connection", b"close"),
+        ("transfer-encoding", b"chunked"),
+        ("keep-alive", b"timeout=5"),
+        ("upgrade", b"h2c"),
+        ("x-kept", b"1"),
+    ];
+    for format in FORMATS {
+        let got = aws::response(&write(&format, &head(200, lines), b""));
+        assert_eq!(got.headers, [("x-kept".to_string(), "1".to_string())]);
+    }
+}
+
+#[test]
+fn a_wrong_length_is_not_told() {
+    let length = |value: &'static [u8], body: &[u8]| {
+        let answer = answer(Format::FunctionUrl, &[("content-length", value)], body);
+        answer["headers"]["content-length"]
+            .as_str()
+            .map(str::to_string)
+    };
+    assert_eq!(length(b"5", b"hello"), Some("5".into()));
+    assert_eq!(length(b"4", b"hello"), None);
+    // The answer to HEAD.
+    assert_eq!(length(b"5", b""), Some("5".into()));
+}
+
+#[test]
+fn values_that_are_not_utf8_are_latin_1() {
+    let lines: &[(&str, &[u8])] = &[("x-a", b"caf\xe9"), ("x-b", "caf\u{e9}".as_bytes())];
+    let answer = answer(Format::FunctionUrl, lines, b"");
+    assert_eq!(
+        answer["headers"],
+        json!({"x-a": "caf\u{e9}", "x-b": "caf\u{e9}"})
+    );
+}
+
+#[test]
+fn a_prelude_ends_with_eight_nul_bytes() {
+    let lines: &[(&str, &[u8])] = &[
+        ("content-type", b"text/event-stream"),
+        ("set-cookie", b"a=1"),
+        ("set-cookie", b"b=2"),
+        ("vary", b"a"),
+        ("vary", b"b"),
+    ];
+    for format in [Format::FunctionUrl, Format::Rest] {
+        let prelude = prelude(&format, &head(206, lines));
+        let json = prelude.strip_suffix(&[0; 8]).unwrap();
+        assert!(!json.contains(&0));
+        assert_eq!(
+            serde_json::from_slice::<Value>(json).unwrap(),
+            json!({
+                "statusCode": 206,
+                "headers": {"content-type": "text/event-stream", "vary": "a, b"},
+                "cookies": ["a=1", "b=2"],
+            })
+        );
+    }
+}
+
+/// What the documentation of these services shows.
+#[test]
+fn documented_answers_are_written_so() {
+    let lines: &[(&str, &[u8])] = &[
+        ("content-type", b"application/json"),
+        ("my-custom-header", b"Custom Value"),
+        (
+            "set-cookie",
+            b"Cookie_1=Value1; Expires=21 Oct 2021 07:48 GMT",
+        ),
+        ("set-cookie", b"Cookie_2=Value2; Max-Age=78000"),
+    ];
+    let body = br#"{ "message": "Hello, world!" }"#;
+    let url =
+        serde_json::from_slice::<Value>(&write(&Format::FunctionUrl, &head(201, lines), body));
+    assert_eq!(
+        url.unwrap(),
+        json!({
+            "statusCode": 201,
+            "headers": {"content-type": "application/json", "my-custom-header": "Custom Value"},
+            "body": "{ \"message\": \"Hello, world!\" }",
+            "cookies": [
+                "Cookie_1=Value1; Expires=21 Oct 2021 07:48 GMT",
+                "Cookie_2=Value2; Max-Age=78000"
+            ],
+            "isBase64Encoded": false,
+        })
+    );
+}

@@ -1,0 +1,126 @@
+//! What tests of events have in common: reading one, and showing what PHP would see of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use surus::engines::server_vars::{self, Variables};
+use surus::event::{Body, Event, Script};
+use surus::fronts::lambda::Settings;
+use surus::fronts::lambda::http_event::{self, Format, HttpEvent};
+
+/// Reads an event that must be a request.
+pub fn read(event: &str) -> HttpEvent {
+    read_with(event, &Settings::default())
+}
+
+pub fn read_with(event: &str, settings: &Settings) -> HttpEvent {
+    http_event::read(event.as_bytes(), settings)
+        .unwrap_or_else(|malformed| panic!("{malformed}\n{event}"))
+        .unwrap_or_else(|| panic!("not taken for HTTP: {event}"))
+}
+
+/// What is wrong with an event that must not be a request.
+pub fn malformed(event: &str) -> String {
+    match http_event::read(event.as_bytes(), &Settings::default()) {
+        Err(malformed) => malformed.to_string(),
+        Ok(read) => panic!("{event} is {read:?}"),
+    }
+}
+
+/// Settings as `surus.toml` would have them.
+pub fn settings(toml: &str) -> Settings {
+    toml::from_str(toml).unwrap()
+}
+
+pub fn target(event: &HttpEvent) -> &str {
+    event.request.uri().path_and_query().unwrap().as_str()
+}
+
+pub fn body(event: &HttpEvent) -> &[u8] {
+    match event.request.body() {
+        Body::Empty => b"",
+        Body::Memory(bytes) => bytes,
+        Body::Spooled { .. } => panic!("a file"),
+    }
+}
+
+/// `$_SERVER`, with the script that a front controller would be.
+pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
+    let event = Event {
+        id: 1,
+        request: event.request,
+        script: Script {
+            root: "/app/public".into(),
+            filename: Path::new("/app/public/index.php").into(),
+            name: "/index.php".into(),
+            path_info: "".into(),
+        },
+        origin: event.origin,
+        variables: Vec::new(),
+        deadline: Instant::now(),
+        patience: None,
+        hold: None,
+        early_hints: None,
+    };
+    let mut server = Server(BTreeMap::new());
+    server_vars::each(&event, &mut server);
+    server.0
+}
+
+/// The parts of `$_SERVER` that an event decides.
+pub fn show(event: HttpEvent) -> String {
+    const OURS: [&str; 9] = [
+        "DOCUMENT_ROOT",
+        "DOCUMENT_URI",
+        "FCGI_ROLE",
+        "GATEWAY_INTERFACE",
+        "PATH_INFO",
+        "REDIRECT_STATUS",
+        "SCRIPT_FILENAME",
+        "SCRIPT_NAME",
+        "SERVER_SOFTWARE",
+    ];
+    let format = event.format;
+    let content = String::from_utf8_lossy(body(&event)).into_owned();
+    let mut shown = format!("{format}\n");
+    for (name, value) in server(event) {
+        if !OURS.contains(&&*name) {
+            writeln!(shown, "{name}={value}").unwrap();
+        }
+    }
+    writeln!(shown, "\n{content:?}").unwrap();
+    shown
+}
+
+/// A response as an engine would give it.
+pub fn head(status: u16, headers: &[(&str, &[u8])]) -> http::response::Parts {
+    let mut response = http::Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(()).unwrap().into_parts().0
+}
+
+pub const FORMATS: [Format; 9] = [
+    Format::Rest,
+    Format::HttpApiV1,
+    Format::HttpApiV2,
+    Format::FunctionUrl,
+    Format::Alb { multi_value: false },
+    Format::Alb { multi_value: true },
+    Format::LatticeV1,
+    Format::LatticeV2,
+    Format::WebSocket,
+];
+
+struct Server(BTreeMap<String, String>);
+
+impl Variables for Server {
+    fn put(&mut self, name: &[u8], value: &[u8]) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let value = String::from_utf8_lossy(value).into_owned();
+        assert!(self.0.insert(name.clone(), value).is_none(), "{name} twice");
+    }
+}
