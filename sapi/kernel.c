@@ -89,12 +89,19 @@ static ZEND_FUNCTION(surus_touching)
 	}
 }
 
-static zif_handler plain_flock;
+static zif_handler plain_flock, plain_flock_of_object;
 
 static ZEND_FUNCTION(surus_flock)
 {
 	k->unlock = true;
 	plain_flock(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+/* SplFileObject::flock() */
+static ZEND_FUNCTION(surus_flock_of_object)
+{
+	k->unlock = true;
+	plain_flock_of_object(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
 static zif_handler ffi_handlers[3];
@@ -111,13 +118,27 @@ static ZEND_FUNCTION(surus_ffi)
 	}
 }
 
+static void hook_one(HashTable *functions, const char *name, zif_handler *plain, zif_handler ours)
+{
+	zend_function *function = zend_hash_str_find_ptr(functions, name, strlen(name));
+
+	if (function && function->type == ZEND_INTERNAL_FUNCTION && function->internal_function.handler != ours) {
+		*plain = function->internal_function.handler;
+		function->internal_function.handler = ours;
+	}
+}
+
+/* Those of classes that inherit a method too: each has a copy. */
 static void hook_flock(void)
 {
-	zend_function *flock = zend_hash_str_find_ptr(CG(function_table), "flock", sizeof("flock") - 1);
-	if (flock && flock->type == ZEND_INTERNAL_FUNCTION) {
-		plain_flock = flock->internal_function.handler;
-		flock->internal_function.handler = ZEND_FN(surus_flock);
-	}
+	zend_class_entry *class, *file_object = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileobject"));
+
+	hook_one(CG(function_table), "flock", &plain_flock, ZEND_FN(surus_flock));
+	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
+		if (file_object && instanceof_function(class, file_object)) {
+			hook_one(&class->function_table, "flock", &plain_flock_of_object, ZEND_FN(surus_flock_of_object));
+		}
+	} ZEND_HASH_FOREACH_END();
 }
 
 static void hook(void)

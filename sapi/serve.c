@@ -189,6 +189,8 @@ static void begin(void)
 	EG(exit_status) = 0;
 	/* As php_request_startup: what is wrong with the request is not the script's doing. */
 	PG(during_request_startup) = 1;
+	/* Uploads note their progress in the session only before its extension has started. */
+	PG(modules_activated) = 0;
 	EG(current_execute_data) = NULL;
 	zend_try {
 		php_output_activate();
@@ -216,6 +218,7 @@ static void begin(void)
 		}
 	} zend_end_try();
 	EG(current_execute_data) = frame;
+	PG(modules_activated) = 1;
 	PG(during_request_startup) = 0;
 }
 

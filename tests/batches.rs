@@ -244,7 +244,8 @@ async fn a_crash_costs_its_record_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_hangs_costs_its_own_time_and_its_worker_comes_back() {
-    for engine in ENGINES {
+    // Side by side, as they only wait.
+    let engines = ENGINES.map(|engine| async move {
         let workers = Workers::boot(engine, 1).await;
         let settings = Settings {
             record_timeout: Some(Time::seconds(8)),
@@ -255,7 +256,8 @@ async fn a_record_that_hangs_costs_its_own_time_and_its_worker_comes_back() {
         let failed = workers.run(&batches, &messages, TIMEOUT).await;
         assert_eq!(failed, BTreeSet::from(["1".into()]), "{engine}");
         assert_eq!(workers.notes().len(), 5, "{engine}");
-    }
+    });
+    futures_util::future::join_all(engines).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,8 @@
 mod common;
 #[path = "http/hygiene.rs"]
 mod hygiene;
+#[path = "http/multiplexed.rs"]
+mod multiplexed;
 #[path = "http/proxies.rs"]
 mod proxies;
 #[path = "http/timeouts.rs"]

@@ -38,7 +38,7 @@ enum Command {
     /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
     Leaks(leaks::Leaks),
     /// Be an AWS Lambda function, or make and look through what one consists of
-    Lambda(lambda::Args),
+    Lambda(lambda::Lambda),
     /// List the ways of running PHP
     Engines,
 }

@@ -216,7 +216,7 @@ mod tests {
         let _named = names.name(7, "a-1");
         let _other = names.name(8, "a-2");
         let line = written(Format::Text, &names, || {
-            info!(target: "php", event = 7, pid = 3, "one\n#0 two");
+            info!(target: "php", event = 7u64, pid = 3, "one\n#0 two");
         });
         let mut parts = line.splitn(2, '\t');
         let timestamp = parts.next().unwrap();
@@ -234,7 +234,7 @@ mod tests {
         let json = |log: fn()| -> Value {
             serde_json::from_str(&written(Format::Json, &names, log)).unwrap()
         };
-        let line = json(|| error!(event = Some(7), status = 500, "no\nanswer"));
+        let line = json(|| error!(event = 7u64, status = 500, "no\nanswer"));
         assert_eq!(line["level"], "ERROR");
         assert_eq!(line["message"], "no\nanswer");
         assert_eq!(line["requestId"], "a-1");
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn json_that_php_writes_stays_one_object() {
         let line = written(Format::Json, &Names::default(), || {
-            info!(target: "php", event = 1, r#"{{"message":"hi","level":"DEBUG","context":{{"a":1}}}}"#);
+            info!(target: "php", event = 1u64, r#"{{"message":"hi","level":"DEBUG","context":{{"a":1}}}}"#);
         });
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["message"], "hi");

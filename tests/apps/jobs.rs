@@ -267,7 +267,7 @@ $handle = static fn (Order $order) => match ($order->do) {
 };
 $serializer = new PhpSerializer();
 $bus = new MessageBus([new Stamps(), new HandleMessageMiddleware(new HandlersLocator([Order::class => [$handle]]))]);
-$consumer = new \Surus\Lambda\Messenger\Consumer($bus, new Noting($serializer), 'async', null, new Failed());
+$consumer = new \Surus\Lambda\Messenger\Consumer($bus, new Noting($serializer), 'async', failureTransport: new Failed());
 return static fn (array $event, $context) => isset($event['make'])
     ? $serializer->encode((new Envelope(new Order($event['make'])))->with(new BusNameStamp('orders')))['body']
     : $consumer->handle($event, $context);
@@ -374,7 +374,8 @@ fn a_symfony_application_has_its_messages_consumed() {
     );
     let greeter = r#"<?php
         namespace App;
-        final class Greeter implements \Symfony\Component\Messenger\Handler\MessageHandlerInterface {
+        final class Greeter implements \Symfony\Component\Messenger\Handler\MessageHandlerInterface, \Symfony\Contracts\Service\ResetInterface {
+            public function reset(): void { Notes::note('reset'); }
             public function __invoke(Greet $greet): void {
                 Notes::note("Hello, $greet->name");
                 'Hasdrubal' === $greet->name && throw new \RuntimeException('not him');
@@ -394,6 +395,7 @@ fn a_symfony_application_has_its_messages_consumed() {
                 \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('messenger.default_serializer'),
                 'async',
                 \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('event_dispatcher'),
+                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('services_resetter'),
             ]);
             $services->load('App\\\\Form\\\\'",
         )
@@ -421,6 +423,6 @@ fn a_symfony_application_has_its_messages_consumed() {
         ]);
         let failed = json!({ "batchItemFailures": [{ "itemIdentifier": "1" }] });
         assert_eq!(invoke(&surus, &both).ok().json(), failed, "{engine}");
-        notes.are(&["Hello, Hasdrubal", "Hello, Mago"]);
+        notes.are(&["Hello, Hasdrubal", "reset", "Hello, Mago", "reset"]);
     }
 }

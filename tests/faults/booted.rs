@@ -121,6 +121,62 @@ fn memory_that_is_not_there_costs_one_request() {
     }
 }
 
+/// A control group for memory of its own, of either version of the kernel's interface; None where it cannot be made.
+struct MemoryGroup(std::path::PathBuf);
+
+impl MemoryGroup {
+    fn with_limit(bytes: u64) -> Option<MemoryGroup> {
+        let name = format!("surus-test-{}", std::process::id());
+        let groups = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        groups.iter().find_map(|(root, limit)| {
+            let group = Path::new(root).join(&name);
+            std::fs::create_dir(&group).ok()?;
+            let group = MemoryGroup(group);
+            std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    fn take(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // A group can be removed a moment after its last process has gone.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_kernels_oom_killer_costs_one_request() {
+    let Some(group) = MemoryGroup::with_limit(64 << 20) else {
+        eprintln!("skipped: no control group for memory can be made here");
+        return;
+    };
+    let site = booted(&["--workers", "1"], &[]);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let worker = site.workers()[0];
+    group.take(worker);
+    let answer = site.get("/eat.php");
+    assert_eq!(answer.status, 502, "{answer:?}");
+    for _ in 0..20 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+    assert!(!site.workers().contains(&worker));
+    let log = site.surus.log();
+    assert!(log.contains("for lack of memory"), "{log}");
+}
+
 /// As the kernel's OOM killer does, at any moment, while it is rewound too.
 #[test]
 fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
@@ -347,6 +403,27 @@ fn what_a_boot_may_not_leave_open_is_refused_by_name() {
     let boot = "$p = proc_open(['sleep', '20'], [], $pipes); surus_serve(fn () => print 'x');";
     let log = refusal("rewind", boot, &[]);
     assert!(log.contains("leaves a child process running"), "{log}");
+    let boot = "$c = FFI::cdef('int pthread_create(unsigned long *thread, void *attributes, void *start, void *argument);
+            void *dlsym(void *handle, const char *name);', 'libc.so.6');
+        $thread = FFI::cdef()->new('unsigned long');
+        $c->pthread_create(FFI::addr($thread), null, $c->dlsym(null, 'pause'), null) === 0 or exit;
+        surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_PHP_FFI__ENABLE", "true")]);
+        assert!(log.contains("leaves a thread running"), "{log}");
+    }
+}
+
+#[test]
+fn a_boot_that_cannot_fork_its_workers_says_so() {
+    if !is_root() {
+        return;
+    }
+    let boot = "posix_setrlimit(POSIX_RLIMIT_NPROC, 1, 1); surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
+        assert!(log.contains("cannot fork"), "{log}");
+    }
 }
 
 #[test]

@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use crate::common::Surus;
 
-/// Says what it was asked as JSON; `?status=` and `?mib=` choose the answer.
+/// Says what it was asked as JSON; `?status=`, `?mib=` and `?drip=` choose the answer.
 const INDEX: &str = r#"<?php
 $query = $_GET;
 http_response_code((int) ($query['status'] ?? 200));
 if (isset($query['mib'])) {
     $piece = str_repeat('x', 1 << 20);
     for ($i = 0; $i < $query['mib']; $i++) { echo $piece; flush(); }
+    exit;
+}
+if (isset($query['drip'])) {
+    for ($i = 0; $i < $query['drip']; $i++) { usleep(300000); echo 'drip'; flush(); }
     exit;
 }
 if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); }

@@ -37,11 +37,7 @@ fn what_follows_an_answer_ends_with_the_deadline() {
     let event = Event::new("o-1", &get("/?stay")).within(Duration::from_secs(2));
     assert_eq!(function.ask(event).text(), "answer");
     assert_eq!(function.get("o-2", "/").text(), "answer");
-    assert!(
-        function.log().contains("Stopped at its deadline"),
-        "{}",
-        function.log()
-    );
+    function.wait_for_log("Stopped at its deadline");
     assert!(
         function
             .api
@@ -153,7 +149,7 @@ fn sigterm_does_not_wait_for_what_does_not_end() {
     function.dir.read("began");
     function.signal("TERM");
     assert!(function.end().success());
-    assert!(function.log().contains("given up"), "{}", function.log());
+    function.wait_for_log("given up");
 }
 
 #[test]

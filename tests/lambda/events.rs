@@ -133,7 +133,10 @@ fn without_a_handler_the_application_is_asked() {
 #[test]
 fn an_application_that_knows_no_events_says_what_is_missing() {
     let index = "<?php http_response_code(404);";
-    let function = Function::start(&[("index.php", index)], &[("_HANDLER", "nonsense")]);
+    let function = Function::start(
+        &[("index.php", index), ("bootstrap", "#!/bin/sh")],
+        &[("_HANDLER", "bootstrap")],
+    );
     let (end, answer) = said(&function.ask(Event::new("u-1", &json!({"a": 1}))));
     assert_eq!(
         (end.as_str(), &answer["errorType"]),
@@ -201,5 +204,23 @@ fn the_records_of_a_queue_are_done_at_once_and_one_that_kills_its_worker_comes_a
     assert_eq!(said(&answer), ("response".into(), expected));
     for number in [0, 2, 3] {
         function.wait_for_log(&format!("b-1\tINFO\tdone m-{number} of Root=m-{number}"));
+    }
+}
+
+#[test]
+fn failures_that_lambda_would_not_hear_of_fail_the_event() {
+    let handler = "<?php return fn (array $event) => ['batchItemFailures' => $event['failed']];";
+    for (partial, end) in [("on", "response"), ("off", "error")] {
+        let dir = Dir::new(&[("handler.php", handler)]);
+        dir.install_package();
+        let env = [
+            ("_HANDLER", "handler.php"),
+            ("SURUS_LAMBDA_PARTIAL_BATCH", partial),
+        ];
+        let function = Function::begin(Api::start(), dir, &env);
+        let failed = json!({"failed": [{"itemIdentifier": "m-1"}]});
+        assert_eq!(said(&function.ask(Event::new("o-1", &failed))).0, end);
+        let none = json!({"failed": []});
+        assert_eq!(said(&function.ask(Event::new("o-2", &none))).0, "response");
     }
 }

@@ -48,7 +48,7 @@ fn a_start_that_fails_tells_lambda_what_php_has_said() {
         let message = call.json()["errorMessage"].as_str().unwrap().to_string();
         assert!(message.contains(expected), "{message}");
         assert!(!function.end().success());
-        assert!(function.log().contains(expected), "{}", function.log());
+        function.wait_for_log(expected);
         assert!(!function.api.is_asked());
     }
 }

@@ -26,6 +26,20 @@ fn text_is_text_whatever_it_is_called() {
 }
 
 #[test]
+fn every_character_is_escaped_wherever_it_stands() {
+    for code in 1..0x300_u32 {
+        let Some(c) = char::from_u32(code) else {
+            continue;
+        };
+        for before in 0..9 {
+            let text = format!("{}{c}{c}x", "a".repeat(before));
+            let answer = answer(Format::FunctionUrl, &[], text.as_bytes());
+            assert_eq!(answer["body"], text);
+        }
+    }
+}
+
+#[test]
 fn the_rest_is_base64_whatever_it_is_called() {
     let plain: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
     for (body, encoded) in [

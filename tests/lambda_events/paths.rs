@@ -167,8 +167,16 @@ fn a_load_balancers_queries_are_as_they_came() {
 fn a_lattice_path_may_have_the_query() {
     let event = r#"{"method":"GET","raw_path":"/a?b=1&b=2","query_string_parameters":{"b":"2"}}"#;
     assert_eq!(target(&read(event)), "/a?b=1&b=2");
+    let v2 = r#"{"version":"2.0","method":"GET","path":"/a?b=1&b=2","requestContext":{"serviceArn":"x"}}"#;
+    assert_eq!(target(&read(v2)), "/a?b=1&b=2");
     let event = r#"{"method":"GET","raw_path":"/a","query_string_parameters":{"b":"2"}}"#;
     assert_eq!(target(&read(event)), "/a?b=2");
+}
+
+#[test]
+fn an_event_written_by_hand_may_lack_the_raw_query() {
+    let event = url(r#""rawPath":"/","queryStringParameters":{"a b":"1&2"}"#);
+    assert_eq!(target(&read(&event)), "/?a%20b=1%262");
 }
 
 #[test]

@@ -34,12 +34,12 @@ final readonly class Handler
         if ($returned instanceof Application || $returned instanceof Kernel) {
             $returned = Console::application($returned);
         }
-        if ($returned instanceof \Closure || (\is_callable($returned) && !\is_string($returned))) {
-            return new self(self::prepare($returned(...)));
-        }
-        // An event is no HTTP request, so it is asked for its `handle` as a handler of events first.
+        // It has `handle` too, but for requests.
         if ($returned instanceof RequestHandlerInterface) {
             return new self(static fn () => Psr::answer($returned));
+        }
+        if (\is_callable($returned) && !\is_string($returned)) {
+            return new self(self::prepare($returned(...)));
         }
         if (\is_object($returned) && method_exists($returned, 'handle')) {
             return new self(self::prepare($returned->handle(...)));

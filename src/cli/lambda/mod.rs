@@ -9,7 +9,7 @@ mod template;
 /// What is to be done with a function.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Args {
+pub struct Lambda {
     #[command(flatten)]
     function: runtime::Which,
     #[command(subcommand)]
@@ -29,7 +29,7 @@ enum Command {
 }
 
 /// Without a subcommand, this is the function.
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Lambda) -> anyhow::Result<()> {
     match args.command {
         None => runtime::run(args.function),
         Some(Command::Package(args)) => package::run(args),

@@ -162,6 +162,7 @@ async fn function(
             let workers = engines::worker_count(&asked.config.engine)?;
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
+                partial_batch: config.lambda.partial_batch,
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: boot_one(asked).await?,
                 script: Script {

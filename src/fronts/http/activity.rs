@@ -4,6 +4,7 @@
 //! its notes now and then.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// What a connection has last done. Times are milliseconds since it was opened, 0 for "is not".
@@ -18,6 +19,8 @@ pub struct Activity {
     head_since: AtomicU64,
     /// Since when the client has not taken what we write.
     write_since: AtomicU64,
+    /// HTTP/2: since when the client has not taken what it was given of each response that streams, 0 for "it has".
+    streams: Mutex<Vec<Weak<AtomicU64>>>,
     /// HTTP/2: bytes between two requests are not a request's head, but acknowledgements and pings.
     multiplexed: AtomicBool,
 }
@@ -41,6 +44,35 @@ impl Limits {
     }
 }
 
+/// Why a connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// The client does not do its part.
+    Stuck(&'static str),
+    /// Nobody has used it for long.
+    Idle,
+}
+
+/// What a response that streams on a connection with others notes.
+#[derive(Debug)]
+pub struct Stream {
+    opened: Instant,
+    given_since: Arc<AtomicU64>,
+}
+
+impl Stream {
+    /// The client was given a piece. It has taken it when it is ready for the next.
+    pub fn given(&self) {
+        let now = self.opened.elapsed().as_millis() as u64 + 1;
+        self.given_since.store(now, Ordering::Relaxed);
+    }
+
+    /// It is ready for more than there is.
+    pub fn taken(&self) {
+        self.given_since.store(0, Ordering::Relaxed);
+    }
+}
+
 impl Activity {
     pub fn new() -> Activity {
         Activity {
@@ -49,6 +81,7 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
             write_since: AtomicU64::new(0),
+            streams: Mutex::new(Vec::new()),
             multiplexed: AtomicBool::new(false),
         }
     }
@@ -106,14 +139,40 @@ impl Activity {
         }
     }
 
+    /// A response of several on this connection is about to stream. Each has a window of its own to be closed, which the
+    /// connection's socket does not show.
+    pub fn stream_begins(&self) -> Stream {
+        let given_since = Arc::new(AtomicU64::new(0));
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&given_since));
+        Stream {
+            opened: self.opened,
+            given_since,
+        }
+    }
+
+    /// Since when the client has not taken what it was given of one of several responses, 0 when there is none.
+    fn stream_since(&self) -> u64 {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = streams.iter().filter_map(Weak::upgrade);
+        waiting
+            .map(|stream| stream.load(Ordering::Relaxed))
+            .filter(|since| *since != 0)
+            .min()
+            .unwrap_or(0)
+    }
+
     /// Why the connection is to be closed, if it is.
-    pub fn overdue(&self, limits: Limits) -> Option<&'static str> {
+    pub fn overdue(&self, limits: Limits) -> Option<Overdue> {
         let now = self.now();
         let over = |since: u64, limit: Duration| {
             since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
         };
-        if over(self.write_since.load(Ordering::Relaxed), limits.write) {
-            return Some("the client did not take its response");
+        if over(self.write_since.load(Ordering::Relaxed), limits.write)
+            || over(self.stream_since(), limits.write)
+        {
+            return Some(Overdue::Stuck("the client did not take its response"));
         }
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
@@ -123,11 +182,11 @@ impl Activity {
             false => self.head_since.load(Ordering::Relaxed),
         };
         if over(head_since, limits.head) {
-            return Some("a request's head did not arrive in time");
+            return Some(Overdue::Stuck("a request's head did not arrive in time"));
         }
         let idle =
             head_since == 0 && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
-        idle.then_some("idle")
+        idle.then_some(Overdue::Idle)
     }
 }
 
@@ -161,6 +220,24 @@ mod tests {
         activity.request_ends();
         activity.read();
         assert_eq!(activity.overdue(LIMITS), None);
+    }
+
+    #[test]
+    fn a_stream_that_the_client_does_not_take_counts_until_it_is_dropped() {
+        let activity = Activity::new();
+        let limits = Limits {
+            write: Duration::ZERO,
+            ..LIMITS
+        };
+        activity.request_begins(http::Version::HTTP_2);
+        let (taken, given) = (activity.stream_begins(), activity.stream_begins());
+        taken.given();
+        taken.taken();
+        assert_eq!(activity.overdue(limits), None);
+        given.given();
+        assert!(activity.overdue(limits).is_some());
+        drop(given);
+        assert_eq!(activity.overdue(limits), None);
     }
 
     #[test]

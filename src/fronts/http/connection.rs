@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use super::activity::Limits;
+use super::activity::{Limits, Overdue};
 use super::io::{Io, Socket};
 use super::listen::Listener;
 use super::proxy_protocol::{self, Header};
@@ -188,7 +188,7 @@ async fn serve(
     // Polled when it wakes, not whenever the connection does: that is several times for every request.
     let mut interruptions = FuturesUnordered::new();
     interruptions.push(interrupted(limits, Some(draining.clone())));
-    let mut drained = false;
+    let (mut drained, mut told) = (false, false);
     loop {
         tokio::select! {
             biased;
@@ -201,11 +201,17 @@ async fn serve(
             }
             Some(interruption) = interruptions.next() => {
                 match interruption {
-                    Interruption::Look => {
-                        if let Some(why) = shared.activity.overdue(limits) {
-                            debug!(client = ?peer.client, why, "connection closed");
+                    Interruption::Look => match shared.activity.overdue(limits) {
+                        // Told so first: with HTTP/2, what the client sends meanwhile is then known to be for another connection.
+                        Some(Overdue::Idle) if !told => {
+                            told = true;
+                            connection.as_mut().graceful_shutdown();
+                        }
+                        Some(why) => {
+                            debug!(client = ?peer.client, ?why, "connection closed");
                             return;
                         }
+                        None => {}
                     }
                     Interruption::Drain => {
                         drained = true;

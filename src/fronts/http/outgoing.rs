@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use tracing::warn;
 
 use super::access::Entry;
+use super::activity::Stream;
 use super::application::STATIC;
 use super::forwarded;
 use super::io::Shared;
@@ -26,14 +27,19 @@ pub struct Outgoing {
     body: ResponseBody,
     /// Why the body breaks off here.
     failure: Option<Failure>,
+    /// On a connection with others.
+    stream: Option<Stream>,
     end: End,
 }
 
 impl Outgoing {
     pub fn new(body: ResponseBody, end: End) -> Outgoing {
+        let is_one_of_several =
+            end.version == Version::HTTP_2 && matches!(body, ResponseBody::Stream(_));
         Outgoing {
             body,
             failure: None,
+            stream: is_one_of_several.then(|| end.connection.activity.stream_begins()),
             end,
         }
     }
@@ -50,8 +56,17 @@ impl http_body::Body for Outgoing {
         if let Some(failure) = self.failure.take() {
             return Poll::Ready(Some(Err(failure)));
         }
-        match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+        let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(cx) else {
+            if let Some(stream) = &self.stream {
+                stream.taken();
+            }
+            return Poll::Pending;
+        };
+        match polled {
             Some(Ok(frame)) => {
+                if let Some(stream) = &self.stream {
+                    stream.given();
+                }
                 self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -83,6 +98,7 @@ pub struct End {
     pub began: Instant,
     pub engine: &'static str,
     pub status: StatusCode,
+    version: Version,
     bytes: u64,
     /// What the access log needs; none when it is off.
     line: Option<Box<Line>>,
@@ -132,6 +148,7 @@ impl End {
             engine: STATIC,
             // 499 as nginx has it: the client left before there was a status.
             status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            version: request.version(),
             bytes: 0,
             line,
         }

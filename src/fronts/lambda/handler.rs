@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::batch::{self, Batches, Record};
+use super::batch::{self, Batches, PartialBatch, Record};
 use super::fault::Fault;
 use super::payload::{fitting, result, take};
 use super::task::{Task, origin, request};
@@ -19,6 +19,8 @@ pub struct Handler {
     pub script: Script,
     /// Does records one by one; none where the handler gets them all at once.
     pub batches: Option<Batches>,
+    /// Does Lambda hear which records have failed, when the answer names them?
+    pub partial_batch: PartialBatch,
 }
 
 impl Handler {
@@ -37,7 +39,12 @@ impl Handler {
         else {
             let event = task.event(request(payload.clone()), self.script.clone(), origin());
             let answered = self.ask(event).await;
-            return answered.unwrap_or_else(|failure| Err(Fault::of(&failure)));
+            let answer = answered.unwrap_or_else(|failure| Err(Fault::of(&failure)))?;
+            // Lambda would take what nobody tells it of for done.
+            if self.partial_batch == PartialBatch::Off {
+                batch::succeeded(&answer).map_err(|failure| Fault::of(&failure))?;
+            }
+            return Ok(answer);
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);

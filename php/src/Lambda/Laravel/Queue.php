@@ -7,6 +7,7 @@ use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Queue\Events\JobFailed;
 use Illuminate\Queue\WorkerOptions;
+use Illuminate\Support\Facades\Facade;
 use Surus\Lambda\Context;
 use Surus\Lambda\Event\Sqs;
 use Surus\Lambda\Event\SqsRecord;
@@ -51,6 +52,7 @@ final class Queue
         if (method_exists($this->app, 'forgetScopedInstances')) {
             $this->app->forgetScopedInstances();
         }
+        Facade::clearResolvedInstances();
         $job = new SqsJob($this->app, $record, $this->connection);
         try {
             $this->app->make('queue.worker')->process($this->connection, $job, $this->options);

@@ -21,6 +21,7 @@ use Symfony\Component\Messenger\Stamp\SentToFailureTransportStamp;
 use Symfony\Component\Messenger\Stamp\TransportMessageIdStamp;
 use Symfony\Component\Messenger\Transport\Sender\SenderInterface;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
+use Symfony\Contracts\Service\ResetInterface;
 
 /**
  * Symfony Messenger's messages from a queue of SQS, as its transport for SQS writes them.
@@ -39,13 +40,21 @@ final readonly class Consumer
         /** The transport's name, which stamps and events say. */
         private string $transport = 'async',
         private ?EventDispatcherInterface $events = null,
+        /** Such as `services_resetter`: what services remember of one message, the next is not to see. */
+        private ?ResetInterface $resetter = null,
         private ?SenderInterface $failureTransport = null,
     ) {
     }
 
     public function handle(mixed $event, Context $context): ?array
     {
-        return (new Sqs($event))->each($this->consume(...), $context);
+        return (new Sqs($event))->each(function (SqsRecord $record): void {
+            try {
+                $this->consume($record);
+            } finally {
+                $this->resetter?->reset();
+            }
+        }, $context);
     }
 
     private function consume(SqsRecord $record): void

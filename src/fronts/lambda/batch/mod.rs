@@ -4,10 +4,10 @@
 //! as an event with this one record, and answers which of them have to come again (`batchItemFailures`). Whatever happens to a record
 //! happens to it alone; only those that must stay behind it, in the order of their source, wait for it and share its end.
 
-mod kills;
 mod read;
 mod report;
 mod schedule;
+mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -20,11 +20,12 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 pub use read::{Batch, read};
+pub use report::succeeded;
 
 use super::Settings;
 use crate::event::Failure;
-use kills::Kills;
 use schedule::{Rule, Schedule};
+use suspects::Suspects;
 
 /// How the records of an event reach the handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub struct Record {
     pub deadline: Instant,
 }
 
-/// Has batches done. One for as long as the process lives, as it remembers which records have killed workers.
+/// Has batches done. One for as long as the process lives, as it remembers which records have cost workers.
 #[derive(Debug)]
 pub struct Batches {
     workers: usize,
@@ -81,7 +82,7 @@ pub struct Batches {
     reserve: Duration,
     fifo_failure: FifoFailure,
     partial_batch: PartialBatch,
-    kills: Kills,
+    suspects: Suspects,
 }
 
 impl Batches {
@@ -92,7 +93,7 @@ impl Batches {
             reserve: settings.reserve.0,
             fifo_failure: settings.fifo_failure,
             partial_batch: settings.partial_batch,
-            kills: Kills::default(),
+            suspects: Suspects::default(),
         }
     }
 
@@ -112,45 +113,54 @@ impl Batches {
     {
         // What is left after the cut ends the workers that are late, and sends the answer.
         let cut = deadline.checked_sub(self.reserve).unwrap_or(deadline);
+        let began = now();
         let mut schedule = Schedule::new(
             batch.records.iter().map(|record| record.partition),
             self.rule(batch),
             self.workers,
-            |index| self.kills.is_suspect(batch.id(index)),
+            |index| self.suspects.is_suspect(batch.id(index)),
         );
         let mut running = FuturesUnordered::new();
         let mut first_failure = None;
+        let mut is_cut = false;
         loop {
-            while let Some(index) = schedule.next() {
-                // The runtime's clock, which stands still in tests.
-                let now = tokio::time::Instant::now().into_std();
+            loop {
+                let now = now();
                 if now >= cut {
+                    is_cut = true;
                     schedule.cut();
-                    break;
                 }
+                let Some(index) = schedule.next() else { break };
                 let own = self.record_timeout.and_then(|own| now.checked_add(own));
                 let until = own.map_or(cut, |own| own.min(cut));
+                // One that began late and was cut has been unlucky.
+                let has_time = until < cut || (until - now) * 2 >= cut - began;
                 let dropped = until + self.reserve / 2;
                 let work = handler(batch.record(index, until));
                 running.push(async move {
                     let done = tokio::time::timeout_at(dropped.into(), work).await;
-                    (index, done.unwrap_or(Err(Failure::TimedOut)))
+                    (index, has_time, done.unwrap_or(Err(Failure::TimedOut)))
                 });
             }
-            let Some((index, result)) = running.next().await else {
+            let Some((index, has_time, result)) = running.next().await else {
                 break;
             };
             let id = batch.id(index);
-            match result.and_then(report::succeeded) {
+            match result.and_then(|answer| succeeded(&answer)) {
                 Ok(()) => {
-                    self.kills.forget(id);
+                    self.suspects.forget(id);
                     schedule.ended(index, true);
                 }
                 Err(failure) => {
                     let source = batch.source.name();
-                    if matches!(failure, Failure::Died(_)) {
-                        let times = self.kills.note(id);
-                        error!(record = id, source, times, "a record failed: {failure}");
+                    let costs_worker = match &failure {
+                        Failure::Died(_) => true,
+                        Failure::TimedOut => has_time,
+                        _ => false,
+                    };
+                    if costs_worker {
+                        let workers = self.suspects.note(id);
+                        error!(record = id, source, workers, "a record failed: {failure}");
                     } else {
                         warn!(record = id, source, "a record failed: {failure}");
                     }
@@ -163,8 +173,8 @@ impl Batches {
         let unrun = schedule.not_begun();
         if unrun > 0 {
             let why = match &first_failure {
-                Some((index, _)) => format!("{} failed before them", batch.id(*index)),
-                None => "no time was left".into(),
+                Some((index, _)) if !is_cut => format!("{} failed", batch.id(*index)),
+                _ => "no time was left".into(),
             };
             warn!(
                 source = batch.source.name(),
@@ -194,4 +204,9 @@ impl Batches {
             read::Source::Kinesis | read::Source::DynamoDb => Rule::Checkpoint,
         }
     }
+}
+
+/// By the runtime's clock, which tests can stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

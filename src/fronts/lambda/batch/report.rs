@@ -7,22 +7,23 @@ use serde::de::IgnoredAny;
 use super::read::{Batch, Source};
 use crate::event::Failure;
 
-/// What a handler answers that has been given one record. As of a whole batch: it may name what failed, which here is this one.
-pub fn succeeded(answer: Bytes) -> Result<(), Failure> {
+/// An error if a handler's answer names anything that has failed. Of one that has been given one record, that is it. Of one that has been
+/// given them all, Lambda is to hear of it; but where it would not (`partial_batch = "off"`), the event has failed.
+pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(rename = "batchItemFailures")]
         failures: Option<Vec<IgnoredAny>>,
     }
     // Most say nothing of the kind.
-    if memchr::memmem::find(&answer, b"batchItemFailures").is_none() {
+    if memchr::memmem::find(answer, b"batchItemFailures").is_none() {
         return Ok(());
     }
-    match serde_json::from_slice::<Answer>(&answer) {
+    match serde_json::from_slice::<Answer>(answer) {
         Ok(Answer {
             failures: Some(failures),
         }) if !failures.is_empty() => Err(Failure::Thrown(
-            "its handler named it in batchItemFailures".into(),
+            "the handler has named what failed in batchItemFailures".into(),
         )),
         _ => Ok(()),
     }
@@ -55,6 +56,7 @@ pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -68,14 +70,14 @@ mod tests {
             r#"{"batchItemFailures":[]}"#,
             r#"{"said":"batchItemFailures"}"#,
         ] {
-            assert!(succeeded(done.into()).is_ok(), "{done}");
+            assert!(succeeded(done.as_bytes()).is_ok(), "{done}");
         }
         for failed in [
             r#"{"batchItemFailures":[{"itemIdentifier":"a"}]}"#,
             r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#,
             r#"{"more":1,"batchItemFailures":[{"itemIdentifier":{"partition":"t-0","offset":1}}]}"#,
         ] {
-            assert!(succeeded(failed.as_bytes().into()).is_err(), "{failed}");
+            assert!(succeeded(failed.as_bytes()).is_err(), "{failed}");
         }
     }
 }

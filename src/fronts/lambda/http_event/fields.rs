@@ -275,7 +275,7 @@ impl<'de> Visitor<'de> for Map {
 }
 
 /// Headers that most requests have, with those of AWS.
-const USUAL: usize = 24;
+const USUAL: usize = 16;
 
 /// What a name of a map has: one value is the rule even where there might be many.
 pub enum Values<'a> {

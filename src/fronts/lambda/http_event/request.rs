@@ -105,10 +105,10 @@ fn target(
     let (at, path) = path(format, event, context, settings)?;
     let mut path = &*path;
     let mut after = None;
-    if format == Format::LatticeV1
+    if matches!(format, Format::LatticeV1 | Format::LatticeV2)
         && let Some((before, query)) = path.split_once('?')
     {
-        // It is the whole target where there is a query.
+        // What Lattice calls the path may be the whole target.
         (path, after) = (before, Some(query));
     }
     let path = settings

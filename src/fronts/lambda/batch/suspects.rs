@@ -1,0 +1,78 @@
+//! Which records have cost workers in this environment: killed them, or kept them until their time was over?
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// From so many workers on a record runs last and alone: one may have been the fault of what ran beside it.
+const SUSPECT: u32 = 2;
+/// More would be a function that crashes whatever it is given.
+const REMEMBERED: usize = 1024;
+
+#[derive(Debug, Default)]
+pub struct Suspects(Mutex<HashMap<String, u32>>);
+
+impl Suspects {
+    pub fn is_suspect(&self, id: &str) -> bool {
+        self.with(|workers| workers.get(id).is_some_and(|times| *times >= SUSPECT))
+    }
+
+    /// It has cost one more worker. Says how many it has been.
+    pub fn note(&self, id: &str) -> u32 {
+        self.with(|workers| {
+            if workers.len() >= REMEMBERED && !workers.contains_key(id) {
+                workers.retain(|_, times| *times >= SUSPECT);
+                if workers.len() >= REMEMBERED {
+                    workers.clear();
+                }
+            }
+            let times = workers.entry(id.to_string()).or_insert(0);
+            *times += 1;
+            *times
+        })
+    }
+
+    pub fn forget(&self, id: &str) {
+        self.with(|workers| {
+            if !workers.is_empty() {
+                workers.remove(id);
+            }
+        });
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+        // Nothing panics while it is held; and if it did, what is in there would still be true.
+        ask(&mut self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_time_makes_a_suspect_and_success_clears_it() {
+        let workers = Suspects::default();
+        assert_eq!(workers.note("a"), 1);
+        assert!(!workers.is_suspect("a"));
+        assert_eq!(workers.note("a"), 2);
+        assert!(workers.is_suspect("a") && !workers.is_suspect("b"));
+        workers.forget("a");
+        assert!(!workers.is_suspect("a"));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_suspects_stay_longest() {
+        let workers = Suspects::default();
+        workers.note("bad");
+        workers.note("bad");
+        for number in 0..3000 {
+            workers.note(&number.to_string());
+            assert!(workers.0.lock().unwrap().len() <= REMEMBERED);
+        }
+        assert!(workers.is_suspect("bad"));
+    }
+}
