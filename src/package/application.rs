@@ -31,7 +31,8 @@ pub const EXCLUDED: &[&str] = &[
     "/storage/framework/cache/*",
     "/storage/framework/sessions/*",
     "/storage/framework/views/*",
-    "/bootstrap/cache/*",
+    // It has the paths of this machine.
+    "/bootstrap/cache/config.php",
     // Tests of libraries.
     "/vendor/*/*/tests/",
     "/vendor/*/*/Tests/",
@@ -46,8 +47,13 @@ pub const EXCLUDED: &[&str] = &[
     "/.surusignore",
 ];
 
-/// Adds the project's files, but for what is excluded and `except`.
-pub fn add(project: &Path, except: &[PathBuf], files: &mut Files) -> anyhow::Result<()> {
+/// Adds the project's files, but for what is excluded and `except`, below the directory `place` of the package.
+pub fn add(
+    project: &Path,
+    except: &[PathBuf],
+    place: &str,
+    files: &mut Files,
+) -> anyhow::Result<()> {
     let rules = rules(project)?;
     let except: Vec<PathBuf> = except
         .iter()
@@ -88,9 +94,9 @@ pub fn add(project: &Path, except: &[PathBuf], files: &mut Files) -> anyhow::Res
         if name == "surus.toml" {
             continue;
         }
-        if name == "bootstrap" || name.starts_with(&format!("{OURS}/")) {
+        if name.starts_with(&format!("{OURS}/")) {
             bail!(
-                "{} has a name that Lambda or the package has another use for; rename it or exclude it in .surusignore",
+                "{} has a name that the package has another use for; rename it or exclude it in .surusignore",
                 entry.path().display()
             );
         }
@@ -101,9 +107,18 @@ pub fn add(project: &Path, except: &[PathBuf], files: &mut Files) -> anyhow::Res
             );
         }
         let executable = entry.metadata()?.permissions().mode() & 0o111 != 0;
-        files.copy(name, entry.path(), executable)?;
+        files.copy(inside_of(place, name), entry.path(), executable)?;
     }
     Ok(())
+}
+
+/// `name` in the directory `place` of the package.
+pub fn inside_of(place: &str, name: &str) -> String {
+    if place.is_empty() {
+        name.into()
+    } else {
+        format!("{place}/{name}")
+    }
 }
 
 fn rules(project: &Path) -> anyhow::Result<Gitignore> {
@@ -144,7 +159,7 @@ mod tests {
 
     fn names(project: &Path, except: &[PathBuf]) -> anyhow::Result<Vec<String>> {
         let mut files = Files::default();
-        add(project, except, &mut files)?;
+        add(project, except, "", &mut files)?;
         Ok(files.iter().map(|(name, _)| name.to_string()).collect())
     }
 
@@ -215,10 +230,30 @@ mod tests {
 
     #[test]
     fn names_that_are_taken_are_refused() {
-        for name in ["bootstrap", ".surus/php.ini"] {
-            let dir = project(&[name]);
-            let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-            assert!(error.contains("rename it"), "{error}");
-        }
+        let dir = project(&[".surus/php.ini"]);
+        let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
+        assert!(error.contains("rename it"), "{error}");
+    }
+
+    #[test]
+    fn an_application_with_a_bootstrap_of_its_own_is_apart() {
+        use crate::package::{place, unpacked};
+        let dir = project(&[
+            "public/index.php",
+            "bootstrap/app.php",
+            "bootstrap/cache/config.php",
+        ]);
+        let mut files = Files::default();
+        assert_eq!(place(dir.path()), "app");
+        add(dir.path(), &[], place(dir.path()), &mut files).unwrap();
+        let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["app/bootstrap/app.php", "app/public/index.php"]);
+
+        let apart = project(&[".surus/php.ini", "app/surus.toml"]);
+        assert_eq!(unpacked(apart.path().into()), apart.path().join("app"));
+        let other = project(&[".surus/php.ini", "app/surus.toml", "surus.toml"]);
+        assert_eq!(unpacked(other.path().into()), other.path());
+        let image = project(&["app/surus.toml"]);
+        assert_eq!(unpacked(image.path().into()), image.path());
     }
 }

@@ -13,7 +13,7 @@ pub mod settings;
 pub mod sizes;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,30 @@ pub const ROOT: &str = "/var/task";
 /// Below it, everything that is not the application's. With a dot, so that a document root that is the project itself does not
 /// serve it.
 pub const OURS: &str = ".surus";
+
+/// Where the application is, when it has something that is called `bootstrap` as well.
+pub const APART: &str = "app";
+
+/// Where in a package the application is: nowhere in particular, or [`APART`], since Laravel's has a directory that is called as the
+/// program that Lambda starts.
+pub fn place(project: &Path) -> &'static str {
+    if project.join("bootstrap").exists() {
+        APART
+    } else {
+        ""
+    }
+}
+
+/// The application's directory in a function that Lambda has unpacked at `root`.
+pub fn unpacked(root: PathBuf) -> PathBuf {
+    let apart = root.join(APART);
+    let is_apart = root.join(OURS).is_dir() && !root.join("surus.toml").is_file();
+    if is_apart && apart.join("surus.toml").is_file() {
+        apart
+    } else {
+        root
+    }
+}
 
 /// `surus lambda package`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

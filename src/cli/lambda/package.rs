@@ -16,7 +16,9 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::package::php::Php;
 use crate::package::sizes::{self, Sizes, mebibytes};
-use crate::package::{Files, application, archive, bootstrap, extensions, library, php, settings};
+use crate::package::{
+    self, Files, application, archive, bootstrap, extensions, library, php, settings,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -86,11 +88,12 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
         Err(error) if loaded.config.lambda.handler.is_some() => return Err(error),
         Err(_) => None,
     };
+    let place = package::place(project);
     files.text(
-        "surus.toml",
+        application::inside_of(place, "surus.toml"),
         settings::compose(table, &placed, script.as_deref())?,
     )?;
-    application::add(project, &[output.to_path_buf()], &mut files)?;
+    application::add(project, &[output.to_path_buf()], place, &mut files)?;
 
     println!("PHP {} for {}", installed.version, placed.machine.name());
     let names: Vec<_> = chosen
@@ -115,6 +118,11 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
     let mut config = config.clone();
     config.engine.name = Some(entry.name.into());
     config.engine.workers = Some(1);
+    // It is asked, and nothing more: who runs it elsewhere does not matter.
+    if !surus_sys::process::is_root() {
+        config.engine.user = None;
+        config.engine.group = None;
+    }
     let program = engines::find_program(config.engine.php.as_deref())?;
     let asked = Asked {
         name: entry.name,
