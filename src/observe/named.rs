@@ -15,45 +15,57 @@ use super::log::Format;
 
 /// What those who ask call their events, by the events' own ids.
 #[derive(Debug, Clone, Default)]
-pub struct Names(Arc<Mutex<Vec<(u64, String)>>>);
+pub struct Names(Arc<Mutex<List>>);
+
+type List = Vec<(u64, Arc<str>)>;
 
 impl Names {
     /// From here on until the guard is dropped, the event has this name.
     pub fn name(&self, event: u64, name: &str) -> Named {
-        self.lock().push((event, name.to_string()));
-        Named {
+        let named = Named {
             names: self.clone(),
-            event,
-        }
+            name: name.into(),
+        };
+        named.also(event);
+        named
     }
 
-    /// The name of an event; of the only one, when it is not known which.
-    fn of(&self, event: Option<u64>) -> Option<String> {
+    /// The name of an event; when it is not known which, the only one that there is.
+    fn of(&self, event: Option<u64>) -> Option<Arc<str>> {
         let names = self.lock();
+        let mut names = names.iter();
         let found = match event {
-            Some(event) => names.iter().find(|(id, _)| *id == event),
-            None if names.len() == 1 => names.first(),
-            None => None,
+            Some(event) => names.find(|(id, _)| *id == event),
+            None => names
+                .next()
+                .filter(|(_, first)| names.all(|(_, name)| Arc::ptr_eq(name, first))),
         };
         found.map(|(_, name)| name.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, String)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, List> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An event has a name as long as this exists.
+/// Events have a name as long as this exists.
 #[derive(Debug)]
 pub struct Named {
     names: Names,
-    event: u64,
+    name: Arc<str>,
+}
+
+impl Named {
+    /// Gives the name to one more, which is part of the first.
+    pub fn also(&self, event: u64) {
+        self.names.lock().push((event, self.name.clone()));
+    }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        let event = self.event;
-        self.names.lock().retain(|(id, _)| *id != event);
+        let mut names = self.names.lock();
+        names.retain(|(_, name)| !Arc::ptr_eq(name, &self.name));
     }
 }
 
@@ -109,12 +121,12 @@ where
 struct Said {
     message: String,
     event: Option<u64>,
-    name: Option<String>,
+    name: Option<Arc<str>>,
     fields: Map<String, Value>,
 }
 
 impl Said {
-    fn json(self, is_php: bool, timestamp: String, level: &str, name: Option<String>) -> Value {
+    fn json(self, is_php: bool, timestamp: String, level: &str, name: Option<Arc<str>>) -> Value {
         let mut line = Map::new();
         // An application that writes JSON itself has said what is what; only what it has left out is added.
         let own = is_php
@@ -124,7 +136,7 @@ impl Said {
             Some(Value::Object(own)) => line = own,
             _ => drop(line.insert("message".into(), self.message.into())),
         }
-        let name = name.map(|name| ("requestId", name));
+        let name = name.map(|name| ("requestId", name.to_string()));
         let added = [("timestamp", timestamp), ("level", level.to_string())];
         for (key, value) in added.into_iter().chain(name) {
             line.entry(key).or_insert_with(|| value.into());
@@ -159,7 +171,7 @@ impl Visit for Said {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => self.message = value.to_string(),
-            "request_id" => self.name = (!value.is_empty()).then(|| value.to_string()),
+            "request_id" => self.name = (!value.is_empty()).then(|| value.into()),
             _ => self.put(field, value.into()),
         }
     }
@@ -241,6 +253,16 @@ mod tests {
         assert_eq!(line["status"], 500);
         assert!(line["timestamp"].is_string());
         assert_eq!(json(|| info!("x"))["requestId"], "a-1", "the only one");
+        named.also(8);
+        assert_eq!(json(|| info!(event = 8u64, "x"))["requestId"], "a-1");
+        assert_eq!(
+            json(|| info!("x"))["requestId"],
+            "a-1",
+            "still the only one"
+        );
+        let other = names.name(9, "a-2");
+        assert!(json(|| info!("x")).get("requestId").is_none());
+        drop(other);
         assert_eq!(json(|| info!(request_id = "b", "x"))["requestId"], "b");
         drop(named);
         assert!(json(|| info!("x")).get("requestId").is_none());

@@ -72,6 +72,9 @@ namespace {
             'fatal' => str_repeat('x', 1 << 40),
             'binary' => "\xff",
             'buffers' => [ob_start(), print('left open'), 'done'][2],
+            'clean' => [(static function () { while (ob_get_level()) ob_end_clean(); })(), print('spoilt'), 1][2],
+            'finish' => fastcgi_finish_request(),
+            'flush' => [flush(), print("flushed\n"), flush(), ob_flush(), ob_clean(), 1][5],
             default => $event,
         };
     };
@@ -105,6 +108,12 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
                 invoke(&surus, &json!({ "do": "buffers" })).ok().text(),
                 r#""done""#
             );
+            assert_eq!(invoke(&surus, &json!({ "do": "flush" })).ok().text(), "1");
+            for spoils in ["clean", "finish"] {
+                let spoilt = invoke(&surus, &json!({ "do": spoils })).status(500);
+                let name = spoilt.header("lambda-runtime-function-error-type");
+                assert_eq!(name, "Function.OutputSent", "{engine} {spoils}");
+            }
             let context: Value = serde_json::from_str(CONTEXT).unwrap();
             assert_eq!(
                 invoke(&surus, &json!({ "do": "context" })).ok().json(),

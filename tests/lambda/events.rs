@@ -224,3 +224,33 @@ fn failures_that_lambda_would_not_hear_of_fail_the_event() {
         assert_eq!(said(&function.ask(Event::new("o-2", &none))).0, "response");
     }
 }
+
+#[test]
+fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        while ($record['body'] === 'hang') {}
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "2"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    for id in ["g-1", "g-2"] {
+        let records = ["fine", "hang", "fine"].iter().enumerate();
+        let records = records.map(|(number, body)| {
+            json!({"messageId": format!("m-{number}"), "body": body, "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {}})
+        });
+        let event = json!({"Records": records.collect::<Vec<_>>()});
+        let event = Event::new(id, &event).within(std::time::Duration::from_secs(3));
+        let answer = function.ask(event);
+        let expected = json!({"batchItemFailures": [{"itemIdentifier": "m-1"}]});
+        assert_eq!(said(&answer), ("response".into(), expected));
+        function.api.until_waiting(1);
+        function.wait_for_log(&format!("{id}\tWARN\tStopped at its deadline"));
+    }
+}

@@ -128,7 +128,6 @@ fn a_managed_instance_has_as_many_events_at_once_as_it_may() {
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
         ("AWS_LAMBDA_MAX_CONCURRENCY", "4"),
-        ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
     ];
     let function = Function::start(&[("index.php", code)], &env);
     function.api.until_waiting(4);

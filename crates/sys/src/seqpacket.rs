@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use nix::sys::socket::{
@@ -110,9 +111,11 @@ pub struct AsyncSeqpacket(AsyncFd<Seqpacket>);
 impl AsyncSeqpacket {
     /// To be called within a tokio runtime.
     pub fn new(socket: Seqpacket) -> io::Result<AsyncSeqpacket> {
+        // Not for writing: each message that the other end receives makes room for another, and would wake us with that news.
         // SAFETY: the descriptor stays open and the same as long as the AsyncFd: it is owned by the Seqpacket within, whose
         // only field is private and never replaced, and AsyncFd gives it up only after deregistering it.
-        Ok(AsyncSeqpacket(unsafe { AsyncFd::register(socket) }?))
+        let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+        Ok(AsyncSeqpacket(registered?))
     }
 
     /// As [`Seqpacket::send`], waiting while the buffer is full. Cancelling before it returns sends nothing.
@@ -120,15 +123,28 @@ impl AsyncSeqpacket {
         loop {
             match self.0.get_ref().send(parts, fd) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut ready = self.0.writable().await?;
-                    // Between the attempt and here there may have become room, and the kernel does not tell twice.
-                    match ready.try_io(|socket| socket.get_ref().send(parts, fd)) {
-                        Ok(result) => return result,
-                        Err(_would_block) => {}
-                    }
+                    return self.send_when_there_is_room(parts, fd).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
+            }
+        }
+    }
+
+    /// Rarely needed, so that it may cost a descriptor and a registration.
+    async fn send_when_there_is_room(
+        &self,
+        parts: &[IoSlice<'_>],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let socket = self.0.get_ref();
+        let room =
+            AsyncFd::with_interest(socket.as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
+        loop {
+            match room.writable().await?.try_io(|_| socket.send(parts, fd)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return result,
+                Err(_would_block) => {}
             }
         }
     }
@@ -210,6 +226,27 @@ mod tests {
         let mut buffer = [0; 64];
         assert_eq!(theirs.receive(&mut buffer).unwrap().len, 4);
         assert_eq!(theirs.receive(&mut buffer).unwrap().len, 0);
+    }
+
+    #[tokio::test]
+    async fn a_full_buffer_is_waited_for() {
+        const MESSAGES: usize = 200;
+        let (ours, theirs) = Seqpacket::pair().unwrap();
+        let ours = AsyncSeqpacket::new(ours).unwrap();
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let theirs = Seqpacket(theirs);
+            let mut buffer = vec![0; 100_000];
+            (0..MESSAGES).all(|number| {
+                let len = theirs.receive(&mut buffer).unwrap().len;
+                len == 50_000 && buffer[0] == number as u8
+            })
+        });
+        for number in 0..MESSAGES {
+            let message = vec![number as u8; 50_000];
+            ours.send(&[IoSlice::new(&message)], None).await.unwrap();
+        }
+        assert!(reader.join().unwrap());
     }
 
     fn tempfile() -> std::fs::File {

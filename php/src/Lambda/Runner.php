@@ -28,6 +28,13 @@ final class Runner
     {
         $log = Log::begin();
         $ended = false;
+        // Who closes buffers that are not his, or ends the request, sends something else as the answer: that must not pass for one.
+        header_register_callback(static function () use (&$ended): void {
+            if (!$ended) {
+                http_response_code(500);
+                header('Lambda-Runtime-Function-Error-Type: Function.OutputSent');
+            }
+        });
         register_shutdown_function(static function () use (&$ended, $log): void {
             if (!$ended) {
                 $ended = true;
@@ -83,12 +90,13 @@ final class Runner
     private static function send(Answer $answer): void
     {
         if (headers_sent($file, $line)) {
-            error_log("surus: the answer follows output that somebody has sent already ($file:$line); Lambda will not be able to read it");
-        } else {
-            http_response_code($answer->status);
-            foreach ($answer->headers as $name => $value) {
-                header("$name: $value");
-            }
+            Log::line("surus: the event has failed, as something has been sent before its answer ($file:$line). What may help: no fastcgi_finish_request(), no ob_end_clean() or ob_end_flush() of buffers that others have begun.");
+
+            return;
+        }
+        http_response_code($answer->status);
+        foreach ($answer->headers as $name => $value) {
+            header("$name: $value");
         }
         echo $answer->body;
     }

@@ -59,8 +59,9 @@ pub fn run(which: Which) -> anyhow::Result<()> {
         ),
         concurrency: match text("AWS_LAMBDA_MAX_CONCURRENCY") {
             Some(count) => count
-                .parse()
-                .with_context(|| format!("AWS_LAMBDA_MAX_CONCURRENCY=`{count}`"))?,
+                .parse::<usize>()
+                .with_context(|| format!("AWS_LAMBDA_MAX_CONCURRENCY=`{count}`"))?
+                .max(1),
             None => 1,
         },
         directory: project.named().display().to_string(),
@@ -98,8 +99,10 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
 fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
     let directory = project.directory()?;
     let Loaded { mut config, file } = project.load()?;
-    // It says `Text` where nobody has chosen anything.
-    let asks_for_json = text("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format == "JSON");
+    // It says `Text` where nobody has chosen anything. Managed instances take nothing but JSON.
+    let says = |name, word: &str| text(name).is_some_and(|said| said == word);
+    let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
+        || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
     if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
         config.log.format = log::Format::Json;
     }

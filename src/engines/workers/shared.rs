@@ -393,8 +393,10 @@ impl Shared {
             }
             known
         };
+        // Nor does the log need one for each event, where a worker is made for each.
+        let is_usual = matches!(why.label, "served" | "drained");
         match why.expected {
-            true if said => debug!(pid, reason = why.label, "worker ended"),
+            true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
             true if why.remedy.is_some() => {
                 warn!(
                     pid,

@@ -139,6 +139,7 @@ pub const MALFORMED_ANSWER: &str = "Function.MalformedResponse";
 pub const DIED: &str = "Runtime.ExitError";
 pub const BUSY: &str = "Runtime.Unavailable";
 pub const MALFORMED_EVENT: &str = "Runtime.MalformedEvent";
+pub const BUG: &str = "Runtime.InternalError";
 pub const NO_HANDLER: &str = "Runtime.HandlerNotFound";
 pub const INIT: &str = "Runtime.InitError";
 pub const BEFORE_SNAPSHOT: &str = "Runtime.BeforeCheckpointError";
@@ -220,6 +221,7 @@ mod tests {
             DIED,
             BUSY,
             MALFORMED_EVENT,
+            BUG,
             NO_HANDLER,
             INIT,
             BEFORE_SNAPSHOT,

@@ -1,12 +1,15 @@
 //! What becomes of one event.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::header;
 use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
@@ -73,19 +76,21 @@ impl Function {
         let workers = TaskTracker::new();
         workers.close();
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
-        let _named = self.names.name(id, invocation.id());
+        let named = self.names.name(id, invocation.id());
         let task = Task {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
             trace: invocation.trace(),
             thawed,
+            named: &named,
             workers: &workers,
         };
         // The engine keeps to the deadline; a file on a network that is gone may not.
         let latest = task.deadline + reserve / 4 * 3;
-        let answer = tokio::time::timeout_at(latest.into(), self.answer(&task));
-        match answer.await.unwrap_or_else(|_| Err(overdue())) {
+        let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
+        let answer = tokio::time::timeout_at(latest.into(), answer).await;
+        match unwound(answer.unwrap_or_else(|_| Ok(Err(overdue())))) {
             Ok(Answer::Whole(payload)) => api.respond(invocation, payload).await?,
             Ok(Answer::Streaming(body)) => {
                 let content_type = streaming::CONTENT_TYPE;
@@ -159,7 +164,7 @@ impl Function {
 
     async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
         let payload = &task.invocation.payload;
-        let answer = handler.answer(payload, task, &self.names, &self.next_event);
+        let answer = handler.answer(payload, task, &self.next_event);
         answer.await
     }
 
@@ -231,9 +236,37 @@ async fn ask(
     }
 }
 
+/// A bug of ours costs the event that has met it, as one of PHP's does.
+fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T, Fault> {
+    result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_default();
+        Err(Fault::new(
+            fault::BUG,
+            format!("surus has a bug, and this event has met it: {text}"),
+        ))
+    })
+}
+
 fn overdue() -> Fault {
     Fault::new(
         fault::TIMED_OUT,
         "there was no answer in time, and it was not PHP that was waited for",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_one_event() {
+        let answer = async { panic!("index {} out of range", 7) };
+        let caught = AssertUnwindSafe(answer).catch_unwind().await;
+        let fault = unwound::<()>(caught).err();
+        let fault = fault.expect("a panic is no answer");
+        assert_eq!(fault.kind, fault::BUG);
+        assert!(fault.message.contains("index 7 out of range"));
+    }
 }

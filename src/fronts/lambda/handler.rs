@@ -11,7 +11,6 @@ use super::payload::{fitting, result, take};
 use super::task::{Task, origin, request};
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Script};
-use crate::observe::named::Names;
 
 /// The PHP that has events done which are not HTTP.
 pub struct Handler {
@@ -24,12 +23,11 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Has an event done. `names` and `next_event` are for the records that become events of their own.
+    /// Has an event done. `next_event` is for the records that become events of their own.
     pub async fn answer(
         &self,
         payload: &Bytes,
         task: &Task<'_>,
-        names: &Names,
         next_event: &AtomicU64,
     ) -> Result<Bytes, Fault> {
         let Some((batches, batch)) = self
@@ -48,7 +46,7 @@ impl Handler {
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
-            let _named = names.name(id, task.invocation.id());
+            task.named.also(id);
             let task = Task {
                 id,
                 deadline: record.deadline,

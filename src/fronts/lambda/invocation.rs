@@ -25,7 +25,7 @@ pub struct Invocation {
 const LONGEST: Duration = Duration::from_secs(900);
 
 impl Invocation {
-    /// From the answer to `/next`. None without a request id, which every event has.
+    /// From the answer to `/next`. None without a request id, which every event has and which names it in URLs.
     pub fn new(
         mut head: HeaderMap,
         payload: Bytes,
@@ -33,7 +33,8 @@ impl Invocation {
         epoch: SystemTime,
     ) -> Option<Self> {
         let id = head.remove("lambda-runtime-aws-request-id")?;
-        if id.is_empty() {
+        let is_plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_.".contains(c);
+        if id.is_empty() || !id.as_bytes().iter().all(is_plain) {
             return None;
         }
         let nonce = head.remove("lambda-runtime-invocation-id");
@@ -167,7 +168,9 @@ mod tests {
     #[test]
     fn an_empty_header_is_none() {
         let now = Instant::now();
-        assert!(invocation(&[("lambda-runtime-aws-request-id", "")], now).is_none());
+        for id in ["", "a b", "../next"] {
+            assert!(invocation(&[("lambda-runtime-aws-request-id", id)], now).is_none());
+        }
         let empty = invocation(
             &[
                 ("lambda-runtime-aws-request-id", "a"),

@@ -52,8 +52,9 @@ impl Initialization {
     }
 }
 
-/// Between SIGTERM and SIGKILL are 300 ms when there is another extension, else 500.
+/// Between SIGTERM and SIGKILL are 300 ms when there is another extension, else 500; on managed instances 600.
 const BUDGET: Duration = Duration::from_millis(250);
+const MANAGED_BUDGET: Duration = Duration::from_millis(500);
 
 /// Boots the function and has its events done until Lambda or `shutdown` ends it. An error is for the log; Lambda has been told.
 pub async fn run(
@@ -78,9 +79,13 @@ pub async fn run(
             engine.drain().await;
         }
     };
+    let budget = match environment.concurrency {
+        1 => BUDGET,
+        _ => MANAGED_BUDGET,
+    };
     tokio::select! {
         () = drained => {}
-        () = tokio::time::sleep(BUDGET) => warn!("what was in flight is given up"),
+        () = tokio::time::sleep(budget) => warn!("what was in flight is given up"),
         result = served => result?,
     }
     Ok(())

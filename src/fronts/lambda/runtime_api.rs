@@ -190,7 +190,8 @@ async fn invocation(
         StatusCode::OK => {
             let now = (Instant::now(), SystemTime::now());
             let invocation = Invocation::new(head.headers, payload, now.0, now.1);
-            Ok(invocation.ok_or_else(|| "an event without a request id".to_string()))
+            Ok(invocation
+                .ok_or_else(|| "an event without a request id that can be one".to_string()))
         }
         StatusCode::INTERNAL_SERVER_ERROR => bail!(gone(&payload)),
         status => Ok(Err(format!("{status}: {}", shortened(&payload)))),

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::invocation::Invocation;
 use crate::event::{Address, Body, Event, Origin, Script};
+use crate::observe::named::Named;
 
 /// What an event is asked with, whatever kind it is of.
 pub struct Task<'a> {
@@ -22,6 +23,8 @@ pub struct Task<'a> {
     /// The X-Ray trace that it belongs to.
     pub trace: Option<&'a str>,
     pub thawed: Option<Duration>,
+    /// Its name in the log.
+    pub named: &'a Named,
     /// Empty when no worker has anything to do for the event any more.
     pub workers: &'a TaskTracker,
 }
