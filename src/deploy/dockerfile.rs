@@ -13,7 +13,7 @@ pub fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> Stri
     format!(
         r#"# Made by `surus lambda template dockerfile`. Beside this file the build needs surus and surus-php{minor}; to build:
 #   docker build --provenance=false --tag my-function .
-# What .dockerignore names is not copied; vendor/ must be there.
+# What .dockerignore names is not copied; vendor/ must be there, with surus/surus in it for events that are not HTTP.
 FROM debian:{debian}-slim
 
 # Versions are those of Debian's security updates at the time of the build.
