@@ -50,7 +50,7 @@ test: setup static ## Run all tests
 
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
-check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM and the CDK's compiler; needs npm
+check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm
 	cargo build
 	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
