@@ -27,6 +27,7 @@ use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::named::Names;
+use crate::package;
 use crate::units::Time;
 
 /// Which application.
@@ -47,7 +48,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     let began = Instant::now();
     let dir = which
         .dir
-        .or_else(|| text("LAMBDA_TASK_ROOT").map(Into::into));
+        .or_else(|| text("LAMBDA_TASK_ROOT").map(|root| package::unpacked(root.into())));
     let project = Project::new(dir.unwrap_or_else(|| ".".into()), which.config);
     let environment = Environment {
         api: text("AWS_LAMBDA_RUNTIME_API").context(
@@ -229,7 +230,7 @@ fn is_php(file: &Path) -> bool {
 }
 
 /// What hands events to a handler.
-fn events_script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
+pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
     let us = env::current_exe().context("where is surus itself?")?;
     let beside = us.parent().unwrap_or(Path::new("/"));
     let places = match &config.lambda.script {
