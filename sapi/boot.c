@@ -60,6 +60,7 @@ int surus_boot_run(void)
 		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", script);
 		return SURUS_EXIT_BOOT;
 	}
+	surus_profile_mark("boot");
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
@@ -98,6 +99,7 @@ int surus_boot_run(void)
 bool surus_boot_done(void)
 {
 	done = true;
+	surus_profile_mark("booted");
 	if (!surus_boots_in_template()) {
 		surus_worker_speak();
 		return true;

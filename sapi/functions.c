@@ -100,6 +100,7 @@ PHP_INI_END()
 static PHP_MINIT_FUNCTION(surus)
 {
 	REGISTER_INI_ENTRIES();
+	surus_profile_extensions();
 	surus_variables_intern();
 	return surus_serve_register(type) ? SUCCESS : FAILURE;
 }

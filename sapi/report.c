@@ -9,7 +9,8 @@
 #include <php_main.h>
 #include <zend_extensions.h>
 
-extern PHPAPI char *php_ini_opened_path; /* main/php_ini.c; no header declares it */
+/* main/php_ini.c; no header declares them */
+extern PHPAPI char *php_ini_opened_path, *php_ini_scanned_files;
 
 static char *at, *end;
 
@@ -73,12 +74,25 @@ static void add_extensions(void)
 	}
 }
 
+/* The files that were read beside php.ini, with commas between. PHP has a line break behind each comma. */
+static void add_scanned(void)
+{
+	at += snprintf(at, (size_t)(end - at), "ini_scanned=");
+	for (const char *c = php_ini_scanned_files; c && *c && end - at > 2; c++) {
+		if (*c != '\n') {
+			*at++ = *c;
+		}
+	}
+	*at++ = '\n';
+	*at = '\0';
+}
+
 size_t surus_report(char *text, size_t size)
 {
 	static const char *settings[] = {
 		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
 		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
-		"opcache.validate_timestamps",
+		"opcache.validate_timestamps", "extension_dir",
 	};
 
 	at = text;
@@ -89,6 +103,7 @@ size_t surus_report(char *text, size_t size)
 	                       ? Z_STRVAL_P(zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1))
 	                       : PHP_VERSION);
 	add("ini_file", php_ini_opened_path);
+	add_scanned();
 	add("opcache", opcache_state());
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));

@@ -290,6 +290,7 @@ bool surus_php_startup(const char *program)
 	if (module.startup(&module) == FAILURE) {
 		return false;
 	}
+	surus_profile_started();
 	/* The worker changes into the script's directory itself, once, and not there and back. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();

@@ -137,6 +137,8 @@ bool surus_settings_read(int fd)
 			surus_settings.paranoid = *value == '1';
 		} else if (IS("tells_leaks")) {
 			surus_settings.tells_leaks = *value == '1';
+		} else if (IS("profiles")) {
+			surus_settings.profiles = *value == '1';
 		} else if (IS("socket")) {
 			add(&surus_settings.sockets, value);
 		} else if (IS("env")) {

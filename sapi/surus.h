@@ -17,6 +17,7 @@ enum {
 	SURUS_FD_SCOREBOARD = 5, /* shared memory */
 	SURUS_FD_SETTINGS = 6,   /* NUL-terminated settings, read once */
 	SURUS_FD_WARMUP = 7,     /* if there are warm-ups: messages as in the inbox, each behind its length in four bytes */
+	SURUS_FD_PROFILE = 8,    /* if a start is profiled: shared memory for what is noted of it */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
@@ -32,6 +33,7 @@ struct surus_settings {
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
 	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
+	bool profiles;       /* what happens at the start is noted, and when */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */
@@ -283,6 +285,15 @@ enum {
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
 };
+
+/* --- profile.c: how a start goes --- */
+
+/* Opens the notes when they are wanted; the process has begun at `started`. False: said on stderr. */
+bool surus_profile_open(uint64_t started);
+void surus_profile_extensions(void);
+void surus_profile_started(void);
+/* Notes that something begins or ends. */
+void surus_profile_mark(const char *what);
 
 /* CLOCK_MONOTONIC in microseconds. */
 uint64_t surus_now(void);

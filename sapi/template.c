@@ -287,11 +287,15 @@ bool surus_template_serve(void)
 
 int surus_template_run(const char *program)
 {
+	uint64_t started = surus_now();
 	size_t size;
 
 	prctl(PR_SET_NAME, "surus template");
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
 		return 64;
+	}
+	if (!surus_profile_open(started)) {
+		return 71;
 	}
 	size = SURUS_SCOREBOARD_SIZE(surus_settings.workers, surus_settings.requests);
 	lines = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_SCOREBOARD, 0);
@@ -320,6 +324,7 @@ int surus_template_run(const char *program)
 		return 70;
 	}
 	surus_report(report, sizeof(report));
+	surus_profile_mark("reported");
 	if ((surus_boots_in_template() && !surus_kernel_prepare()) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// One piece of work for PHP. Whatever the front, it is an HTTP request.
 pub struct Event {
@@ -30,6 +31,11 @@ pub struct Event {
     pub variables: Vec<(Cow<'static, str>, String)>,
     /// After this instant nobody waits for the answer.
     pub deadline: Instant,
+    /// A response that streams may take so long for each of its pieces, and as long as the client likes. None where all of it is due
+    /// at the deadline, whoever is slow.
+    pub patience: Option<Duration>,
+    /// Kept until no worker has anything left to do for the event: PHP may go on when it has answered. For fronts that have to know.
+    pub hold: Option<TaskTrackerToken>,
     /// None where the front has no way of sending them.
     pub early_hints: Option<Arc<dyn EarlyHints>>,
 }

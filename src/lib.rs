@@ -3,10 +3,13 @@
 
 pub mod cli;
 pub mod config;
+pub mod deploy;
 pub mod emulator;
 pub mod engine;
 pub mod engines;
 pub mod event;
 pub mod fronts;
 pub mod observe;
+pub mod package;
+pub mod profile;
 pub mod units;

@@ -13,7 +13,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fronts", &["engine", "event", "observe", "units"]),
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
-    ("config", &["engines", "fronts", "observe", "units"]),
+    ("package", &["units"]),
+    ("deploy", &["units"]),
+    ("profile", &["units"]),
+    (
+        "config",
+        &["engines", "fronts", "observe", "package", "units"],
+    ),
     (
         "lab",
         &[

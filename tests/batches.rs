@@ -124,6 +124,8 @@ impl Workers {
             },
             variables: Vec::new(),
             deadline: record.deadline,
+            patience: None,
+            hold: None,
             early_hints: None,
         };
         let (head, body) = self.pool.handle(Box::new(event)).await?.into_parts();

@@ -222,6 +222,8 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
         },
         variables: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(3600),
+        patience: None,
+        hold: None,
         early_hints: None,
     })
 }

@@ -12,6 +12,7 @@ mod reload;
 mod serve;
 mod status;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -36,21 +37,21 @@ enum Command {
     Reload(options::Project),
     /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
     Leaks(leaks::Leaks),
-    /// AWS Lambda
-    Lambda(lambda::Lambda),
+    /// Be an AWS Lambda function
+    Lambda(Box<lambda::Lambda>),
     /// List the ways of running PHP
     Engines,
 }
 
 /// Does what the command line says; the exit status is 0, 1 for a failure, or 2 for a command line that is wrong.
 pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match command_line().command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
-        Command::Lambda(args) => lambda::run(args),
+        Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     };
     match result {
@@ -60,6 +61,16 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// AWS Lambda starts what is called `bootstrap`, and tells it nothing.
+fn command_line() -> Cli {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    let called = words.first().map(Path::new).and_then(Path::file_name);
+    if called.is_some_and(|name| name == "bootstrap") {
+        words.insert(1, "lambda".into());
+    }
+    Cli::parse_from(words)
 }
 
 /// For commands that ask one question and end.

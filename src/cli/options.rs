@@ -1,6 +1,6 @@
 //! What several subcommands are told: the project, and what overrides its configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
@@ -20,6 +20,15 @@ pub struct Project {
 }
 
 impl Project {
+    pub fn new(dir: PathBuf, config: Option<PathBuf>) -> Project {
+        Project { dir, config }
+    }
+
+    /// The directory as it was named.
+    pub fn named(&self) -> &Path {
+        &self.dir
+    }
+
     /// The directory, absolute; symbolic links stay, so that a reload can see them changed.
     pub fn directory(&self) -> anyhow::Result<PathBuf> {
         let directory = std::path::absolute(&self.dir)?;

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
-use crate::fronts::http::{self, AccessLog, Listener, Place, Service};
+use crate::fronts::http::{self, AccessLog, Application, Listener, Place, Service};
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -59,14 +59,16 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     let service = Arc::new(Service {
-        place: arc_swap::ArcSwap::from_pointee(place),
-        routes,
-        engine: boot::chosen(&project, &config)?.name,
-        engines,
+        application: Application {
+            place: arc_swap::ArcSwap::from_pointee(place),
+            routes,
+            engine: boot::chosen(&project, &config)?.name,
+            engines,
+            metrics: metrics.clone(),
+            compress: config.compress.clone(),
+        },
         access_log: AccessLog::start(config.access_log.format)?,
-        metrics: metrics.clone(),
         next_event: AtomicU64::new(1),
-        compress: config.compress.clone(),
         settings: config.http.clone(),
     });
     let reload = {
@@ -80,13 +82,13 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
                     let place = open_place(&project, &config)?;
                     let mut prepared = Vec::new();
-                    for engine in service.engines.values() {
+                    for engine in service.application.engines.values() {
                         prepared.push(engine.prepare().await?);
                     }
                     for prepared in prepared {
                         prepared.change_over()?;
                     }
-                    service.place.store(Arc::new(place));
+                    service.application.place.store(Arc::new(place));
                     info!("reloaded");
                     Ok(())
                 })
@@ -94,7 +96,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         )
     };
     let admin = Arc::new(Admin {
-        engines: service.engines.values().cloned().collect(),
+        engines: service.application.engines.values().cloned().collect(),
         metrics,
         draining: AtomicBool::new(false),
         reload: {
@@ -135,7 +137,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         if let Err(error) = front.await {
             error!(%error, "the front failed");
         }
-        for engine in service.engines.values() {
+        for engine in service.application.engines.values() {
             engine.drain().await;
         }
     };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::engines;
 use crate::fronts::{admin, http, lambda, site};
 use crate::observe::log;
+use crate::package;
 
 /// Everything that can be set, composed of everyone's settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -33,6 +34,7 @@ pub struct Config {
     pub access_log: http::access::Settings,
     pub admin: admin::Settings,
     pub lambda: lambda::Settings,
+    pub package: package::Settings,
 }
 
 /// What a pool has otherwise than `[engine]`, `[php]` and `[env]` say.

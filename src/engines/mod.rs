@@ -36,6 +36,9 @@ pub struct Settings {
     /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
     #[serde(skip)]
     pub tells_leaks: bool,
+    /// For `surus lambda profile`: memory in which PHP notes how its start goes.
+    #[serde(skip)]
+    pub profile: Option<Arc<std::fs::File>>,
     /// On `rewind` and `fork`: peers whose connections the boot may leave open for all workers to share, as the refusal names
     /// them: `["127.0.0.1:6379", "unix:/dev/log"]`.
     pub shared_sockets: Vec<String>,
@@ -63,6 +66,9 @@ pub struct Settings {
     pub clear_env: bool,
     /// The `surus-php` to run, when not the one beside `surus`.
     pub php: Option<PathBuf>,
+    /// The dynamic loader that starts `php`, with its libraries beside it, where PHP was brought along with all of its libraries;
+    /// the system's when not set.
+    pub loader: Option<PathBuf>,
     /// The php.ini to read, when not php-fpm's.
     pub ini_file: Option<PathBuf>,
 }
@@ -78,6 +84,7 @@ impl Default for Settings {
             paranoid: false,
             spares: 2,
             tells_leaks: false,
+            profile: None,
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
@@ -88,6 +95,7 @@ impl Default for Settings {
             group: None,
             clear_env: true,
             php: None,
+            loader: None,
             ini_file: None,
         }
     }
@@ -111,9 +119,11 @@ pub async fn boot(
         name,
         engine: entry.name,
         program: find_program(settings.php.as_deref())?,
+        loader: settings.loader.clone(),
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         tells_leaks: settings.tells_leaks,
+        profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
         max_events: settings.max_events,

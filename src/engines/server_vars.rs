@@ -197,6 +197,8 @@ mod tests {
             },
             variables: vec![("LAMBDA_TASK".into(), "x".to_string())],
             deadline: Instant::now(),
+            patience: None,
+            hold: None,
             early_hints: None,
         };
         let mut vars = BTreeMap::new();

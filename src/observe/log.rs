@@ -3,15 +3,20 @@
 //! What PHP writes to stdout, stderr or its error log is never protocol. It is read all the time, so that PHP never waits
 //! for us, and each line goes into the log with the worker and the event that it belongs to.
 
-use std::io::{self, IsTerminal};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::ErrorKind::{Interrupted, WouldBlock};
+use std::io::{self, IsTerminal, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::EnvFilter;
+
+use super::named::{self, Names};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -72,6 +77,19 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("{error}"))
 }
 
+/// The same, where each line names the event that it belongs to.
+pub fn start_named(settings: &Settings, names: Names) -> anyhow::Result<()> {
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(settings.filter()?)
+        .with_writer(io::stderr)
+        .event_format(named::Lines {
+            names,
+            format: settings.format,
+        })
+        .try_init();
+    started.map_err(|error| anyhow::anyhow!("{error}"))
+}
+
 /// Longer pieces without a line break are cut, so that a script cannot fill our memory.
 const LONGEST: usize = 1 << 20;
 
@@ -90,9 +108,118 @@ pub fn php_message(message: &[u8], pid: u32, event: Option<u64>) {
     }
 }
 
-/// Logs what a worker writes to stdout and stderr, until it ends.
-pub async fn follow_worker(stream: pipe::Receiver, pid: u32) {
-    each_line(stream, |line| info!(target: "php", pid, "{line}")).await;
+/// Logs what a worker writes to stdout and stderr, until it ends. `event` says which event it holds, if any.
+pub fn follow_worker(
+    stream: pipe::Receiver,
+    pid: u32,
+    event: impl Fn() -> Option<u64> + Send + 'static,
+) -> Written {
+    let (asked, asks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let with = move |line: &str| {
+            let event = event();
+            info!(target: "php", pid, event, "{line}");
+        };
+        follow(stream, asks, with).await;
+    });
+    Written(asked)
+}
+
+/// What a worker writes to stdout and stderr, on its way to the log.
+pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
+
+impl Written {
+    /// Returns when everything that has been written so far is in the log.
+    pub async fn catch_up(&self) {
+        let (done, is_done) = oneshot::channel();
+        // A worker's stream that has ended has been read to its end.
+        if self.0.send(done).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
+}
+
+async fn follow(
+    stream: pipe::Receiver,
+    mut asks: mpsc::Receiver<oneshot::Sender<()>>,
+    mut with: impl FnMut(&str),
+) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; 16 * 1024];
+    // Read past tokio: what that knows of the pipe may be older than the question.
+    let mut directly = None;
+    loop {
+        let read = tokio::select! {
+            biased;
+            Some(asked) = asks.recv() => {
+                let read = read_all(&stream, &mut directly, &mut buffer, |piece| lines.add(piece, &mut with));
+                let _ = asked.send(());
+                read
+            }
+            ready = stream.readable() => ready
+                .and_then(|()| stream.try_read(&mut buffer))
+                .inspect(|len| lines.add(&buffer[..*len], &mut with)),
+        };
+        match read {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
+            Err(error) => {
+                debug!(%error, "a log stream ended");
+                break;
+            }
+        }
+    }
+    lines.end(with);
+}
+
+/// Reads until the pipe is empty, or at its end.
+fn read_all(
+    stream: &pipe::Receiver,
+    directly: &mut Option<File>,
+    buffer: &mut [u8],
+    mut with: impl FnMut(&[u8]),
+) -> io::Result<usize> {
+    if directly.is_none() {
+        *directly = Some(File::from(stream.as_fd().try_clone_to_owned()?));
+    }
+    let Some(pipe) = directly else {
+        return Ok(0);
+    };
+    loop {
+        match pipe.read(buffer) {
+            Err(error) if error.kind() == Interrupted => {}
+            Ok(len) if len > 0 => with(&buffer[..len]),
+            ended => return ended,
+        }
+    }
+}
+
+/// Cuts what arrives in pieces into lines.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn add(&mut self, mut piece: &[u8], mut with: impl FnMut(&str)) {
+        while !piece.is_empty() {
+            let (used, ended) = match memchr::memchr(b'\n', piece) {
+                Some(at) => (at + 1, true),
+                None => (piece.len(), false),
+            };
+            self.0.extend_from_slice(&piece[..used]);
+            piece = &piece[used..];
+            if ended || self.0.len() >= LONGEST {
+                with(String::from_utf8_lossy(&self.0).trim_end_matches(['\n', '\r']));
+                self.0.clear();
+            }
+        }
+    }
+
+    fn end(self, mut with: impl FnMut(&str)) {
+        if !self.0.is_empty() {
+            with(&String::from_utf8_lossy(&self.0));
+        }
+    }
 }
 
 /// Logs what a template writes, and keeps its first lines.
@@ -134,33 +261,21 @@ impl FirstLines {
     }
 }
 
-async fn each_line(stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
-    let mut reader = BufReader::with_capacity(16 * 1024, stream);
-    let mut line = Vec::new();
+async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; 16 * 1024];
     loop {
-        let chunk = match reader.fill_buf().await {
-            Ok([]) => break,
-            Ok(chunk) => chunk,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+        match stream.read(&mut buffer).await {
+            Ok(0) => break,
+            Ok(len) => lines.add(&buffer[..len], &mut with),
+            Err(error) if error.kind() == Interrupted => {}
             Err(error) => {
                 debug!(%error, "a log stream ended");
                 break;
             }
-        };
-        let (used, ended) = match memchr::memchr(b'\n', chunk) {
-            Some(at) => (at + 1, true),
-            None => (chunk.len(), false),
-        };
-        line.extend_from_slice(&chunk[..used]);
-        reader.consume(used);
-        if ended || line.len() >= LONGEST {
-            with(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
-            line.clear();
         }
     }
-    if !line.is_empty() {
-        with(&String::from_utf8_lossy(&line));
-    }
+    lines.end(with);
 }
 
 #[cfg(test)]

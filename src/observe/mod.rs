@@ -3,4 +3,5 @@
 pub mod log;
 pub mod machine;
 pub mod metrics;
+pub mod named;
 pub mod status;

@@ -97,6 +97,45 @@ engine_contract! {
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 
+    fn a_response_that_is_due_as_a_whole_gets_no_more_time_for_its_pieces(engine) {
+        let engine = engine.workers(1);
+        let ask = engine.php("while (true) { echo 'piece'; flush(); usleep(10000); }").timeout(Duration::from_millis(400));
+        let body = engine.send(ask.impatient()).await.unwrap().into_body().collect().await;
+        assert!(matches!(body, Err(Failure::TimedOut)), "{body:?}");
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    }
+
+    fn an_event_is_held_until_php_has_done_what_follows_its_answer(engine) {
+        let engine = engine.workers(1);
+        let (gate, trace) = (engine.writable().join("gate"), engine.writable().join("trace"));
+        let code = format!(
+            "register_shutdown_function(function () {{ file_put_contents('{}', 'done'); }});
+             echo 'answer'; fastcgi_finish_request(); while (!file_exists('{}')) {{ usleep(2000); clearstatcache(); }}",
+            trace.display(), gate.display()
+        );
+        let (ask, tracker) = engine.php(&code).held();
+        assert_eq!(engine.answer(ask).await.unwrap().text(), "answer");
+        assert_eq!(tracker.len(), 1, "PHP still runs");
+        std::fs::write(&gate, "").unwrap();
+        tracker.wait().await;
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), "done");
+    }
+
+    fn an_event_is_held_no_longer_than_its_worker_lives(engine) {
+        let engine = engine.workers(1).with(|settings| settings.kill_after = time(200));
+        for (code, finishes) in [
+            (SEGFAULT, false),
+            ("echo 'answer'; fastcgi_finish_request(); posix_kill(posix_getpid(), 11); while (true) {}", true),
+            ("echo 'answer'; fastcgi_finish_request(); while (true) {}", true),
+            ("while (true) {}", false),
+        ] {
+            let (ask, tracker) = engine.php(code).timeout(Duration::from_millis(400)).held();
+            assert_eq!(engine.answer(ask).await.is_ok(), finishes, "{code}");
+            tracker.wait().await;
+            assert_eq!(engine.text("echo 'next';").await, "next");
+        }
+    }
+
     fn a_stopped_process_is_replaced(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_after = time(200));
         let pid = engine.pids().await[0];

@@ -17,6 +17,8 @@ use surus::engines::{self, Boot, Entry, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::units::Time;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// An engine of the catalogue, running or about to.
 pub struct Subject {
@@ -171,6 +173,8 @@ impl Subject {
                 path_info: std::ffi::OsString::new(),
             },
             timeout: Duration::from_secs(40),
+            patience: true,
+            hold: None,
         }
     }
 
@@ -253,6 +257,8 @@ pub struct Ask {
     pub request: http::Request<Body>,
     pub script: Script,
     pub timeout: Duration,
+    pub patience: bool,
+    pub hold: Option<TaskTrackerToken>,
     pub early_hints: Option<Arc<dyn EarlyHints>>,
 }
 
@@ -282,6 +288,20 @@ impl Ask {
         self
     }
 
+    /// All of the answer is due at the deadline.
+    pub fn impatient(mut self) -> Ask {
+        self.patience = false;
+        self
+    }
+
+    /// With the token of a tracker that is closed, so that its wait ends with the event.
+    pub fn held(mut self) -> (Ask, TaskTracker) {
+        let tracker = TaskTracker::new();
+        tracker.close();
+        self.hold = Some(tracker.token());
+        (self, tracker)
+    }
+
     pub fn timeout(mut self, timeout: Duration) -> Ask {
         self.timeout = timeout;
         self
@@ -299,6 +319,8 @@ impl Ask {
             },
             variables: Vec::new(),
             deadline: Instant::now() + self.timeout,
+            patience: self.patience.then_some(self.timeout),
+            hold: self.hold,
             early_hints: self.early_hints,
         }
     }

@@ -60,6 +60,8 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
         origin: event.origin,
         variables: Vec::new(),
         deadline: Instant::now(),
+        patience: None,
+        hold: None,
         early_hints: None,
     };
     let mut server = Server(BTreeMap::new());

@@ -92,6 +92,13 @@ impl Pid {
     }
 }
 
+/// Since the machine was started, whether or not it was suspended meanwhile.
+pub fn since_boot() -> std::time::Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+        .map(Into::into)
+        .unwrap_or_default()
+}
+
 /// How a process ended, in words: `exit status 1`, `SIGSEGV (segmentation fault)`.
 pub fn describe_exit(wait_status: i32) -> String {
     if libc::WIFSIGNALED(wait_status) {

@@ -135,11 +135,12 @@ impl Generation {
             sent: now,
             missed: None,
             deadline: Some(event.deadline),
-            patience: event.deadline.saturating_duration_since(now),
+            patience: event.patience,
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
             place: Some(place),
+            hold: event.hold.clone(),
         };
         let Some(request) = self.shared.slots.open(slot) else {
             return Err(Refusal {

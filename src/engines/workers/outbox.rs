@@ -19,7 +19,7 @@ use super::stream::{PIECES, Piece, Stream};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
-use crate::observe::log;
+use crate::observe::log::{self, Written};
 
 /// Reads one worker's outbox.
 pub struct Outbox {
@@ -33,6 +33,8 @@ pub struct Outbox {
     reply: Reply,
     /// A log message that has not ended yet.
     message: Vec<u8>,
+    /// What it writes to stdout and stderr.
+    written: Written,
 }
 
 /// How far the answer to the current event is.
@@ -61,7 +63,13 @@ enum Reply {
 }
 
 impl Outbox {
-    pub fn new(shared: Arc<Shared>, stream: UnixStream, index: usize, pid: u32) -> Outbox {
+    pub fn new(
+        shared: Arc<Shared>,
+        stream: UnixStream,
+        index: usize,
+        pid: u32,
+        written: Written,
+    ) -> Outbox {
         Outbox {
             shared,
             stream,
@@ -70,6 +78,7 @@ impl Outbox {
             ended: 0,
             reply: Reply::None,
             message: Vec::new(),
+            written,
         }
     }
 
@@ -119,7 +128,7 @@ impl Outbox {
             fastcgi::END_REQUEST => {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
-                self.shared.slots.with(record.request, |slot| {
+                let is_held = self.shared.slots.with(record.request, |slot| {
                     if slot.answer.is_none() {
                         // As nearly always: it has its answer.
                     } else if is_overloaded {
@@ -129,9 +138,13 @@ impl Outbox {
                         let why = "the script ended without an answer".into();
                         slot.refuse(Failure::Malformed(why), Reached::Php);
                     }
-                });
+                    slot.hold.is_some()
+                }) == Some(true);
                 self.reply = Reply::None;
                 self.ended += 1;
+                if is_held {
+                    self.written.catch_up().await;
+                }
                 self.shared.slots.close(record.request);
             }
             kind => return Err(format!("a record of type {kind}")),
@@ -307,7 +320,11 @@ impl Outbox {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(piece)) => {
-                self.shared.slots.with(request, |slot| slot.deadline = None);
+                self.shared.slots.with(request, |slot| {
+                    if slot.patience.is_some() {
+                        slot.deadline = None;
+                    }
+                });
                 loop {
                     match tokio::time::timeout(LOOK, pieces.reserve()).await {
                         Ok(Ok(permit)) => {
@@ -340,7 +357,9 @@ impl Outbox {
             self.reply = Reply::Done;
         }
         self.shared.slots.with(request, |slot| {
-            slot.deadline = Some(Instant::now() + slot.patience)
+            if let Some(patience) = slot.patience {
+                slot.deadline = Some(Instant::now() + patience);
+            }
         });
     }
 
@@ -357,7 +376,7 @@ impl Outbox {
 
     /// The worker is gone: the event that it held will not be answered, or not completely. `broken` says what was wrong with
     /// its last words.
-    pub fn worker_ended(&mut self, exit: Exit, broken: Option<String>) {
+    pub async fn worker_ended(&mut self, exit: Exit, broken: Option<String>) {
         if let Some(wrong) = &broken {
             warn!(pid = self.pid, wrong, "a worker cannot be understood");
         }
@@ -400,6 +419,10 @@ impl Outbox {
                 );
                 self.shared.refuse(request, failure, reached);
             }
+        }
+        let is_held = self.shared.slots.with(request, |slot| slot.hold.is_some());
+        if is_held == Some(true) {
+            self.written.catch_up().await;
         }
         self.shared.slots.close(request);
     }

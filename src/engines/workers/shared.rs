@@ -164,6 +164,13 @@ impl Shared {
             .flatten()
     }
 
+    /// The event that a worker holds, by its own id.
+    fn event_at(&self, worker: usize) -> Option<u64> {
+        let line = self.line(worker);
+        let holds = line.state.holds_event();
+        holds.then(|| self.slots.with(line.request, |slot| slot.event))?
+    }
+
     pub fn line(&self, worker: usize) -> Line {
         self.board.line(worker)
     }
@@ -338,9 +345,12 @@ impl Shared {
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
-        tokio::spawn(log::follow_worker(log, pid.get()));
+        let written = {
+            let shared = self.clone();
+            log::follow_worker(log, pid.get(), move || shared.event_at(index))
+        };
         tokio::spawn(async move {
-            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get());
+            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get(), written);
             let broken = outbox.read().await;
             let exit = exited.await.unwrap_or_else(|_| {
                 let line = self.board.line(index);
@@ -351,7 +361,7 @@ impl Shared {
                     taken: line.taken,
                 }
             });
-            outbox.worker_ended(exit, broken);
+            outbox.worker_ended(exit, broken).await;
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
             }
@@ -383,8 +393,10 @@ impl Shared {
             }
             known
         };
+        // Nor does the log need one for each event, where a worker is made for each.
+        let is_usual = matches!(why.label, "served" | "drained");
         match why.expected {
-            true if said => debug!(pid, reason = why.label, "worker ended"),
+            true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
             true if why.remedy.is_some() => {
                 warn!(
                     pid,

@@ -7,6 +7,7 @@ use http::{Method, Uri};
 use surus_sys::process::Pid;
 use surus_sys::scoreboard::State;
 use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::queue::Place;
 use crate::event::{EarlyHints, Failure, Response};
@@ -55,14 +56,16 @@ pub struct Slot {
     pub missed: Option<Instant>,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.
     pub deadline: Option<Instant>,
-    /// From the event's sending to its deadline; a response that streams has as long again for every piece.
-    pub patience: Duration,
+    /// A response that streams has so long again for every piece, unless it is none.
+    pub patience: Option<Duration>,
     /// The worker has been asked to end the event.
     pub stopping: Option<Stopping>,
     pub method: Method,
     pub uri: Uri,
     /// Kept until the worker is done with the event, or until none will ever be.
     pub place: Option<Place>,
+    /// Kept as long, for the front.
+    pub hold: Option<TaskTrackerToken>,
 }
 
 impl Slot {

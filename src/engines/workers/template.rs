@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use std::sync::Arc;
@@ -26,11 +26,15 @@ pub struct Spec {
     pub engine: &'static str,
     /// `surus-php8.x`.
     pub program: PathBuf,
+    /// Starts `program` with the libraries beside it; none for the loader that `program` names itself.
+    pub loader: Option<PathBuf>,
     pub workers: usize,
     /// Finds what to boot, where the engine boots a script.
     pub script: Option<FindScript>,
     /// See [`Settings`](crate::engines::Settings::tells_leaks).
     pub tells_leaks: bool,
+    /// Memory in which PHP notes how its start goes.
+    pub profile: Option<Arc<std::fs::File>>,
     /// Peers whose connections the boot may leave open.
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
@@ -78,11 +82,11 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         .context("no memory for the template's settings")?;
     let their_board = board.fd().try_clone_to_owned()?;
 
-    let mut command = Command::new(&spec.program);
+    let mut command = command(spec);
     command
         .arg("template")
-        .arg0(spec.program.file_name().unwrap_or(spec.program.as_os_str()));
-    command
+        // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
+        .envs(&spec.env)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -98,13 +102,35 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
             .context("no memory for the warm-ups (engine.warmup)")?;
         fds.push((messages, 7));
     }
-    let child = process::spawn(command, fds)
-        .with_context(|| format!("cannot start {}", spec.program.display()))?;
+    if let Some(profile) = &spec.profile {
+        fds.push((profile.try_clone()?.into(), 8));
+    }
+    let child = process::spawn(command, fds).with_context(|| match &spec.loader {
+        Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
+        None => format!("cannot start {}", spec.program.display()),
+    })?;
     Ok(Template {
         child,
         control: AsyncSeqpacket::new(control)?,
         inbox,
     })
+}
+
+/// `surus-php`, without arguments.
+fn command(spec: &Spec) -> Command {
+    let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
+    let Some(loader) = &spec.loader else {
+        let mut command = Command::new(&spec.program);
+        command.arg0(name);
+        return command;
+    };
+    let mut command = Command::new(loader);
+    // On the command line and not in LD_LIBRARY_PATH, which the programs that PHP starts would inherit. What the system's cache
+    // names may be of another C library.
+    command.arg("--inhibit-cache").arg("--library-path");
+    command.arg(loader.parent().unwrap_or(Path::new("/")));
+    command.arg("--argv0").arg(name).arg(&spec.program);
+    command
 }
 
 /// NUL-terminated `key=value`, as sapi/settings.c reads them.
@@ -129,6 +155,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
     put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
+    put("profiles", if spec.profile.is_some() { "1" } else { "0" })?;
     for peer in &spec.shared_sockets {
         put("socket", peer)?;
     }

@@ -98,6 +98,7 @@ fn look(shared: &Shared, limits: Limits) {
                     format!("{} {}", slot.method, slot.uri)
                 });
                 warn!(
+                    event,
                     worker,
                     request = what,
                     "over its deadline; PHP is asked to end it"
@@ -106,7 +107,7 @@ fn look(shared: &Shared, limits: Limits) {
             (Finding::NotEnding(stopping), Some((worker, line)))
                 if *worker == stopping.worker && line.taken == stopping.taken =>
             {
-                warn!(worker, "did not end its event; killed");
+                warn!(event, worker, "did not end its event; killed");
                 shared.kill(*worker, &stopping.pid);
                 // Once is enough; its end closes the slot.
                 shared.slots.with(request, |slot| {
@@ -164,8 +165,9 @@ fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
         };
         shared.give_up(request, event, refusal, |slot| {
             slot.place = None;
+            slot.hold = None;
             slot.deadline = None;
-            warn!(request = %slot.uri, "an event was lost with an idle worker");
+            warn!(event, request = %slot.uri, "an event was lost with an idle worker");
         });
     }
 }

@@ -55,16 +55,16 @@ pub async fn accept(
                 );
             }
             full = true;
-            service.metrics.connections_refused.inc();
+            service.application.metrics.connections_refused.inc();
             continue;
         }
         full = false;
         let service = service.clone();
         let draining = draining.clone();
         connections.spawn(async move {
-            service.metrics.connections.inc();
+            service.application.metrics.connections.inc();
             serve(socket, peer, &service, draining).await;
-            service.metrics.connections.dec();
+            service.application.metrics.connections.dec();
         });
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod access;
 mod activity;
+mod application;
 mod body;
 mod check;
 pub mod compress;
@@ -29,8 +30,9 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use access::AccessLog;
+pub use application::{Application, Place};
 pub use listen::{Address, Listener};
-pub use service::{Place, Service};
+pub use service::Service;
 
 use crate::units::{Size, Time};
 

@@ -16,9 +16,10 @@ use tracing::warn;
 
 use super::access::Entry;
 use super::activity::Stream;
+use super::application::STATIC;
 use super::forwarded;
 use super::io::Shared;
-use super::service::{Peer, STATIC, Service};
+use super::service::{Peer, Service};
 use crate::event::{Failure, ResponseBody};
 
 /// A response's body on its way out, with what is to be done when it has ended.

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 
 use super::access::Entry;
+use super::application::STATIC;
 use super::io::Shared;
 use super::reply::class;
-use super::service::{Peer, STATIC, Service};
+use super::service::{Peer, Service};
 
 /// To be told why a connection has ended.
 pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, connection: &Shared) {
@@ -25,7 +26,10 @@ pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, conne
         None => (StatusCode::BAD_REQUEST, 0),
     };
     let took = connection.activity.head_took();
-    service.metrics.answered(STATIC, class(status), took);
+    service
+        .application
+        .metrics
+        .answered(STATIC, class(status), took);
     if let Some(log) = &service.access_log {
         log.log(Entry {
             event: service.next_event.fetch_add(1, Ordering::Relaxed),

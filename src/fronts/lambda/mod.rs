@@ -4,11 +4,28 @@
 //! responses; `batch` has the records of the others done by several workers. All of them reach PHP as [`Event`](crate::event::Event).
 
 pub mod batch;
+mod connection;
+mod extension;
+mod fault;
+mod function;
+mod handler;
 pub mod http_event;
+mod invocation;
+mod payload;
+mod runtime;
+mod runtime_api;
+mod snapshot;
+mod streaming;
+mod task;
+mod thaw;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+pub use function::Function;
+pub use handler::Handler;
+pub use runtime::{Environment, Initialization, run};
 
 use crate::units::Time;
 
@@ -18,6 +35,20 @@ pub struct Settings {
     /// The PHP file that events go to which are not HTTP; it returns a callable or an object with `handle`. What `_HANDLER` names
     /// when that is a file.
     pub handler: Option<PathBuf>,
+    /// The PHP file that hands such events to the handler; that of the Composer package when not set.
+    pub script: Option<PathBuf>,
+    /// How the answers to HTTP events are sent.
+    pub mode: Mode,
+    /// What of an event's time is kept for ending late workers and sending the answer.
+    pub reserve: Time,
+    /// A start that takes longer goes on while Lambda is asked for the first event, which it then waits for.
+    pub init_timeout: Time,
+    /// Register as an extension, so that Lambda says SIGTERM before it ends this process.
+    pub extension: bool,
+    /// SnapStart: URLs that are requested before the snapshot is taken.
+    pub before_snapshot: Vec<String>,
+    /// SnapStart: URLs that are requested where it has been restored.
+    pub after_restore: Vec<String>,
     /// What becomes of an API's stage at the beginning of the path.
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
@@ -26,23 +57,37 @@ pub struct Settings {
     pub batch: batch::Mode,
     /// One record may take so long.
     pub record_timeout: Option<Time>,
-    /// What of an event's time is kept for ending late workers and sending the answer.
-    pub reserve: Time,
     /// What a message of a FIFO queue that fails takes with it.
     pub fifo_failure: batch::FifoFailure,
     /// Does Lambda hear which records have failed?
     pub partial_batch: batch::PartialBatch,
 }
 
+/// How answers are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As a whole.
+    Buffered,
+    /// As they arise. Only for callers that take streams: others would see what leads a stream as part of the answer.
+    Stream,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             handler: None,
+            script: None,
+            mode: Mode::Buffered,
+            reserve: Time::millis(500),
+            init_timeout: Time::millis(9800),
+            extension: true,
+            before_snapshot: Vec::new(),
+            after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
             batch: batch::Mode::default(),
             record_timeout: None,
-            reserve: Time::millis(500),
             fifo_failure: batch::FifoFailure::default(),
             partial_batch: batch::PartialBatch::default(),
         }

@@ -1,0 +1,180 @@
+//! `surus lambda package`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::cli::boot::{self, Asked};
+use crate::cli::options::Project;
+use crate::config::{Config, Loaded};
+use crate::engine::Engine;
+use crate::engines;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+use crate::package::php::Php;
+use crate::package::sizes::{self, Sizes, mebibytes};
+use crate::package::{
+    self, Files, application, archive, bootstrap, extensions, library, php, settings,
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    project: Project,
+    /// The zip to write
+    #[arg(short, long, value_name = "FILE", default_value = "function.zip")]
+    output: PathBuf,
+    /// PHP extension that the application uses and composer.json does not name; may be repeated
+    #[arg(long = "extension", value_name = "NAME")]
+    extensions: Vec<String>,
+    /// A surus that needs no library (make musl); this one, or `bootstrap` beside it, when not given
+    #[arg(long, value_name = "FILE")]
+    bootstrap: Option<PathBuf>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let project = args.project.directory()?;
+    let loaded = args.project.load()?;
+    log::start(&log::Settings {
+        level: "warn".into(),
+        ..loaded.config.log.clone()
+    })?;
+    let output = std::path::absolute(&args.output)?;
+    let files = gather(&args, &project, &loaded, &output)?;
+
+    let sizes = Sizes::of(&files)?;
+    print!("{}", sizes.table());
+    if !sizes.fits() {
+        bail!(
+            "Lambda takes {} bytes, and this is {}; exclude files in .surusignore or leave out extensions, or deploy a container \
+             image (surus lambda template dockerfile), which may have 10 GB. The largest files:\n{}",
+            sizes::UNZIPPED,
+            sizes.total,
+            sizes.largest(10)
+        );
+    }
+    let zipped = write(&files, &output)?;
+    println!("{}  zipped: {}", mebibytes(zipped), output.display());
+    if zipped > sizes::UPLOADED {
+        println!(
+            "! above 50 MiB Lambda takes a zip from S3 only: aws s3 cp it, and name bucket and key; `sam deploy`, CDK and \
+             Serverless do that by themselves"
+        );
+    }
+    Ok(())
+}
+
+/// Everything that belongs into the package.
+fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
+    let installed = super::super::block_on(ask_php(project, &loaded.config))?;
+    let mut asked = loaded.config.package.extensions.clone();
+    asked.extend(args.extensions.iter().cloned());
+    let chosen = extensions::choose(project, &installed.extension_dir, &asked, &installed.loaded)?;
+    let mut files = Files::default();
+    let placed = php::add(&installed, &chosen.load, &mut files)?;
+    let bootstrap = bootstrap::find(args.bootstrap.as_deref(), placed.machine)?;
+    files.copy("bootstrap", &bootstrap, true)?;
+    let table = match &loaded.file {
+        Some(file) => toml::from_str(&std::fs::read_to_string(file)?)
+            .with_context(|| format!("{}", file.display()))?,
+        None => toml::Table::new(),
+    };
+    let script = match super::runtime::events_script(project, &loaded.config) {
+        Ok(script) => library::add(project, &script, &mut files)?,
+        // Needed for events that are not HTTP alone.
+        Err(error) if loaded.config.lambda.handler.is_some() => return Err(error),
+        Err(_) => None,
+    };
+    let place = package::place(project);
+    files.text(
+        application::inside_of(place, "surus.toml"),
+        settings::compose(table, &placed, script.as_deref())?,
+    )?;
+    application::add(project, &[output.to_path_buf()], place, &mut files)?;
+
+    println!("PHP {} for {}", installed.version, placed.machine.name());
+    let names: Vec<_> = chosen
+        .load
+        .iter()
+        .map(|extension| extension.name.as_str())
+        .collect();
+    println!("extensions: {}", names.join(", "));
+    if !chosen.left_out.is_empty() {
+        println!(
+            "left out, though PHP loads them here: {}; name what the application uses with --extension, or in [package] \
+             extensions",
+            chosen.left_out.join(", ")
+        );
+    }
+    Ok(files)
+}
+
+/// Starts PHP as the application would have it, and asks it what it is.
+async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
+    let entry = engines::find("classic")?;
+    let mut config = config.clone();
+    config.engine.name = Some(entry.name.into());
+    config.engine.workers = Some(1);
+    // It is asked, and nothing more: who runs it elsewhere does not matter.
+    if !surus_sys::process::is_root() {
+        config.engine.user = None;
+        config.engine.group = None;
+    }
+    let program = engines::find_program(config.engine.php.as_deref())?;
+    let asked = Asked {
+        name: entry.name,
+        entry,
+        config,
+    };
+    let pool = boot::boot_one(&asked, project, &Arc::new(Metrics::default())).await?;
+    let report = pool.report();
+    pool.drain().await;
+    let files = std::iter::once(report.get("ini_file")).chain(report.get("ini_scanned").split(','));
+    let names = report.get("extensions").split(',');
+    Ok(Php {
+        program,
+        version: report.get("php_running").into(),
+        extension_dir: report.get("extension_dir").into(),
+        ini_files: files
+            .filter(|file| !file.is_empty())
+            .map(PathBuf::from)
+            .collect(),
+        loaded: names
+            .filter(|name| !name.is_empty())
+            .map(str::to_string)
+            .collect(),
+    })
+}
+
+/// Writes the zip, complete or not at all; returns its size.
+fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
+    let cannot = || format!("cannot write {}", output.display());
+    let directory = output.parent().unwrap_or(Path::new("/"));
+    let mut fresh = tempfile::Builder::new()
+        .prefix(".surus-package")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(directory)
+        .with_context(cannot)?;
+    let (began, count) = (Instant::now(), files.len());
+    let terminal = std::io::stderr().is_terminal();
+    archive::write(files, fresh.as_file_mut(), |done| {
+        // Enough to see that it goes on.
+        if terminal && (done % 50 == 0 || done == count) {
+            eprint!(
+                "\r{done} of {count} files, {:.0} s",
+                began.elapsed().as_secs_f32()
+            );
+            let _ = std::io::stderr().flush();
+        }
+    })
+    .with_context(cannot)?;
+    if terminal {
+        eprintln!();
+    }
+    let size = fresh.as_file().metadata()?.len();
+    fresh.persist(output).with_context(cannot)?;
+    Ok(size)
+}

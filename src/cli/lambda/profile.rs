@@ -1,0 +1,167 @@
+//! `surus lambda profile`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use http::StatusCode;
+use http_body_util::BodyExt;
+use surus_sys::{process, scoreboard::now_micros};
+
+use crate::cli::boot::{self, Asked};
+use crate::cli::options;
+use crate::engine::Engine;
+use crate::engines::workers::Pool;
+use crate::fronts::site::Site;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+use crate::profile::{self, Measured, Notes, Timeline};
+
+#[derive(Debug, clap::Args)]
+pub struct Profile {
+    #[command(flatten)]
+    args: options::Args,
+    /// The first event: /path?query, or a whole URL where the application looks at its host
+    #[arg(long, value_name = "URL", default_value = "/")]
+    url: String,
+    /// Starts, of which the one of median length is shown
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    starts: u32,
+    /// Draw the timeline into this file, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Room for the notes of a start: a file is about a hundred bytes.
+const ROOM: u64 = 8 << 20;
+
+pub fn run(args: Profile) -> anyhow::Result<()> {
+    let project = args.args.project.directory()?;
+    let loaded = args.args.load()?;
+    log::start(&log::Settings {
+        level: "warn".into(),
+        ..loaded.config.log.clone()
+    })?;
+    let mut config = loaded.config;
+    // Lambda gives a function one event at a time.
+    config.engine.workers = Some(1);
+    config.engine.spares = 0;
+    let site = boot::open_site(&project, &config)?;
+    let entry = boot::chosen(&project, &config)?;
+    let mut asked = Asked {
+        name: entry.name,
+        entry,
+        config,
+    };
+
+    let mut all = Vec::new();
+    let mut said = String::new();
+    for _ in 0..args.starts {
+        let (measured, php) =
+            super::super::block_on(start(&mut asked, &project, &site, &args.url))?;
+        all.push(measured);
+        said = php;
+    }
+    all.sort_by_key(|measured| measured.surus + measured.first.1 - measured.asked);
+    let median = all.swap_remove(all.len() / 2);
+    let place = project.canonicalize()?;
+    let place = place
+        .to_str()
+        .context("the path of the project is not UTF-8")?;
+    let name = project.file_name().unwrap_or_default().to_string_lossy();
+    let timeline = Timeline::new(
+        format!("cold start of {name} on {}", entry.name),
+        place,
+        median,
+    )?;
+    print!("{}", profile::tell(&timeline));
+    println!(
+        "\n{said}; the median of {} starts, with all files in this machine's memory, which on Lambda they are not",
+        args.starts
+    );
+    if let Some(path) = &args.svg {
+        std::fs::write(path, profile::draw(&timeline))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// One start, with two events, and what PHP it was.
+async fn start(
+    asked: &mut Asked,
+    project: &Path,
+    site: &Site,
+    url: &str,
+) -> anyhow::Result<(Measured, String)> {
+    let surus = own_start()?;
+    let memory = File::from(process::memory_file(&[]).context("no memory for the profile")?);
+    memory.set_len(ROOM).context("no memory for the profile")?;
+    let memory = Arc::new(memory);
+    asked.config.engine.profile = Some(memory.clone());
+    let before = now_micros();
+    let pool = boot::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
+    let ready = now_micros();
+    let first = event(&pool, site, url).await?;
+    let second = event(&pool, site, url).await?;
+    let report = pool.report();
+    let php = format!(
+        "PHP {}, OPcache {}",
+        report.get("php_running"),
+        report.get("opcache")
+    );
+    pool.drain().await;
+    let mut bytes = vec![0; usize::try_from(ROOM)?];
+    memory.read_exact_at(&mut bytes, 0)?;
+    let notes = Notes::read(&bytes)?;
+    Ok((
+        Measured {
+            surus,
+            asked: before,
+            ready,
+            first,
+            second,
+            notes,
+        },
+        php,
+    ))
+}
+
+/// When it was sent, and when its answer was complete.
+async fn event(pool: &Pool, site: &Site, url: &str) -> anyhow::Result<(u64, u64)> {
+    let event = boot::get(url, site).context("--url")?;
+    let sent = now_micros();
+    let response = pool
+        .handle(Box::new(event))
+        .await
+        .with_context(|| format!("GET {url}"))?;
+    let status = response.status();
+    response
+        .into_body()
+        .collect()
+        .await
+        .with_context(|| format!("GET {url}"))?;
+    let answered = now_micros();
+    if status >= StatusCode::INTERNAL_SERVER_ERROR {
+        bail!("GET {url} is answered with {status}; what PHP has said of it is above");
+    }
+    Ok((sent, answered))
+}
+
+/// How long a surus takes that only says its version.
+fn own_start() -> anyhow::Result<u64> {
+    let us = std::env::current_exe().context("where is surus itself?")?;
+    let began = now_micros();
+    let status = Command::new(&us)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start {}", us.display()))?;
+    let took = now_micros() - began;
+    if !status.success() {
+        bail!("{} --version fails: {status}", us.display());
+    }
+    Ok(took)
+}

@@ -1,0 +1,295 @@
+//! `surus lambda` inside AWS Lambda: the function's runtime.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use crate::cli::boot::{self, Asked};
+use crate::cli::options::Project;
+use crate::cli::serve::open_place;
+use crate::config::{Config, Loaded};
+use crate::engine::Engine;
+use crate::engines::{self, Entry};
+use crate::event::Script;
+use crate::fronts::http::Application;
+use crate::fronts::lambda::batch::{self, Batches};
+use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
+use crate::fronts::site::route::Routes;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+use crate::observe::named::Names;
+use crate::package;
+use crate::units::Time;
+
+/// Which application.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// Directory of the application; $LAMBDA_TASK_ROOT when there is one
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Configuration file; DIR/surus.toml when there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The pool of workers that have events done which are not HTTP, and what it may have otherwise (`[pool.events]`).
+const EVENTS: &str = "events";
+
+pub fn run(which: Which) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let dir = which
+        .dir
+        .or_else(|| text("LAMBDA_TASK_ROOT").map(|root| package::unpacked(root.into())));
+    let project = Project::new(dir.unwrap_or_else(|| ".".into()), which.config);
+    let environment = Environment {
+        api: text("AWS_LAMBDA_RUNTIME_API").context(
+            "AWS_LAMBDA_RUNTIME_API is not set; this command is what AWS Lambda starts, and `surus lambda dev` runs a function here",
+        )?,
+        initialization: Initialization::of(
+            &text("AWS_LAMBDA_INITIALIZATION_TYPE").unwrap_or_default(),
+        ),
+        concurrency: match text("AWS_LAMBDA_MAX_CONCURRENCY") {
+            Some(count) => count
+                .parse::<usize>()
+                .with_context(|| format!("AWS_LAMBDA_MAX_CONCURRENCY=`{count}`"))?
+                .max(1),
+            None => 1,
+        },
+        directory: project.named().display().to_string(),
+        began,
+    };
+    // One thread: the answers of a function take turns, and its share of a CPU is mostly below one.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(live(&environment, &project));
+    runtime.shutdown_background();
+    ended
+}
+
+/// What is wrong from here on, Lambda hears too.
+async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let names = Names::default();
+    let prepared = prepare(project, &names);
+    let settings = prepared
+        .as_ref()
+        .map(|(_, config)| config.lambda.clone())
+        .unwrap_or_default();
+    let boot = async {
+        let (directory, config) = prepared?;
+        function(&directory, config, environment.concurrency, names).await
+    };
+    let shutdown = async move {
+        terminate.recv().await;
+    };
+    lambda::run(environment, &settings, boot, shutdown).await
+}
+
+/// Reads the configuration and starts the log.
+fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
+    let directory = project.directory()?;
+    let Loaded { mut config, file } = project.load()?;
+    // It says `Text` where nobody has chosen anything. Managed instances take nothing but JSON.
+    let says = |name, word: &str| text(name).is_some_and(|said| said == word);
+    let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
+        || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
+    if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
+        config.log.format = log::Format::Json;
+    }
+    if let (Some(level), None) = (text("AWS_LAMBDA_LOG_LEVEL"), text("SURUS_LOG_LEVEL")) {
+        config.log.level = match level.as_str() {
+            "FATAL" => "error".into(),
+            level => level.to_ascii_lowercase(),
+        };
+    }
+    log::start_named(&config.log, names.clone())?;
+    if let Some(file) = file {
+        info!(file = %file.display(), "configuration read");
+    }
+    Ok((directory, config))
+}
+
+/// Boots what answers events.
+async fn function(
+    project: &Path,
+    mut config: Config,
+    concurrency: usize,
+    names: Names,
+) -> anyhow::Result<Function> {
+    // What is set on a function is meant for the application.
+    config.engine.clear_env = false;
+    // Lambda gives no more events than can be answered at once; how long one may wait, its deadline says.
+    config.engine.queue_timeout = Time::seconds(900);
+    let reserve = config.lambda.reserve.0;
+    config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
+    let place = open_place(project, &config)?;
+    let front = place.site.front_controller();
+    let handler = handler(project, &config, front.map(|front| &*front.filename))?;
+    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let metrics = Arc::new(Metrics::default());
+
+    let mut renewed = Vec::new();
+    let mut boot_one = async |asked: Asked| -> anyhow::Result<Arc<dyn Engine>> {
+        let pool: Arc<dyn Engine> = Arc::new(boot::boot_one(&asked, project, &metrics).await?);
+        if keeps_its_processes(asked.entry) {
+            renewed.push(pool.clone());
+        }
+        Ok(pool)
+    };
+    let is_application = handler.is_none() || front.is_some() || config.engine.script.is_some();
+    let mut engines: BTreeMap<&'static str, Arc<dyn Engine>> = BTreeMap::new();
+    let mut engine = EVENTS;
+    if is_application {
+        let mut config = config.clone();
+        config.engine.workers.get_or_insert(concurrency);
+        engine = boot::chosen(project, &config)?.name;
+        for asked in boot::asked_for(project, &config, &routes)? {
+            let name = asked.name;
+            engines.insert(name, boot_one(asked).await?);
+        }
+    }
+    let handler = match handler {
+        None => None,
+        Some(file) => {
+            let script = events_script(project, &config)?;
+            let asked = for_events(project, &config, &file, &script, concurrency)?;
+            let workers = engines::worker_count(&asked.config.engine)?;
+            let one_by_one = config.lambda.batch == batch::Mode::Record;
+            Some(Handler {
+                partial_batch: config.lambda.partial_batch,
+                batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
+                engine: boot_one(asked).await?,
+                script: Script {
+                    root: project
+                        .to_str()
+                        .context("the project's path is not UTF-8")?
+                        .into(),
+                    filename: script.into(),
+                    name: "/events".into(),
+                    path_info: Default::default(),
+                },
+            })
+        }
+    };
+    let application = is_application.then(|| Application {
+        compress: config.compress.clone(),
+        place: arc_swap::ArcSwap::from_pointee(place),
+        routes,
+        engines,
+        engine,
+        metrics,
+    });
+    Ok(Function {
+        application,
+        handler,
+        renewed,
+        settings: config.lambda,
+        names,
+        next_event: AtomicU64::new(1),
+    })
+}
+
+/// The PHP file for events that are not HTTP. A function whose handler is the front controller has none.
+fn handler(
+    project: &Path,
+    config: &Config,
+    front: Option<&Path>,
+) -> anyhow::Result<Option<PathBuf>> {
+    if let Some(handler) = &config.lambda.handler {
+        let file = project.join(handler);
+        return match file.canonicalize() {
+            Ok(file) => Ok(Some(file)),
+            Err(error) => Err(error)
+                .with_context(|| format!("cannot read {} (lambda.handler)", file.display())),
+        };
+    }
+    let Some(named) = text("_HANDLER") else {
+        return Ok(None);
+    };
+    let file = project.join(named).canonicalize().ok();
+    Ok(file.filter(|file| front != Some(file) && is_php(file)))
+}
+
+/// Does a file say that PHP is to run it? `_HANDLER` may as well be a word that means nothing to us, or our own `bootstrap`.
+fn is_php(file: &Path) -> bool {
+    let mut line = Vec::new();
+    let read =
+        File::open(file).map(|file| BufReader::new(file.take(256)).read_until(b'\n', &mut line));
+    let line = String::from_utf8_lossy(&line);
+    read.is_ok() && (line.starts_with("<?php") || line.starts_with("#!") && line.contains("php"))
+}
+
+/// What hands events to a handler.
+pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
+    let us = env::current_exe().context("where is surus itself?")?;
+    let beside = us.parent().unwrap_or(Path::new("/"));
+    let places = match &config.lambda.script {
+        Some(script) => vec![project.join(script)],
+        None => vec![
+            project.join("vendor/surus/surus/lambda/events.php"),
+            beside.join("php/lambda/events.php"),
+            beside.join("../share/surus/php/lambda/events.php"),
+        ],
+    };
+    if let Some(found) = places.iter().find_map(|place| place.canonicalize().ok()) {
+        return Ok(found);
+    }
+    let places: Vec<_> = places
+        .iter()
+        .map(|place| place.display().to_string())
+        .collect();
+    bail!(
+        "the PHP file that hands events to the handler is not at {}; install it (composer require surus/surus) or name it in \
+         lambda.script",
+        places.join(", ")
+    )
+}
+
+/// The pool that runs the handler.
+fn for_events(
+    project: &Path,
+    config: &Config,
+    handler: &Path,
+    script: &Path,
+    concurrency: usize,
+) -> anyhow::Result<Asked> {
+    let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
+    config.engine.script = Some(script.to_path_buf());
+    config.engine.warmup.clear();
+    // The records of one event are done by as many workers as the machine has time for.
+    if config.lambda.batch == batch::Mode::Whole {
+        config.engine.workers.get_or_insert(concurrency);
+    }
+    let handler = handler
+        .to_str()
+        .context("the handler's path is not UTF-8")?;
+    config.env.insert(HANDLER.to_string(), handler.to_string());
+    Ok(Asked {
+        name: EVENTS,
+        entry: boot::chosen(project, &config)?,
+        config,
+    })
+}
+
+/// Where the PHP library finds the handler's file.
+const HANDLER: &str = "SURUS_HANDLER";
+
+/// Not where each event begins with a state that was kept for that, and with random generators of its own.
+fn keeps_its_processes(entry: &Entry) -> bool {
+    !["fork", "rewind"].contains(&entry.name)
+}
+
+/// A variable of the environment, if it says anything.
+fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|text| !text.is_empty())
+}

@@ -1,0 +1,192 @@
+//! `surus lambda template`.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::cli::options::Project;
+use crate::config::Config;
+use crate::deploy::{
+    API_SECONDS, Function, Http, Queue, cdk, dockerfile, sam, serverless, terraform,
+};
+use crate::engines;
+use crate::fronts::lambda::Mode;
+use crate::package::extensions;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Whose
+    tool: Tool,
+    #[command(flatten)]
+    project: Project,
+    /// Name of the function; that of the project's directory when not given
+    #[arg(long)]
+    name: Option<String>,
+    /// How HTTP requests come; by a function URL when not given, or not at all when there is a queue
+    #[arg(long)]
+    http: Option<Http>,
+    /// A queue whose messages the function gets
+    #[arg(long)]
+    queue: Option<Queue>,
+    /// MB; Lambda gives CPU by memory, and 1769 MB are one CPU
+    #[arg(long, value_name = "MB", default_value_t = 1024)]
+    memory: u32,
+    /// Seconds that one event may take; 28 behind an HTTP API and 60 elsewhere when not given
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+    /// x86_64 or arm64; that of this machine when not given
+    #[arg(long, value_parser = ["x86_64", "arm64"])]
+    architecture: Option<String>,
+    /// Environment variable of the function, as NAME=VALUE; may be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    environment: Vec<String>,
+    /// The zip that `surus lambda package` has made
+    #[arg(long, value_name = "FILE", default_value = "function.zip")]
+    zip: String,
+    /// PHP extension beside those of composer.json, for the Dockerfile; may be repeated
+    #[arg(long = "extension", value_name = "NAME")]
+    extensions: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tool {
+    /// AWS SAM
+    Sam,
+    /// Terraform and OpenTofu
+    Terraform,
+    /// AWS CDK, in TypeScript
+    Cdk,
+    /// Serverless Framework and osls
+    Serverless,
+    /// A container image, on Debian
+    Dockerfile,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let project = args.project.directory()?;
+    let config = args.project.load()?.config;
+    if args.tool == Tool::Dockerfile {
+        print!("{}", image(&args, &project, &config)?);
+        return Ok(());
+    }
+    let function = function(&args, &project, &config)?;
+    function.check()?;
+    let text = match args.tool {
+        Tool::Sam => sam::template(&function),
+        Tool::Terraform => terraform::template(&function),
+        Tool::Cdk => cdk::template(&function),
+        Tool::Serverless | Tool::Dockerfile => serverless::template(&function),
+    };
+    print!("{text}");
+    Ok(())
+}
+
+fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Function> {
+    let http = match (args.http, args.queue) {
+        (Some(http), _) => http,
+        (None, Some(_)) => Http::None,
+        (None, None) => Http::Url,
+    };
+    let mut environment = std::collections::BTreeMap::new();
+    for entry in &args.environment {
+        let (name, value) = entry
+            .split_once('=')
+            .with_context(|| format!("--env {entry}: write it as NAME=VALUE"))?;
+        environment.insert(name.to_string(), value.to_string());
+    }
+    let handler = match &config.lambda.handler {
+        Some(file) => file
+            .to_str()
+            .context("lambda.handler is not UTF-8")?
+            .to_string(),
+        None if args.queue.is_some() => bail!(
+            "--queue: the function needs a PHP file that its messages go to; name it in surus.toml: [lambda] handler = \"…\""
+        ),
+        // Lambda wants one, and nobody looks at it.
+        None => "bootstrap".into(),
+    };
+    let default_timeout = if http == Http::Api {
+        API_SECONDS - 2
+    } else {
+        60
+    };
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x86_64",
+    };
+    Ok(Function {
+        name: args.name.clone().unwrap_or_else(|| name_of(project)),
+        handler,
+        architecture: args
+            .architecture
+            .clone()
+            .unwrap_or_else(|| architecture.into()),
+        memory: args.memory,
+        timeout: args.timeout.unwrap_or(default_timeout),
+        http,
+        queue: args.queue,
+        streams: config.lambda.mode == Mode::Stream,
+        environment,
+        zip: args.zip.clone(),
+    })
+}
+
+/// `/srv/My_Shop 2` → `my-shop-2`.
+fn name_of(project: &Path) -> String {
+    let name = project
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_ascii_lowercase();
+    let words = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let name = words.collect::<Vec<_>>().join("-");
+    if name.is_empty() {
+        "application".into()
+    } else {
+        name
+    }
+}
+
+fn image(args: &Args, project: &Path, config: &Config) -> anyhow::Result<String> {
+    let program = engines::find_program(config.engine.php.as_deref())?;
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let minor = name.strip_prefix("surus-php").with_context(|| {
+        format!(
+            "{} is not named after PHP's version, as in surus-php8.2",
+            program.display()
+        )
+    })?;
+    // The Debian whose PHP that is.
+    let debian = match minor {
+        "8.2" => 12,
+        "8.4" => 13,
+        other => bail!(
+            "no Debian has PHP {other}; build surus-php for PHP 8.2 (Debian 12) or 8.4 (Debian 13), whose images this is made for"
+        ),
+    };
+    let mut asked = config.package.extensions.clone();
+    asked.extend(args.extensions.iter().cloned());
+    Ok(dockerfile::template(
+        minor,
+        debian,
+        &extensions::wanted(project, &asked)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_named_after_its_directory() {
+        for (path, name) in [
+            ("/srv/shop", "shop"),
+            ("/srv/My_Shop 2", "my-shop-2"),
+            ("/", "application"),
+        ] {
+            assert_eq!(name_of(Path::new(path)), name);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A YAML or JSON file with the lines of its values, and with the tags that CloudFormation gives a meaning.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::{anyhow, bail};
+use saphyr_parser::{Event, Parser, Tag};
+
+/// A value, and where it begins.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// From 1.
+    pub line: usize,
+    /// `Ref` for `!Ref`; empty without a tag.
+    pub tag: String,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub enum Value {
+    Text(String),
+    List(Vec<Rc<Node>>),
+    /// In the order of the file.
+    Map(Vec<(String, Rc<Node>)>),
+}
+
+impl Node {
+    /// The value of a key; none when this is no map.
+    pub fn get(&self, key: &str) -> Option<&Rc<Node>> {
+        self.entries()
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, node)| node)
+    }
+
+    /// The value below these keys.
+    pub fn at(&self, keys: &[&str]) -> Option<&Node> {
+        keys.iter()
+            .try_fold(self, |node, key| node.get(key).map(Rc::as_ref))
+    }
+
+    /// Of a map; nothing when this is none.
+    pub fn entries(&self) -> &[(String, Rc<Node>)] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Of a list; nothing when this is none.
+    pub fn items(&self) -> &[Rc<Node>] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// None for lists, maps and what a tag would make something else of.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) if self.tag.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the first document of the text.
+pub fn parse(text: &str) -> anyhow::Result<Node> {
+    let mut reader = Reader {
+        parser: Parser::new_from_str(text),
+        anchors: BTreeMap::new(),
+    };
+    loop {
+        let (event, line) = reader.next()?;
+        match event {
+            Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
+            Event::StreamEnd => bail!("the file is empty"),
+            event => return Ok(Rc::unwrap_or_clone(reader.node(event, line, 0)?)),
+        }
+    }
+}
+
+/// Deeper than any template, and less deep than our stack.
+const DEEPEST: usize = 200;
+
+struct Reader<'a> {
+    parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    anchors: BTreeMap<usize, Rc<Node>>,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> anyhow::Result<(Event<'a>, usize)> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => Ok((event, span.start.line())),
+            Some(Err(error)) => bail!("line {}: {}", error.marker().line(), error.info()),
+            None => bail!("the file ends in the middle"),
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> anyhow::Result<Rc<Node>> {
+        if depth > DEEPEST {
+            bail!("line {line}: more than {DEEPEST} levels");
+        }
+        let (anchor, tag, value) = match event {
+            Event::Alias(anchor) => {
+                return self.anchors.get(&anchor).cloned().ok_or_else(|| {
+                    anyhow!("line {line}: an alias of something that is not complete")
+                });
+            }
+            Event::Scalar(text, _, anchor, tag) => (anchor, tag, Value::Text(text.into_owned())),
+            Event::SequenceStart(anchor, tag) => {
+                let mut items = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, _) => break,
+                        (event, line) => items.push(self.node(event, line, depth + 1)?),
+                    }
+                }
+                (anchor, tag, Value::List(items))
+            }
+            Event::MappingStart(anchor, tag) => {
+                let mut entries = Vec::new();
+                loop {
+                    let key = match self.next()? {
+                        (Event::MappingEnd, _) => break,
+                        (event, line) => self.node(event, line, depth + 1)?,
+                    };
+                    let key_line = key.line;
+                    let Value::Text(key) = &key.value else {
+                        bail!("line {key_line}: a key that is no text");
+                    };
+                    let (event, mut line) = self.next()?;
+                    // What has lines of its own is looked for under its name.
+                    if matches!(event, Event::MappingStart(..) | Event::SequenceStart(..)) {
+                        line = key_line;
+                    }
+                    entries.push((key.clone(), self.node(event, line, depth + 1)?));
+                }
+                (anchor, tag, Value::Map(entries))
+            }
+            other => bail!("line {line}: {other:?} where a value is expected"),
+        };
+        let node = Rc::new(Node {
+            line,
+            tag: tag.map(|tag| meaning(&tag)).unwrap_or_default(),
+            value,
+        });
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+}
+
+/// The tags of YAML itself, such as `!!str`, say nothing that we need.
+fn meaning(tag: &Tag) -> String {
+    if tag.is_yaml_core_schema() {
+        String::new()
+    } else {
+        tag.suffix.clone()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_know_their_lines_and_tags() {
+        let node =
+            parse("a:\n  b: !GetAtt Queue.Arn\n  c:\n    - 1\n    - !Ref X\nd: &x {e: f}\ng: *x\n")
+                .unwrap();
+        let b = node.at(&["a", "b"]).unwrap();
+        assert_eq!((b.line, b.tag.as_str(), b.text()), (2, "GetAtt", None));
+        let items = node.at(&["a", "c"]).unwrap().items();
+        assert_eq!(items[0].text(), Some("1"));
+        assert_eq!((items[1].line, items[1].tag.as_str()), (5, "Ref"));
+        assert_eq!(node.at(&["g", "e"]).unwrap().text(), Some("f"));
+    }
+
+    #[test]
+    fn json_is_read_too() {
+        let node = parse("{\n  \"a\": {\"Ref\": \"X\"}\n}").unwrap();
+        assert_eq!(node.at(&["a", "Ref"]).unwrap().text(), Some("X"));
+        assert_eq!(node.at(&["a"]).unwrap().line, 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(
+            error("a: [1\nb: 2").contains("line 2"),
+            "{}",
+            error("a: [1\nb: 2")
+        );
+        assert!(error("").contains("empty"));
+        let deep = error(&"[".repeat(10_000));
+        assert!(deep.contains("line 1"), "{deep}");
+    }
+}

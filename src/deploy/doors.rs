@@ -1,0 +1,132 @@
+//! What goes wrong between a function and the ways by which HTTP requests come to it?
+
+use super::API_SECONDS;
+use super::findings::{Finding, Runs, certain, perhaps};
+use super::stack::{Door, DoorKind, Function, Stack};
+
+/// Adds what is found to `found`.
+pub fn find(
+    function: &Function,
+    door: &Door,
+    stack: &Stack,
+    runs: &Runs,
+    found: &mut Vec<Finding>,
+) {
+    let name = &function.name;
+    let too_long = |limit: u64| {
+        function
+            .timeout
+            .as_ref()
+            .filter(|timeout| timeout.value > limit)
+    };
+    match &door.kind {
+        DoorKind::Url {
+            streams,
+            is_public,
+            by_sam,
+        } => {
+            match (runs.streams, streams) {
+                (true, false) => certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), but its URL does not take streams, and visitors would see what \
+                     leads a stream; set InvokeMode: RESPONSE_STREAM, or mode = \"buffered\""
+                    ),
+                ),
+                (false, true) => perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the URL of {name} takes streams, but its answers are sent as a whole, and 6 MB are their limit; set [lambda] \
+                     mode = \"stream\", or remove InvokeMode"
+                    ),
+                ),
+                _ => {}
+            }
+            let may = |action: &str| {
+                stack
+                    .permissions
+                    .iter()
+                    .any(|(of, what)| of == name && what == action)
+            };
+            for action in ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"] {
+                if *is_public && !by_sam && !may(action) {
+                    certain(
+                        found,
+                        door.line,
+                        format!(
+                            "the URL of {name} has AuthType NONE, but without a permission for {action} it answers 403 (since October \
+                         2025 it needs two); add an AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and {}",
+                            if action.ends_with("Url") {
+                                "FunctionUrlAuthType: NONE"
+                            } else {
+                                "InvokedViaFunctionUrl: true"
+                            }
+                        ),
+                    );
+                }
+            }
+        }
+        DoorKind::HttpApi => {
+            if runs.streams {
+                certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), which an HTTP API does not take: visitors would see what leads a \
+                     stream; set mode = \"buffered\", or use a function URL"
+                    ),
+                );
+            }
+            if let Some(timeout) = too_long(u64::from(API_SECONDS)) {
+                perhaps(
+                    found,
+                    timeout.line,
+                    format!(
+                        "{name} may take {} s, but its HTTP API answers 503 after {API_SECONDS} s, and the function goes on for nobody; \
+                     lower Timeout to {}, or use a function URL",
+                        timeout.value,
+                        API_SECONDS - 2
+                    ),
+                );
+            }
+        }
+        DoorKind::RestApi {
+            takes_bytes,
+            streams,
+        } => {
+            if runs.streams && !streams {
+                perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), and its REST API takes streams only where its integration has \
+                     responseTransferMode: STREAM: elsewhere visitors see what leads a stream; set that, or mode = \"buffered\""
+                    ),
+                );
+            }
+            if let Some(timeout) = too_long(29) {
+                perhaps(
+                    found,
+                    timeout.line,
+                    format!(
+                        "{name} may take {} s, but its REST API answers 504 after 29 s unless its limit has been raised, and the \
+                     function goes on for nobody; lower Timeout to 28",
+                        timeout.value
+                    ),
+                );
+            }
+            if !takes_bytes {
+                perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set BinaryMediaTypes: \
+                     [\"*/*\"]"
+                    ),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What goes wrong with functions like these, in practice?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::doors;
+use super::stack::{Function, Kind, Queue, Source, Stack};
+use super::{RECEIVES, VISIBILITY_FACTOR};
+
+/// One thing that is wrong, or that may be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    pub line: usize,
+    /// It will go wrong; otherwise it may.
+    pub is_certain: bool,
+    /// What, and what to do.
+    pub text: String,
+}
+
+/// How a function's PHP is run, as its configuration says with the environment of the template.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    pub streams: bool,
+    pub workers: u64,
+    /// PHP's memory_limit in MB; none when there is no limit or it is not known.
+    pub memory_limit: Option<u64>,
+    /// What of an event's time is kept for ending late workers.
+    pub reserve: Duration,
+    /// One record may take so long.
+    pub record_timeout: Option<Duration>,
+    pub failures: Failures,
+}
+
+/// Who tells Lambda which records of a batch have failed?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failures {
+    /// Surus does.
+    Told,
+    /// The handler may, in its answer.
+    Handler,
+    /// Nobody: the whole batch fails with one of its records.
+    Untold,
+}
+
+/// By the lines of the template. `runs` is asked with each function's environment.
+pub fn find(
+    stack: &Stack,
+    runs: &dyn Fn(&BTreeMap<String, String>) -> anyhow::Result<Runs>,
+) -> anyhow::Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for function in &stack.functions {
+        let runs = runs(&function.environment)?;
+        of_function(function, &runs, &mut found);
+        for source in stack
+            .sources
+            .iter()
+            .filter(|source| source.function == function.name)
+        {
+            let queue = stack
+                .queues
+                .iter()
+                .find(|queue| Some(&queue.name) == source.queue.as_ref());
+            of_source(function, source, queue, &runs, &mut found);
+        }
+        for door in stack
+            .doors
+            .iter()
+            .filter(|door| door.function == function.name)
+        {
+            doors::find(function, door, stack, &runs, &mut found);
+        }
+    }
+    for queue in &stack.queues {
+        if stack
+            .sources
+            .iter()
+            .any(|source| source.queue.as_ref() == Some(&queue.name))
+        {
+            of_queue(queue, stack, &mut found);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+pub(super) fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
+    found.push(Finding {
+        line,
+        is_certain: true,
+        text,
+    });
+}
+
+pub(super) fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
+    found.push(Finding {
+        line,
+        is_certain: false,
+        text,
+    });
+}
+
+fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+    let name = &function.name;
+    if let Some(runtime) = function
+        .runtime
+        .as_ref()
+        .filter(|runtime| runtime.value != "provided.al2023")
+    {
+        certain(
+            found,
+            runtime.line,
+            format!(
+                "{name} has the runtime {}, which does not start Surus; set Runtime: provided.al2023",
+                runtime.value
+            ),
+        );
+    }
+    if let Some(line) = function.snap_start.filter(|_| !function.is_image) {
+        certain(
+            found,
+            line,
+            format!(
+                "{name} has SnapStart, which Lambda does not offer to zips on provided.al2023; deploy a container image (surus \
+             lambda template dockerfile), or remove it"
+            ),
+        );
+    }
+    if let Some(timeout) = &function.timeout {
+        let given = Duration::from_secs(timeout.value);
+        // It takes a quarter at most.
+        let reserve = runs.reserve.min(given / 4);
+        if timeout.value == 3 {
+            perhaps(
+                found,
+                timeout.line,
+                format!(
+                    "{name} may take 3 s, Lambda's default, in which a cold start of a large application has to fit too; set Timeout"
+                ),
+            );
+        }
+        if let Some(record) = runs
+            .record_timeout
+            .filter(|record| *record + reserve > given)
+        {
+            perhaps(
+                found,
+                timeout.line,
+                format!(
+                    "one record may take {record:?} ([lambda] record_timeout), but {name} ends after {given:?}: a late record is \
+                 ended earlier than it is told; raise Timeout or lower record_timeout"
+                ),
+            );
+        }
+    }
+    if let (Some(memory), Some(limit)) = (&function.memory, runs.memory_limit) {
+        let needed = runs.workers * limit;
+        if needed > memory.value {
+            perhaps(
+                found,
+                memory.line,
+                format!(
+                    "{} that all reach memory_limit ({limit} MB) need {needed} MB, and {name} has {} MB: Lambda would end all of \
+                 them; raise MemorySize, or lower engine.workers or memory_limit",
+                    if runs.workers == 1 {
+                        "a worker".into()
+                    } else {
+                        format!("{} workers", runs.workers)
+                    },
+                    memory.value
+                ),
+            );
+        }
+    }
+}
+
+fn of_source(
+    function: &Function,
+    source: &Source,
+    queue: Option<&Queue>,
+    runs: &Runs,
+    found: &mut Vec<Finding>,
+) {
+    let name = &function.name;
+    let what = match (&source.queue, source.kind) {
+        (Some(queue), _) => queue.as_str(),
+        (None, Kind::Sqs) => "its queue",
+        (None, Kind::Stream) => "its stream",
+    };
+    if !source.reports_failures {
+        let add = "add FunctionResponseTypes: [ReportBatchItemFailures]";
+        let lost = match source.kind {
+            Kind::Sqs => "deletes them all",
+            Kind::Stream => "goes on behind the whole batch",
+        };
+        match runs.failures {
+            Failures::Told => certain(
+                found,
+                source.line,
+                format!(
+                    "{name} tells Lambda which records of {what} have failed, but Lambda does not listen and {lost}; {add}"
+                ),
+            ),
+            Failures::Handler => perhaps(
+                found,
+                source.line,
+                format!(
+                    "Lambda does not listen to which records of {what} have failed: if the handler of {name} says so, it {lost}; if \
+                     it throws, the whole batch comes again, what has succeeded too; {add}"
+                ),
+            ),
+            Failures::Untold => {}
+        }
+    }
+    if source.kind == Kind::Stream {
+        if source.attempts.is_none() {
+            perhaps(
+                found,
+                source.line,
+                format!(
+                    "a record of {what} that always fails is tried again until it expires, and holds up all behind it; set \
+                 MaximumRetryAttempts, and a DestinationConfig that keeps it"
+                ),
+            );
+        }
+        return;
+    }
+    let window = source.window.as_ref().map_or(0, |window| window.value);
+    let is_fifo = source.is_fifo || queue.is_some_and(|queue| queue.is_fifo);
+    if let Some(said) = source
+        .window
+        .as_ref()
+        .filter(|said| is_fifo && said.value > 0)
+    {
+        certain(
+            found,
+            said.line,
+            format!(
+                "{what} is FIFO, for which Lambda refuses a batching window; remove MaximumBatchingWindowInSeconds"
+            ),
+        );
+    }
+    if let Some(batch) = source.batch.as_ref().filter(|batch| batch.value > 10) {
+        if is_fifo {
+            certain(
+                found,
+                batch.line,
+                format!(
+                    "{what} is FIFO, for which Lambda refuses more than 10 messages at once; lower BatchSize"
+                ),
+            );
+        } else if window == 0 {
+            certain(
+                found,
+                batch.line,
+                format!(
+                    "Lambda refuses more than 10 messages of {what} at once without a batching window; set \
+                 MaximumBatchingWindowInSeconds: 1, or lower BatchSize to 10"
+                ),
+            );
+        }
+    }
+    if let (Some(reserved), Some(concurrency)) = (&function.reserved, &source.concurrency)
+        && concurrency.value > reserved.value
+    {
+        perhaps(
+            found,
+            concurrency.line,
+            format!(
+                "up to {} batches of {what} run at once, but {name} has ReservedConcurrentExecutions {}: what is refused counts as an \
+             attempt, and good messages end in the dead-letter queue; lower MaximumConcurrency",
+                concurrency.value, reserved.value
+            ),
+        );
+    }
+    if let (Some(visibility), Some(timeout)) = (
+        queue.and_then(|queue| queue.visibility.as_ref()),
+        &function.timeout,
+    ) {
+        let recommended = timeout.value * u64::from(VISIBILITY_FACTOR) + window;
+        if visibility.value < timeout.value {
+            certain(
+                found,
+                visibility.line,
+                format!(
+                    "{what} hides a message for {} s, but {name} may take {} s, which Lambda refuses; set VisibilityTimeout to \
+                 {recommended}",
+                    visibility.value, timeout.value
+                ),
+            );
+        } else if visibility.value < recommended {
+            perhaps(
+                found,
+                visibility.line,
+                format!(
+                    "{what} hides a message for {} s and {name} may take {} s: a message that waits for a free function can come a \
+                 second time while the first is being worked on; AWS recommends six times the timeout and the batching window: \
+                 set VisibilityTimeout to {recommended}",
+                    visibility.value, timeout.value
+                ),
+            );
+        }
+    }
+}
+
+fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
+    let name = &queue.name;
+    let Some(redrive) = &queue.redrive else {
+        perhaps(
+            found,
+            queue.line,
+            format!(
+                "{name} has no dead-letter queue: a message that always fails comes again until it expires; add a RedrivePolicy with \
+             maxReceiveCount: {RECEIVES}"
+            ),
+        );
+        return;
+    };
+    if let Some(after) = redrive
+        .after
+        .as_ref()
+        .filter(|after| after.value < u64::from(RECEIVES))
+    {
+        perhaps(
+            found,
+            after.line,
+            format!(
+                "{name} gives a message up after {} attempts, of which some can be lost while functions are busy; AWS recommends \
+             maxReceiveCount: {RECEIVES} or more",
+                after.value
+            ),
+        );
+    }
+    let target = stack
+        .queues
+        .iter()
+        .find(|other| Some(&other.name) == redrive.to.as_ref());
+    if let Some(target) = target.filter(|target| target.is_fifo != queue.is_fifo) {
+        let word = |is_fifo| if is_fifo { "FIFO" } else { "not" };
+        certain(
+            found,
+            redrive.line,
+            format!(
+                "{name} is {} and its dead-letter queue {} is {}; SQS wants both alike: set FifoQueue of {}",
+                word(queue.is_fifo),
+                target.name,
+                word(target.is_fifo),
+                target.name
+            ),
+        );
+    }
+}

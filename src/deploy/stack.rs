@@ -1,0 +1,359 @@
+//! What a SAM or CloudFormation template says of functions and of what calls them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::bail;
+
+use super::document::{Node, Value};
+use super::values::Reader;
+pub use super::values::Said;
+
+#[derive(Debug, Default)]
+pub struct Stack {
+    pub functions: Vec<Function>,
+    pub queues: Vec<Queue>,
+    pub sources: Vec<Source>,
+    pub doors: Vec<Door>,
+    /// `AWS::Lambda::Permission`: of which function, and for what.
+    pub permissions: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Function {
+    pub name: String,
+    pub line: usize,
+    /// Seconds; none where only the deployment knows.
+    pub timeout: Option<Said<u64>>,
+    /// MB.
+    pub memory: Option<Said<u64>>,
+    pub runtime: Option<Said<String>>,
+    pub is_image: bool,
+    pub snap_start: Option<usize>,
+    pub reserved: Option<Said<u64>>,
+    /// Those whose values are known.
+    pub environment: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+pub struct Queue {
+    pub name: String,
+    pub line: usize,
+    pub visibility: Option<Said<u64>>,
+    pub is_fifo: bool,
+    /// The dead-letter queue's name, when it is of this template, and `maxReceiveCount`.
+    pub redrive: Option<Redrive>,
+}
+
+#[derive(Debug)]
+pub struct Redrive {
+    pub line: usize,
+    pub to: Option<String>,
+    pub after: Option<Said<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sqs,
+    Stream,
+}
+
+/// Records that Lambda fetches for a function.
+#[derive(Debug)]
+pub struct Source {
+    pub function: String,
+    pub kind: Kind,
+    pub line: usize,
+    /// A queue of this template.
+    pub queue: Option<String>,
+    /// As its ARN says.
+    pub is_fifo: bool,
+    pub batch: Option<Said<u64>>,
+    /// Seconds.
+    pub window: Option<Said<u64>>,
+    pub reports_failures: bool,
+    pub attempts: Option<Said<u64>>,
+    pub concurrency: Option<Said<u64>>,
+}
+
+/// A way by which HTTP requests come.
+#[derive(Debug)]
+pub struct Door {
+    pub function: String,
+    pub line: usize,
+    pub kind: DoorKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DoorKind {
+    Url {
+        streams: bool,
+        is_public: bool,
+        /// SAM gives it its permissions.
+        by_sam: bool,
+    },
+    HttpApi,
+    RestApi {
+        takes_bytes: bool,
+        streams: bool,
+    },
+}
+
+/// Reads the template.
+pub fn read(template: &Node) -> anyhow::Result<Stack> {
+    let Some(resources) = template.get("Resources") else {
+        bail!("it has no Resources; it is no template of SAM or CloudFormation");
+    };
+    let reader = Reader { template };
+    let mut stack = Stack::default();
+    for (name, resource) in resources.entries() {
+        let kind = resource
+            .get("Type")
+            .and_then(|kind| kind.text())
+            .unwrap_or_default();
+        let empty = Rc::new(Node {
+            line: resource.line,
+            tag: String::new(),
+            value: Value::Map(Vec::new()),
+        });
+        let properties = resource.get("Properties").unwrap_or(&empty);
+        match kind {
+            "AWS::Serverless::Function" => {
+                reader.sam_function(name, resource.line, properties, &mut stack)
+            }
+            "AWS::Lambda::Function" => {
+                stack
+                    .functions
+                    .push(reader.function(name, resource.line, &[properties]))
+            }
+            "AWS::SQS::Queue" => stack
+                .queues
+                .push(reader.queue(name, resource.line, properties)),
+            "AWS::Lambda::EventSourceMapping" => {
+                let function = reader.reference(properties.get("FunctionName"));
+                let source = properties.get("EventSourceArn");
+                let kind = if reader.is_stream(properties) {
+                    Kind::Stream
+                } else {
+                    Kind::Sqs
+                };
+                stack.sources.push(reader.source(
+                    function,
+                    kind,
+                    source,
+                    resource.line,
+                    properties,
+                ));
+            }
+            "AWS::Lambda::Url" => stack.doors.push(Door {
+                function: reader.reference(properties.get("TargetFunctionArn")),
+                line: resource.line,
+                kind: reader.url(properties, false),
+            }),
+            "AWS::Lambda::Permission" => stack.permissions.push((
+                reader.reference(properties.get("FunctionName")),
+                reader.text(properties.get("Action")).unwrap_or_default(),
+            )),
+            "AWS::ApiGatewayV2::Integration" => stack.doors.push(Door {
+                function: reader.reference(properties.get("IntegrationUri")),
+                line: resource.line,
+                kind: DoorKind::HttpApi,
+            }),
+            "AWS::ApiGateway::Method" => stack.doors.push(Door {
+                function: reader.reference(
+                    properties
+                        .get("Integration")
+                        .and_then(|integration| integration.get("Uri")),
+                ),
+                line: resource.line,
+                kind: DoorKind::RestApi {
+                    takes_bytes: reader.some_api_takes_bytes(),
+                    streams: reader
+                        .text(
+                            properties
+                                .get("Integration")
+                                .and_then(|integration| integration.get("ResponseTransferMode")),
+                        )
+                        .as_deref()
+                        == Some("STREAM"),
+                },
+            }),
+            _ => {}
+        }
+    }
+    Ok(stack)
+}
+
+impl Reader<'_> {
+    fn sam_function(&self, name: &str, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
+        let globals = self
+            .template
+            .at(&["Globals", "Function"])
+            .map(|node| Rc::new(node.clone()));
+        let all: Vec<&Rc<Node>> = std::iter::once(properties).chain(&globals).collect();
+        stack.functions.push(self.function(name, line, &all));
+        if let Some(url) = all
+            .iter()
+            .find_map(|properties| properties.get("FunctionUrlConfig"))
+        {
+            stack.doors.push(Door {
+                function: name.into(),
+                line: url.line,
+                kind: self.url(url, true),
+            });
+        }
+        for (_, event) in properties
+            .get("Events")
+            .map_or(&[][..], |events| events.entries())
+        {
+            let kind = event
+                .get("Type")
+                .and_then(|kind| kind.text())
+                .unwrap_or_default();
+            let empty = Rc::new(Node {
+                line: event.line,
+                tag: String::new(),
+                value: Value::Map(Vec::new()),
+            });
+            let properties = event.get("Properties").unwrap_or(&empty);
+            let door = |kind| Door {
+                function: name.into(),
+                line: event.line,
+                kind,
+            };
+            match kind {
+                "SQS" => stack.sources.push(self.source(
+                    name.into(),
+                    Kind::Sqs,
+                    properties.get("Queue"),
+                    event.line,
+                    properties,
+                )),
+                "Kinesis" | "DynamoDB" => stack.sources.push(self.source(
+                    name.into(),
+                    Kind::Stream,
+                    properties.get("Stream"),
+                    event.line,
+                    properties,
+                )),
+                "HttpApi" => stack.doors.push(door(DoorKind::HttpApi)),
+                "Api" => {
+                    let takes_bytes = self.some_api_takes_bytes();
+                    stack.doors.push(door(DoorKind::RestApi {
+                        takes_bytes,
+                        streams: false,
+                    }));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The first of `properties` that has a key says its value.
+    fn function(&self, name: &str, line: usize, properties: &[&Rc<Node>]) -> Function {
+        let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
+        let mut environment = BTreeMap::new();
+        // The function's own override those of all.
+        for properties in properties.iter().rev() {
+            let variables = properties.at(&["Environment", "Variables"]);
+            for (key, value) in variables.map_or(&[][..], |node| node.entries()) {
+                if let Some(value) = self.text(Some(value)) {
+                    environment.insert(key.clone(), value);
+                }
+            }
+        }
+        Function {
+            name: name.into(),
+            line,
+            timeout: self.number_or(get("Timeout"), line, 3),
+            memory: self.number_or(get("MemorySize"), line, 128),
+            runtime: get("Runtime").and_then(|node| {
+                let value = self.text(Some(node))?;
+                Some(Said {
+                    line: node.line,
+                    value,
+                })
+            }),
+            is_image: self.text(get("PackageType")).as_deref() == Some("Image"),
+            snap_start: get("SnapStart").map(|node| node.line),
+            reserved: self.number(get("ReservedConcurrentExecutions")),
+            environment,
+        }
+    }
+
+    fn queue(&self, name: &str, line: usize, properties: &Rc<Node>) -> Queue {
+        let named_fifo = self
+            .text(properties.get("QueueName"))
+            .is_some_and(|name| name.ends_with(".fifo"));
+        Queue {
+            name: name.into(),
+            line,
+            visibility: self.number_or(properties.get("VisibilityTimeout"), line, 30),
+            is_fifo: named_fifo
+                || self.text(properties.get("FifoQueue")).as_deref() == Some("true"),
+            redrive: properties.get("RedrivePolicy").map(|policy| Redrive {
+                line: policy.line,
+                to: Some(self.reference(policy.get("deadLetterTargetArn")))
+                    .filter(|name| !name.is_empty()),
+                after: self.number(policy.get("maxReceiveCount")),
+            }),
+        }
+    }
+
+    fn source(
+        &self,
+        function: String,
+        kind: Kind,
+        from: Option<&Rc<Node>>,
+        line: usize,
+        properties: &Rc<Node>,
+    ) -> Source {
+        let types = properties
+            .get("FunctionResponseTypes")
+            .map_or(&[][..], |types| types.items());
+        let scaling = properties.get("ScalingConfig");
+        Source {
+            function,
+            kind,
+            line,
+            queue: Some(self.reference(from)).filter(|name| !name.is_empty()),
+            is_fifo: self.text(from).is_some_and(|arn| arn.ends_with(".fifo")),
+            batch: self.number(properties.get("BatchSize")),
+            window: self.number(properties.get("MaximumBatchingWindowInSeconds")),
+            reports_failures: types
+                .iter()
+                .any(|node| node.text() == Some("ReportBatchItemFailures")),
+            attempts: self.number(properties.get("MaximumRetryAttempts")),
+            concurrency: scaling.and_then(|scaling| self.number(scaling.get("MaximumConcurrency"))),
+        }
+    }
+
+    fn url(&self, properties: &Node, by_sam: bool) -> DoorKind {
+        DoorKind::Url {
+            streams: self.text(properties.get("InvokeMode")).as_deref() == Some("RESPONSE_STREAM"),
+            is_public: self.text(properties.get("AuthType")).as_deref() == Some("NONE"),
+            by_sam,
+        }
+    }
+
+    /// A stream needs to be told where to begin.
+    fn is_stream(&self, properties: &Node) -> bool {
+        properties.get("StartingPosition").is_some()
+    }
+
+    /// Does any REST API of the template hand on bodies that are no text?
+    fn some_api_takes_bytes(&self) -> bool {
+        let resources = self
+            .template
+            .get("Resources")
+            .map_or(&[][..], |resources| resources.entries());
+        let of_resources = resources
+            .iter()
+            .any(|(_, resource)| resource.at(&["Properties", "BinaryMediaTypes"]).is_some());
+        of_resources
+            || self
+                .template
+                .at(&["Globals", "Api", "BinaryMediaTypes"])
+                .is_some()
+    }
+}

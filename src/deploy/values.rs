@@ -1,0 +1,100 @@
+//! What does a value of a template come to, as far as that can be known before it is deployed?
+
+use std::rc::Rc;
+
+use super::document::{Node, Value};
+
+/// Something that the template says, and the line where it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said<T> {
+    pub line: usize,
+    pub value: T,
+}
+
+/// Reads values of this template.
+pub struct Reader<'a> {
+    pub template: &'a Node,
+}
+
+impl Reader<'_> {
+    /// A text, or that of the parameter that it refers to.
+    pub fn text(&self, node: Option<&Rc<Node>>) -> Option<String> {
+        let node = node?;
+        if let Some(text) = node.text() {
+            return Some(text.to_string());
+        }
+        let name = match (node.tag.as_str(), &node.value) {
+            ("Ref", Value::Text(name)) => name,
+            _ => node.get("Ref")?.text()?,
+        };
+        let default = self.template.at(&["Parameters", name, "Default"])?;
+        default.text().map(str::to_string)
+    }
+
+    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Said<u64>> {
+        let value = self.text(node)?.trim().parse().ok()?;
+        Some(Said {
+            line: node?.line,
+            value,
+        })
+    }
+
+    /// What holds when the template says nothing; none where it says something that only the deployment knows.
+    pub fn number_or(
+        &self,
+        node: Option<&Rc<Node>>,
+        line: usize,
+        default: u64,
+    ) -> Option<Said<u64>> {
+        match node {
+            None => Some(Said {
+                line,
+                value: default,
+            }),
+            some => self.number(some),
+        }
+    }
+
+    /// The resource that something refers to by `Ref`, `GetAtt` or `Sub`; empty when it refers to none.
+    pub fn reference(&self, node: Option<&Rc<Node>>) -> String {
+        let Some(node) = node else {
+            return String::new();
+        };
+        let first = |text: &str| text.split('.').next().unwrap_or_default().to_string();
+        match (node.tag.as_str(), &node.value) {
+            ("Ref" | "GetAtt", Value::Text(text)) => first(text),
+            ("GetAtt", Value::List(items)) => items
+                .first()
+                .and_then(|item| item.text())
+                .unwrap_or_default()
+                .into(),
+            ("Sub", Value::Text(text)) => self.substituted(text),
+            _ => match node.entries() {
+                [(key, value)] if key == "Ref" => value.text().unwrap_or_default().into(),
+                [(key, value)] if key == "Fn::GetAtt" => match value.text() {
+                    Some(text) => first(text),
+                    None => value
+                        .items()
+                        .first()
+                        .and_then(|item| item.text())
+                        .unwrap_or_default()
+                        .into(),
+                },
+                [(key, value)] if key == "Fn::Sub" => {
+                    self.substituted(value.text().unwrap_or_default())
+                }
+                _ => String::new(),
+            },
+        }
+    }
+
+    /// The resource of the template that `${…}` of a text names.
+    fn substituted(&self, text: &str) -> String {
+        let names = text
+            .split("${")
+            .skip(1)
+            .filter_map(|rest| rest.split(['.', '}']).next());
+        let mut names = names.filter(|name| self.template.at(&["Resources", name]).is_some());
+        names.next().unwrap_or_default().to_string()
+    }
+}

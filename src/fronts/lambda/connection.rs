@@ -1,0 +1,179 @@
+//! One kept-alive HTTP/1.1 connection to Lambda, made anew when it breaks.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Uri};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tracing::debug;
+
+/// A body that is sent as it arises.
+pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+type Outbound = Either<Full<Bytes>, Stream>;
+
+/// Why Lambda has not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("Lambda's API at {address} cannot be reached: {why}")]
+pub struct Unreachable {
+    address: String,
+    why: String,
+}
+
+/// What is asked of Lambda; again, if the connection turns out to be dead.
+pub struct Ask {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Ask {
+    pub fn get(uri: Uri) -> Ask {
+        Ask {
+            method: Method::GET,
+            uri,
+            headers: http::HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    pub fn post(uri: Uri, body: Bytes) -> Ask {
+        Ask {
+            method: Method::POST,
+            body,
+            ..Ask::get(uri)
+        }
+    }
+
+    fn request(&self, body: Outbound) -> Request<Outbound> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+/// The connection. One question at a time.
+pub struct Connection {
+    address: String,
+    host: HeaderValue,
+    sender: Option<SendRequest<Outbound>>,
+}
+
+impl Connection {
+    /// To `host:port`; connects when it is needed.
+    pub fn new(address: &str) -> anyhow::Result<Connection> {
+        let host = HeaderValue::from_str(address).map_err(|_| {
+            anyhow::anyhow!("AWS_LAMBDA_RUNTIME_API is `{address}`, which is no host and port")
+        })?;
+        Ok(Connection {
+            address: address.to_string(),
+            host,
+            sender: None,
+        })
+    }
+
+    /// A second one to the same place.
+    pub fn another(&self) -> Connection {
+        Connection {
+            address: self.address.clone(),
+            host: self.host.clone(),
+            sender: None,
+        }
+    }
+
+    /// Asks and waits for the head of the answer. A connection that was kept may have died meanwhile, so what fails on one is asked
+    /// once more on a new one.
+    pub async fn ask(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+        let was_kept = self.sender.is_some();
+        match self.attempt(ask).await {
+            Err(error) if was_kept => {
+                debug!(%error, "asked anew");
+                self.attempt(ask).await
+            }
+            result => result,
+        }
+    }
+
+    async fn attempt(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+        let body = Either::Left(Full::new(ask.body.clone()));
+        self.send(ask.request(body)).await
+    }
+
+    /// Sends a body that arises meanwhile. What of it is lost, cannot be had again, so there is no second attempt.
+    pub async fn stream(
+        &mut self,
+        ask: &Ask,
+        body: Stream,
+    ) -> Result<http::Response<Incoming>, Unreachable> {
+        self.send(ask.request(Either::Right(body))).await
+    }
+
+    async fn send(
+        &mut self,
+        mut request: Request<Outbound>,
+    ) -> Result<http::Response<Incoming>, Unreachable> {
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, self.host.clone());
+        headers.insert(header::USER_AGENT, AGENT);
+        let mut sender = match self.sender.take() {
+            Some(sender) if sender.is_ready() => sender,
+            // The answer before may not have been read to its end yet.
+            Some(mut sender) => match sender.ready().await {
+                Ok(()) => sender,
+                Err(_) => self.connect().await?,
+            },
+            None => self.connect().await?,
+        };
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        self.sender = Some(sender);
+        Ok(response)
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Outbound>, Unreachable> {
+        let stream = TcpStream::connect(&self.address)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| self.unreachable(error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection to Lambda ended");
+            }
+        });
+        sender
+            .ready()
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        Ok(sender)
+    }
+
+    fn unreachable(&self, error: impl std::error::Error) -> Unreachable {
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            why = format!("{why}: {error}");
+            cause = error.source();
+        }
+        Unreachable {
+            address: self.address.clone(),
+            why,
+        }
+    }
+}
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("surus/", env!("CARGO_PKG_VERSION")));

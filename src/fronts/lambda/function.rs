@@ -1,0 +1,288 @@
+//! What becomes of one event.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header;
+use http::{Method, Request, StatusCode};
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use super::fault::{self, Fault};
+use super::handler::Handler;
+use super::http_event::{self, HttpEvent};
+use super::invocation::Invocation;
+use super::payload::{fitting, result, take};
+use super::runtime_api::RuntimeApi;
+use super::streaming::{self, Streaming};
+use super::task::{Task, origin, request};
+use super::{Mode, Settings};
+use crate::engine::Engine;
+use crate::event::{Body, Event, Origin, ResponseBody};
+use crate::fronts::http::Application;
+use crate::observe::named::Names;
+
+/// What answers events.
+pub struct Function {
+    /// Requests go to it, and other events when there is no handler.
+    pub application: Option<Application>,
+    /// Other events go to it, and requests as they came when there is no application.
+    pub handler: Option<Handler>,
+    /// Of its engines those whose processes keep what one event has left for the next.
+    pub renewed: Vec<Arc<dyn Engine>>,
+    pub settings: Settings,
+    /// Lambda's names of events, for the log.
+    pub names: Names,
+    pub next_event: AtomicU64,
+}
+
+enum Answer {
+    Whole(Bytes),
+    Streaming(Streaming),
+}
+
+/// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
+const LATE: Duration = Duration::from_secs(1);
+
+/// How long a request of our own may take; Lambda's own limits are below it.
+const CALL: Duration = Duration::from_secs(600);
+
+impl Function {
+    /// The engines that it needs, each once.
+    pub fn engines(&self) -> impl Iterator<Item = &Arc<dyn Engine>> {
+        let handler = self.handler.as_ref().map(|handler| &handler.engine);
+        let application = self.application.iter();
+        let others = application.flat_map(|application| application.engines.values());
+        let shared = move |engine: &&Arc<dyn Engine>| {
+            handler.is_none_or(|handler| !Arc::ptr_eq(handler, engine))
+        };
+        others.filter(shared).chain(handler)
+    }
+
+    /// Has an event answered, sends the answer, and returns when PHP has wholly done with it. An error means that the environment is at
+    /// its end; whatever PHP does is none.
+    pub async fn serve(
+        &self,
+        api: &mut RuntimeApi,
+        invocation: &Invocation,
+        thawed: Option<Duration>,
+    ) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let reserve = invocation.reserve(self.settings.reserve.0, now);
+        let workers = TaskTracker::new();
+        workers.close();
+        let id = self.next_event.fetch_add(1, Ordering::Relaxed);
+        let named = self.names.name(id, invocation.id());
+        let task = Task {
+            invocation,
+            id,
+            deadline: now.max(invocation.deadline - reserve),
+            trace: invocation.trace(),
+            thawed,
+            named: &named,
+            workers: &workers,
+        };
+        // The engine keeps to the deadline; a file on a network that is gone may not.
+        let latest = task.deadline + reserve / 4 * 3;
+        let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
+        let answer = tokio::time::timeout_at(latest.into(), answer).await;
+        let answer = unwound(answer.unwrap_or_else(|_| Ok(Err(overdue()))));
+        let sent = send(api, invocation, answer);
+        match tokio::time::timeout_at((invocation.deadline + LATE).into(), sent).await {
+            Ok(sent) => sent?,
+            Err(_) => warn!(event = id, "Lambda has not taken the answer"),
+        }
+        // Lambda freezes us as soon as we ask for the next event. Who is not done by then, the engine is about to kill.
+        let last = invocation.deadline.max(latest) - reserve / 8;
+        if tokio::time::timeout_at(last.into(), workers.wait())
+            .await
+            .is_err()
+        {
+            warn!(event = id, "PHP has not ended the event at its deadline");
+        }
+        Ok(())
+    }
+
+    /// Requests a URL of the application for ourselves.
+    pub async fn call(&self, url: &str) -> anyhow::Result<StatusCode> {
+        let application = self.application.as_ref();
+        let application = application.context("the function has a handler and no application")?;
+        let mut request = Request::get(url).body(())?;
+        let host = request.uri().authority();
+        let host = host.map_or("localhost", |host| host.as_str()).parse()?;
+        request.headers_mut().insert(header::HOST, host);
+        let id = self.next_event.fetch_add(1, Ordering::Relaxed);
+        let (head, ()) = request.into_parts();
+        let event = |head, script| Event {
+            id,
+            request: Request::from_parts(head, Body::Empty),
+            script,
+            origin: origin(),
+            variables: Vec::new(),
+            deadline: Instant::now() + CALL,
+            patience: None,
+            hold: None,
+            early_hints: None,
+        };
+        let (head, body) = application.answer(head, event).await?.into_parts();
+        let taken = take(body).await;
+        taken.map_err(|fault| anyhow::anyhow!(fault.message))?;
+        Ok(head.status)
+    }
+
+    async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
+        let payload = &task.invocation.payload;
+        let answered = match (&self.application, &self.handler) {
+            (Some(application), handler) => {
+                match (http_event::read(payload, &self.settings), handler) {
+                    (Ok(Some(request)), _) => {
+                        return self.answer_request(application, request, task).await;
+                    }
+                    (Ok(None), Some(handler)) => self.handle(handler, task).await,
+                    (Ok(None), None) => answer_other(application, payload.clone(), task).await,
+                    (Err(malformed), _) => Err(Fault::new(
+                        fault::MALFORMED_EVENT,
+                        format!("the event cannot be understood: {malformed}"),
+                    )),
+                }
+            }
+            (None, Some(handler)) => self.handle(handler, task).await,
+            (None, None) => Err(Fault::new(
+                fault::NO_HANDLER,
+                "there is neither an application nor a handler",
+            )),
+        };
+        answered.map(Answer::Whole)
+    }
+
+    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
+        let payload = &task.invocation.payload;
+        let answer = handler.answer(payload, task, &self.next_event);
+        answer.await
+    }
+
+    async fn answer_request(
+        &self,
+        application: &Application,
+        request: HttpEvent,
+        task: &Task<'_>,
+    ) -> Result<Answer, Fault> {
+        let HttpEvent {
+            request,
+            origin,
+            format,
+            request_context,
+        } = request;
+        let is_head = request.method() == Method::HEAD;
+        let context = request_context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json));
+        let (head, body) = ask(application, request, origin, context, task).await?;
+        let body = match is_head {
+            true => ResponseBody::empty(),
+            false => body,
+        };
+        if self.settings.mode == Mode::Stream {
+            let prelude = http_event::prelude(&format, &head);
+            let request = task.invocation.id();
+            let streaming = Streaming::new(request, prelude, body, streaming::MOST);
+            return Ok(Answer::Streaming(streaming));
+        }
+        let body = take(body).await?;
+        fitting(http_event::write(&format, &head, &body).into()).map(Answer::Whole)
+    }
+}
+
+/// Has an application answer what is not HTTP.
+async fn answer_other(
+    application: &Application,
+    payload: Bytes,
+    task: &Task<'_>,
+) -> Result<Bytes, Fault> {
+    let asked = ask(application, request(payload), origin(), None, task);
+    let (head, body) = asked.await?;
+    let body = take(body).await?;
+    if head.status == StatusCode::NOT_FOUND {
+        return Err(Fault::new(
+            fault::NO_HANDLER,
+            "the event is not HTTP and the application has no POST /events; name the PHP file for such events in lambda.handler, or as \
+             the function's handler",
+        ));
+    }
+    fitting(result(&head, body)?)
+}
+
+async fn ask(
+    application: &Application,
+    request: Request<Body>,
+    origin: Origin,
+    context: Option<(Cow<'static, str>, String)>,
+    task: &Task<'_>,
+) -> Result<(http::response::Parts, ResponseBody), Fault> {
+    let (head, body) = request.into_parts();
+    let event = |head, script| {
+        let mut event = task.event(Request::from_parts(head, body), script, origin);
+        event.variables.extend(context);
+        event
+    };
+    match application.answer(head, event).await {
+        Ok(response) => Ok(response.into_parts()),
+        Err(failure) => Err(Fault::of(&failure)),
+    }
+}
+
+async fn send(
+    api: &mut RuntimeApi,
+    to: &Invocation,
+    answer: Result<Answer, Fault>,
+) -> anyhow::Result<()> {
+    match answer {
+        Ok(Answer::Whole(payload)) => api.respond(to, payload).await,
+        Ok(Answer::Streaming(body)) => {
+            let body = Box::pin(body);
+            api.respond_streaming(to, streaming::CONTENT_TYPE, body)
+                .await
+        }
+        Err(fault) => api.fail(to, &fault).await,
+    }
+}
+
+/// A bug of ours costs the event that has met it, as one of PHP's does.
+fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T, Fault> {
+    result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_default();
+        Err(Fault::new(
+            fault::BUG,
+            format!("surus has a bug, and this event has met it: {text}"),
+        ))
+    })
+}
+
+fn overdue() -> Fault {
+    Fault::new(
+        fault::TIMED_OUT,
+        "there was no answer in time, and it was not PHP that was waited for",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_one_event() {
+        let answer = async { panic!("index {} out of range", 7) };
+        let caught = AssertUnwindSafe(answer).catch_unwind().await;
+        let fault = unwound::<()>(caught).err();
+        let fault = fault.expect("a panic is no answer");
+        assert_eq!(fault.kind, fault::BUG);
+        assert!(fault.message.contains("index 7 out of range"));
+    }
+}

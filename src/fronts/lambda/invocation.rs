@@ -1,0 +1,229 @@
+//! One event as the Runtime API hands it over.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use serde::Serialize;
+use serde_json::Value;
+
+/// An event, and what Lambda says of it.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Lambda's name for it: the request id.
+    pub id: HeaderValue,
+    /// To be sent back with the answer, when it came: Lambda tells by it whether the answer is to this invocation.
+    pub nonce: Option<HeaderValue>,
+    /// Then Lambda ends the function.
+    pub deadline: Instant,
+    pub payload: Bytes,
+    said: HeaderMap,
+}
+
+/// Where Lambda says nothing of a deadline: as long as a function may take.
+const LONGEST: Duration = Duration::from_secs(900);
+
+impl Invocation {
+    /// From the answer to `/next`. None without a request id, which every event has and which names it in URLs.
+    pub fn new(
+        mut head: HeaderMap,
+        payload: Bytes,
+        now: Instant,
+        epoch: SystemTime,
+    ) -> Option<Self> {
+        let id = head.remove("lambda-runtime-aws-request-id")?;
+        let is_plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_.".contains(c);
+        if id.is_empty() || !id.as_bytes().iter().all(is_plain) {
+            return None;
+        }
+        let nonce = head.remove("lambda-runtime-invocation-id");
+        let invocation = Invocation {
+            id,
+            nonce: nonce.filter(|nonce| !nonce.is_empty()),
+            deadline: now,
+            payload,
+            said: head,
+        };
+        let left = invocation.deadline_ms().map(|at| {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+            at.duration_since(epoch).unwrap_or_default()
+        });
+        Some(Invocation {
+            deadline: now + left.map_or(LONGEST, |left| left.min(LONGEST * 100)),
+            ..invocation
+        })
+    }
+
+    /// What of the time that is left is to be kept for ending PHP and sending the answer.
+    pub fn reserve(&self, wanted: Duration, now: Instant) -> Duration {
+        wanted.min(self.deadline.saturating_duration_since(now) / 4)
+    }
+
+    /// The request id as text.
+    pub fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    /// The trace that this event belongs to (X-Ray).
+    pub fn trace(&self) -> Option<&str> {
+        self.said("lambda-runtime-trace-id")
+    }
+
+    fn deadline_ms(&self) -> Option<u64> {
+        self.said("lambda-runtime-deadline-ms")?.parse().ok()
+    }
+
+    /// What a header says; some are sent even when they are empty.
+    fn said(&self, name: &str) -> Option<&str> {
+        let value = self.said.get(name)?.to_str().ok()?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// `LAMBDA_INVOCATION_CONTEXT`: what PHP hears of the event, under Bref's names.
+    pub fn context(&self) -> String {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Context<'a> {
+            aws_request_id: &'a str,
+            deadline_ms: u64,
+            invoked_function_arn: &'a str,
+            trace_id: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            client_context: Option<Value>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            identity: Option<Value>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            tenant_id: Option<&'a str>,
+        }
+        // Both are JSON; what is not, is passed on as it is.
+        let json = |name| {
+            let text = self.said(name)?;
+            Some(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
+        };
+        let context = Context {
+            aws_request_id: self.id(),
+            deadline_ms: self.deadline_ms().unwrap_or_default(),
+            invoked_function_arn: self
+                .said("lambda-runtime-invoked-function-arn")
+                .unwrap_or_default(),
+            trace_id: self.trace().unwrap_or_default(),
+            client_context: json("lambda-runtime-client-context"),
+            identity: json("lambda-runtime-cognito-identity"),
+            tenant_id: self.said("lambda-runtime-aws-tenant-id"),
+        };
+        // Texts, numbers and JSON can always be written.
+        serde_json::to_string(&context).unwrap_or_default()
+    }
+
+    /// What PHP finds in `$_SERVER` of this event, whatever kind it is of.
+    pub fn variables(
+        &self,
+        trace: Option<&str>,
+        thawed: Option<Duration>,
+    ) -> Vec<(Cow<'static, str>, String)> {
+        let mut variables = Vec::with_capacity(4);
+        variables.push(("LAMBDA_INVOCATION_CONTEXT".into(), self.context()));
+        if let Some(trace) = trace {
+            variables.push(("_X_AMZN_TRACE_ID".into(), trace.to_string()));
+        }
+        if let Some(thawed) = thawed {
+            variables.push(("SURUS_THAWED".into(), thawed.as_secs().to_string()));
+        }
+        variables
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &[(&'static str, &str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    fn invocation(fields: &[(&'static str, &str)], now: Instant) -> Option<Invocation> {
+        let epoch = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        Invocation::new(head(fields), Bytes::new(), now, epoch)
+    }
+
+    #[test]
+    fn the_deadline_is_an_instant_of_this_process() {
+        let now = Instant::now();
+        let id = ("lambda-runtime-aws-request-id", "a");
+        let at = |text| {
+            let invocation = invocation(&[id, ("lambda-runtime-deadline-ms", text)], now);
+            invocation.unwrap().deadline - now
+        };
+        assert_eq!(at("1003500"), Duration::from_millis(3500));
+        assert_eq!(at("900000"), Duration::ZERO, "it is over already");
+        assert_eq!(at(""), LONGEST);
+        assert_eq!(at("soon"), LONGEST);
+    }
+
+    #[test]
+    fn an_empty_header_is_none() {
+        let now = Instant::now();
+        for id in ["", "a b", "../next"] {
+            assert!(invocation(&[("lambda-runtime-aws-request-id", id)], now).is_none());
+        }
+        let empty = invocation(
+            &[
+                ("lambda-runtime-aws-request-id", "a"),
+                ("lambda-runtime-invocation-id", ""),
+                ("lambda-runtime-trace-id", ""),
+                ("lambda-runtime-client-context", ""),
+                ("lambda-runtime-aws-tenant-id", ""),
+            ],
+            now,
+        )
+        .unwrap();
+        assert!(empty.nonce.is_none());
+        assert_eq!(empty.variables(empty.trace(), None).len(), 1);
+        let context: Value = serde_json::from_str(&empty.context()).unwrap();
+        assert_eq!(
+            context,
+            serde_json::json!({"awsRequestId": "a", "deadlineMs": 0, "invokedFunctionArn": "", "traceId": ""})
+        );
+    }
+
+    #[test]
+    fn php_hears_all_that_lambda_says() {
+        let said = invocation(
+            &[
+                ("lambda-runtime-aws-request-id", "a-1"),
+                ("lambda-runtime-deadline-ms", "1003500"),
+                ("lambda-runtime-invoked-function-arn", "arn:x"),
+                ("lambda-runtime-trace-id", "Root=1"),
+                ("lambda-runtime-client-context", r#"{"custom":{"a":1}}"#),
+                (
+                    "lambda-runtime-cognito-identity",
+                    r#"{"cognitoIdentityId":"i"}"#,
+                ),
+                ("lambda-runtime-aws-tenant-id", "t"),
+            ],
+            Instant::now(),
+        )
+        .unwrap();
+        let context: Value = serde_json::from_str(&said.context()).unwrap();
+        assert_eq!(
+            context,
+            serde_json::json!({
+                "awsRequestId": "a-1",
+                "deadlineMs": 1003500,
+                "invokedFunctionArn": "arn:x",
+                "traceId": "Root=1",
+                "clientContext": {"custom": {"a": 1}},
+                "identity": {"cognitoIdentityId": "i"},
+                "tenantId": "t",
+            })
+        );
+        let names: Vec<_> = said.variables(said.trace(), Some(Duration::from_secs(7)));
+        assert_eq!(names[1], ("_X_AMZN_TRACE_ID".into(), "Root=1".into()));
+        assert_eq!(names[2], ("SURUS_THAWED".into(), "7".into()));
+    }
+}

@@ -1,0 +1,62 @@
+//! What PHP has answered, as what Lambda takes.
+
+use bytes::{Bytes, BytesMut};
+use http::response::Parts;
+use http_body_util::BodyExt;
+
+use super::fault::{self, Fault};
+use super::runtime_api::LARGEST;
+use crate::event::ResponseBody;
+
+/// The kind of an error that the PHP library tells of.
+const KIND: &str = "lambda-runtime-function-error-type";
+
+/// The result of an event that is not HTTP.
+pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
+    if let Some(kind) = head.headers.get(KIND).and_then(|kind| kind.to_str().ok()) {
+        return Err(Fault::told(kind, &body));
+    }
+    if !head.status.is_success() {
+        let said = fault::shortened(&body);
+        return Err(Fault::new(
+            fault::THROWN,
+            format!("PHP answered the event with status {}: {said}", head.status),
+        ));
+    }
+    Ok(match body.is_empty() {
+        true => Bytes::from_static(b"null"),
+        false => body,
+    })
+}
+
+/// Takes in what Lambda has to be given as a whole. What is too large is only counted.
+pub async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
+    let mut body = match body {
+        ResponseBody::Full(bytes) => return Ok(bytes),
+        body => body,
+    };
+    let mut taken = BytesMut::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|failure| Fault::of(&failure))?.into_data() else {
+            continue;
+        };
+        size += data.len();
+        match size > LARGEST {
+            true => taken = BytesMut::new(),
+            false => taken.extend_from_slice(&data),
+        }
+    }
+    match size > LARGEST {
+        true => Err(Fault::too_large(size as u64, LARGEST as u64)),
+        false => Ok(taken.freeze()),
+    }
+}
+
+/// The answer, if Lambda takes it.
+pub fn fitting(payload: Bytes) -> Result<Bytes, Fault> {
+    match payload.len() > LARGEST {
+        true => Err(Fault::too_large(payload.len() as u64, LARGEST as u64)),
+        false => Ok(payload),
+    }
+}

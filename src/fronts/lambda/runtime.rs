@@ -1,0 +1,209 @@
+//! The life of the function: start, events, end.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::connection::Connection;
+use super::fault::{self, Fault};
+use super::function::Function;
+use super::invocation::Invocation;
+use super::runtime_api::RuntimeApi;
+use super::thaw::Watch;
+use super::{Settings, extension, snapshot};
+
+/// What Lambda says of itself to a process that it starts.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// `host:port` of the Runtime API.
+    pub api: String,
+    pub initialization: Initialization,
+    /// Events at once; more than one on managed instances only.
+    pub concurrency: usize,
+    /// Where the application is.
+    pub directory: String,
+    /// When this process began.
+    pub began: Instant,
+}
+
+/// Why Lambda starts the function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Initialization {
+    /// Somebody waits for it.
+    OnDemand,
+    /// To be there when somebody comes; there is time.
+    Ahead,
+    /// For a snapshot.
+    SnapStart,
+}
+
+impl Initialization {
+    /// `AWS_LAMBDA_INITIALIZATION_TYPE`.
+    pub fn of(text: &str) -> Initialization {
+        match text {
+            "snap-start" => Initialization::SnapStart,
+            "provisioned-concurrency" | "lambda-managed-instances" => Initialization::Ahead,
+            _ => Initialization::OnDemand,
+        }
+    }
+}
+
+/// Between SIGTERM and SIGKILL are 300 ms when there is another extension, else 500; on managed instances 600.
+const BUDGET: Duration = Duration::from_millis(250);
+const MANAGED_BUDGET: Duration = Duration::from_millis(500);
+
+/// Boots the function and has its events done until Lambda or `shutdown` ends it. An error is for the log; Lambda has been told.
+pub async fn run(
+    environment: &Environment,
+    settings: &Settings,
+    boot: impl Future<Output = anyhow::Result<Function>>,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let function = OnceLock::new();
+    let mut served = pin!(serve(environment, settings, boot, &function));
+    tokio::select! {
+        result = &mut served => return result,
+        () = shutdown => {}
+    }
+    info!("Lambda ends this environment");
+    let Some(function): Option<&Arc<Function>> = function.get() else {
+        return Ok(());
+    };
+    // Nothing new is begun; what runs may end in the time that there is.
+    let drained = join_all(function.engines().map(|engine| engine.drain()));
+    let budget = match environment.concurrency {
+        1 => BUDGET,
+        _ => MANAGED_BUDGET,
+    };
+    tokio::select! {
+        _ = drained => {}
+        () = tokio::time::sleep(budget) => warn!("what was in flight is given up"),
+        result = served => result?,
+    }
+    Ok(())
+}
+
+async fn serve(
+    environment: &Environment,
+    settings: &Settings,
+    boot: impl Future<Output = anyhow::Result<Function>>,
+    booted: &OnceLock<Arc<Function>>,
+) -> anyhow::Result<()> {
+    let connection = Connection::new(&environment.api)?;
+    let register = async {
+        if settings.extension {
+            extension::register(connection.another()).await;
+        }
+    };
+    let mut api = RuntimeApi::new(connection.another(), environment.directory.clone());
+    let mut boot = pin!(boot);
+    // An extension has to be registered before the start is over.
+    let begun = async { tokio::join!(register, &mut boot).1 };
+    let left = settings
+        .init_timeout
+        .0
+        .checked_sub(environment.began.elapsed());
+    let limit = match environment.initialization {
+        Initialization::OnDemand => left.unwrap_or_default(),
+        _ => Duration::MAX,
+    };
+    let (first, function) = match tokio::time::timeout(limit, begun).await {
+        Ok(Ok(function)) => (None, function),
+        Ok(Err(error)) => {
+            api.fail_init(&Fault::new(fault::INIT, format!("{error:#}")))
+                .await?;
+            return Err(error);
+        }
+        Err(_) => {
+            warn!(
+                "PHP takes long to boot; Lambda is asked for the first event meanwhile (lambda.init_timeout)"
+            );
+            let (first, function) = boot_late(&mut api, settings, boot).await?;
+            (Some(first), function)
+        }
+    };
+    let function = booted.get_or_init(|| Arc::new(function)).clone();
+    if environment.initialization == Initialization::SnapStart {
+        snapshot::take(&mut api, &function).await?;
+    }
+    info!(
+        took_ms = environment.began.elapsed().as_millis() as u64,
+        "ready"
+    );
+    if environment.concurrency < 2 {
+        return serve_events(api, &function, first).await;
+    }
+    let mut slots = JoinSet::new();
+    for _ in 0..environment.concurrency {
+        let (api, function) = (api.another(), function.clone());
+        slots.spawn(async move { serve_events(api, &function, None).await });
+    }
+    // The first that cannot go on ends them all.
+    match slots.join_next().await {
+        Some(ended) => ended.context("a slot of the runtime has failed")?,
+        None => Ok(()),
+    }
+}
+
+/// Has the events wait for PHP, each as long as its deadline allows.
+async fn boot_late(
+    api: &mut RuntimeApi,
+    settings: &Settings,
+    mut boot: Pin<&mut impl Future<Output = anyhow::Result<Function>>>,
+) -> anyhow::Result<(Invocation, Function)> {
+    let mut booted = None;
+    loop {
+        let invocation = {
+            let mut next = pin!(api.next());
+            loop {
+                tokio::select! {
+                    next = &mut next => break next?,
+                    result = &mut boot, if booted.is_none() => booted = Some(result),
+                }
+            }
+        };
+        let now = Instant::now();
+        let limit = invocation.deadline - invocation.reserve(settings.reserve.0, now);
+        let result = match booted.take() {
+            Some(result) => Ok(result),
+            None => tokio::time::timeout_at(limit.into(), &mut boot).await,
+        };
+        match result {
+            Ok(Ok(function)) => return Ok((invocation, function)),
+            Ok(Err(error)) => {
+                let fault = Fault::new(fault::INIT, format!("{error:#}"));
+                api.fail(&invocation, &fault).await?;
+                return Err(error);
+            }
+            Err(_) => {
+                let message = "PHP is still booting; give the function a longer timeout, or its boot less to do";
+                let fault = Fault::new(fault::TIMED_OUT, message);
+                api.fail(&invocation, &fault).await?;
+            }
+        }
+    }
+}
+
+/// One event after the other.
+async fn serve_events(
+    mut api: RuntimeApi,
+    function: &Function,
+    first: Option<Invocation>,
+) -> anyhow::Result<()> {
+    if let Some(first) = first {
+        function.serve(&mut api, &first, None).await?;
+    }
+    loop {
+        let (next, thawed) = Watch::begin().wait(api.next()).await;
+        let next = next?;
+        if let Some(thawed) = thawed {
+            info!(seconds = thawed.as_secs(), "this process was frozen");
+        }
+        function.serve(&mut api, &next, thawed).await?;
+    }
+}

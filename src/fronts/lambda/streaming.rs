@@ -1,0 +1,162 @@
+//! An answer on its way to a caller who takes it piece by piece.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use http_body::{Body, Frame};
+use tracing::error;
+
+use super::fault::Fault;
+use crate::event::ResponseBody;
+
+/// Lambda takes no more of an answer.
+pub const MOST: u64 = 200 << 20;
+
+/// What tells Lambda that a prelude comes first.
+pub const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("application/vnd.awslambda.http-integration-response");
+
+/// A response's body behind its prelude. An error in the middle goes into the trailers, where Lambda looks for it.
+pub struct Streaming {
+    request: String,
+    first: Option<Bytes>,
+    body: ResponseBody,
+    most: u64,
+    sent: u64,
+    ended: bool,
+}
+
+impl Streaming {
+    /// `prelude` with the NUL bytes that end it. No more than `most` bytes are sent.
+    pub fn new(request: &str, prelude: Vec<u8>, body: ResponseBody, most: u64) -> Streaming {
+        Streaming {
+            request: request.to_string(),
+            first: Some(prelude.into()),
+            body,
+            most,
+            sent: 0,
+            ended: false,
+        }
+    }
+
+    fn end(&mut self, fault: &Fault) -> Frame<Bytes> {
+        self.ended = true;
+        let request_id = &self.request[..];
+        error!(request_id, kind = %fault.kind, "the answer broke off: {}", fault.message);
+        // A script that still writes is told that nobody reads.
+        self.body = ResponseBody::empty();
+        let mut trailers = HeaderMap::new();
+        for (name, value) in [
+            ("lambda-runtime-function-error-type", fault.kind.to_string()),
+            (
+                "lambda-runtime-function-error-body",
+                STANDARD.encode(fault.body()),
+            ),
+        ] {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                trailers.insert(name, value);
+            }
+        }
+        Frame::trailers(trailers)
+    }
+}
+
+impl Body for Streaming {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(first) = self.first.take() {
+            self.sent = first.len() as u64;
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            None => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Some(Ok(frame)) => {
+                self.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                match self.sent > self.most {
+                    true => {
+                        let fault = Fault::too_long(self.most);
+                        self.end(&fault)
+                    }
+                    false => frame,
+                }
+            }
+            Some(Err(failure)) => self.end(&Fault::of(&failure)),
+        };
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http_body_util::{BodyExt, StreamBody};
+
+    use super::*;
+    use crate::event::Failure;
+
+    fn body(frames: Vec<Result<&'static str, Failure>>) -> ResponseBody {
+        let frames = frames
+            .into_iter()
+            .map(|frame| frame.map(|text| Frame::data(Bytes::from_static(text.as_bytes()))));
+        ResponseBody::stream(StreamBody::new(futures_util::stream::iter(
+            frames.collect::<Vec<_>>(),
+        )))
+    }
+
+    async fn sent(streaming: Streaming) -> (String, Option<HeaderMap>) {
+        let all = streaming.collect().await.unwrap();
+        let trailers = all.trailers().cloned();
+        (String::from_utf8(all.to_bytes().into()).unwrap(), trailers)
+    }
+
+    #[tokio::test]
+    async fn a_whole_answer_has_no_trailers() {
+        let body = body(vec![Ok("a"), Ok("b")]);
+        let streaming = Streaming::new("r", b"{}".into(), body, MOST);
+        assert_eq!(sent(streaming).await, ("{}ab".into(), None));
+    }
+
+    #[tokio::test]
+    async fn what_breaks_off_says_so_behind_the_body_and_not_in_it() {
+        let body = body(vec![Ok("a"), Err(Failure::Died("SIGSEGV".into())), Ok("b")]);
+        let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, MOST)).await;
+        assert_eq!(text, "{}a");
+        let trailers = trailers.unwrap();
+        assert_eq!(
+            trailers["lambda-runtime-function-error-type"],
+            "Runtime.ExitError"
+        );
+        let told = STANDARD
+            .decode(&trailers["lambda-runtime-function-error-body"])
+            .unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        assert!(told["errorMessage"].as_str().unwrap().contains("SIGSEGV"));
+    }
+
+    #[tokio::test]
+    async fn no_more_is_sent_than_lambda_takes() {
+        let body = body(vec![Ok("12345"), Ok("678"), Ok("9")]);
+        let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, 8)).await;
+        assert_eq!(text, "{}12345");
+        assert_eq!(
+            trailers.unwrap()["lambda-runtime-function-error-type"],
+            "Function.ResponseSizeTooLarge"
+        );
+    }
+}

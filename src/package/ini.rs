@@ -1,0 +1,110 @@
+//! The php.ini of a package: that of this machine, with the places of the package.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::extensions::Extension;
+use super::{OURS, ROOT};
+
+/// The text: what the `files` say without their comments and extensions, then ours, which override it.
+pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<String> {
+    let mut text = String::from(
+        "; Made by `surus lambda package` from the php.ini of the machine that it ran on.\n",
+    );
+    for file in files {
+        let ini = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        for line in String::from_utf8_lossy(&ini).lines().map(str::trim) {
+            if is_setting(line) {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    // A section for hosts or paths (php.ini allows them) ends here.
+    text.push_str("[PHP]\n");
+    let ours = Path::new(ROOT).join(OURS);
+    let mut set = |name: &str, value: &str| text.push_str(&format!("{name} = {value}\n"));
+    set("extension_dir", &quoted(&ours.join("extensions")));
+    for extension in extensions {
+        let how = if extension.is_zend {
+            "zend_extension"
+        } else {
+            "extension"
+        };
+        set(how, &extension.name);
+    }
+    let authorities = quoted(&ours.join("ca.pem"));
+    set("openssl.cafile", &authorities);
+    set("curl.cainfo", &authorities);
+    // The only directory that a function can write to.
+    set("sys_temp_dir", "\"/tmp\"");
+    set("upload_tmp_dir", "\"/tmp\"");
+    set("session.save_path", "\"/tmp\"");
+    // The files of a function never change.
+    set("opcache.validate_timestamps", "0");
+    Ok(text)
+}
+
+fn is_setting(line: &str) -> bool {
+    let name = line
+        .split('=')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    !(line.is_empty()
+        || line.starts_with(';')
+        || line.starts_with('#')
+        || ["extension", "zend_extension", "extension_dir"].contains(&name.as_str()))
+}
+
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_stay_and_extensions_are_those_of_the_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let files = [
+            file(
+                "php.ini",
+                "[PHP]\n; a comment\nmemory_limit = 128M\n\nextension=gd\n",
+            ),
+            file("20-apcu.ini", "extension=apcu.so\napc.enabled=0\n"),
+        ];
+        let extension = |name: &str, is_zend| Extension {
+            name: name.into(),
+            file: format!("/x/{name}.so").into(),
+            is_zend,
+        };
+        let text = compose(
+            &files,
+            &[extension("opcache", true), extension("apcu", false)],
+        )
+        .unwrap();
+        assert!(
+            text.contains("memory_limit = 128M\napc.enabled=0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("zend_extension = opcache\nextension = apcu\n"),
+            "{text}"
+        );
+        assert!(!text.contains("gd") && !text.contains("comment"), "{text}");
+        assert!(
+            text.contains("extension_dir = \"/var/task/.surus/extensions\""),
+            "{text}"
+        );
+    }
+}

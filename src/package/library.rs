@@ -1,0 +1,74 @@
+//! The PHP library of Surus, where the application does not bring it itself.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use super::{Files, OURS, php};
+
+/// Adds the library that `script` is of, its `lambda/events.php`; returns that file's name in the package. None when it is one of the
+/// application's files, and so in the package already.
+pub fn add(project: &Path, script: &Path, files: &mut Files) -> anyhow::Result<Option<String>> {
+    let project = project.canonicalize()?;
+    if script.starts_with(&project) {
+        return Ok(None);
+    }
+    let root = script
+        .parent()
+        .and_then(Path::parent)
+        .filter(|root| root.join("src/Lambda").is_dir());
+    let Some(root) = root else {
+        bail!(
+            "{} (lambda.script) is not in the project, and not in the library of Surus either; put it into the project",
+            script.display()
+        );
+    };
+    for part in ["src", "lambda"] {
+        for (name, path) in php::below(&root.join(part), &[])? {
+            files.copy(format!("{OURS}/php/{part}/{name}"), path, false)?;
+        }
+    }
+    let inside = script
+        .strip_prefix(root)?
+        .to_str()
+        .context("the path of lambda.script is not UTF-8")?;
+    Ok(Some(format!("{OURS}/php/{inside}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_brought_along_where_the_application_has_none() {
+        let project = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
+        let mut files = Files::default();
+        let script = add(project.path(), &root.join("lambda/events.php"), &mut files).unwrap();
+        assert_eq!(script.as_deref(), Some(".surus/php/lambda/events.php"));
+        let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
+        for name in [
+            ".surus/php/lambda/events.php",
+            ".surus/php/src/Lambda/Runner.php",
+            ".surus/php/src/Engine.php",
+        ] {
+            assert!(names.contains(&name), "{name} in {names:?}");
+        }
+
+        let own = project
+            .path()
+            .canonicalize()
+            .unwrap()
+            .join("vendor/surus/surus/lambda/events.php");
+        let mut files = Files::default();
+        assert_eq!(add(project.path(), &own, &mut files).unwrap(), None);
+        assert!(files.is_empty());
+
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        let error = add(project.path(), elsewhere.path(), &mut files)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("put it into the project"), "{error}");
+    }
+}

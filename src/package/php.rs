@@ -1,0 +1,242 @@
+//! PHP, with everything that it needs of the machine it is taken from.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::elf::{self, Machine};
+use super::extensions::Extension;
+use super::libraries::Search;
+use super::{Files, OURS, ROOT, ini};
+
+/// A PHP of this machine, as it has reported itself.
+#[derive(Debug)]
+pub struct Php {
+    /// `surus-php8.x`.
+    pub program: PathBuf,
+    pub version: String,
+    pub extension_dir: PathBuf,
+    /// Every ini file that it has read, in this order.
+    pub ini_files: Vec<PathBuf>,
+    /// Extensions, by the names that they give themselves.
+    pub loaded: Vec<String>,
+}
+
+/// What became of PHP in the package.
+#[derive(Debug)]
+pub struct Placed {
+    pub machine: Machine,
+    /// Names in the package.
+    pub program: String,
+    pub loader: String,
+    pub ini_file: String,
+}
+
+/// Where a PHP that uses the system's time zones looks for them; it is not told otherwise by any setting.
+const ZONES: &str = "/usr/share/zoneinfo";
+
+/// As long as [`ZONES`], so that it fits where that is written in libphp.
+const OUR_ZONES: &str = "tz";
+
+/// Where distributions keep the certificates of authorities.
+const AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+const OPENSSL_SETTINGS: &[&str] = &["/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"];
+
+/// Adds PHP with these extensions.
+pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Result<Placed> {
+    let elf = elf::read(&php.program)?
+        .with_context(|| format!("{} is no program of 64 bits", php.program.display()))?;
+    let machine = elf.machine.with_context(|| {
+        format!(
+            "{} is for a processor that Lambda does not have",
+            php.program.display()
+        )
+    })?;
+    let interpreter = elf.interpreter.with_context(|| {
+        format!(
+            "{} is linked statically, and PHP's extensions could not be loaded",
+            php.program.display()
+        )
+    })?;
+    let loader = interpreter
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    if !loader.starts_with("ld-linux") {
+        bail!(
+            "PHP here is of another C library than glibc (its loader is {}); make the package on Debian, Ubuntu, Fedora or \
+             Amazon Linux, or deploy a container image: surus lambda template dockerfile",
+            interpreter.display()
+        );
+    }
+
+    let search = Search::new(Some(machine));
+    let mut roots = vec![php.program.clone()];
+    roots.extend(extensions.iter().map(|extension| extension.file.clone()));
+    let mut libraries = search.closure(&roots)?;
+    // Libraries that others load while they run, by name, when they are there.
+    let beside = |name: &str, directory: &str| {
+        let found = libraries.get(name)?.parent()?.join(directory);
+        found.is_dir().then_some(found)
+    };
+    let (gconv, providers) = (
+        beside("libc.so.6", "gconv"),
+        beside("libcrypto.so.3", "ossl-modules"),
+    );
+    for (directory, ours) in [(&gconv, "gconv"), (&providers, "ossl-modules")] {
+        let Some(directory) = directory else { continue };
+        for (name, path) in below(directory, &[])? {
+            files.copy(format!("{OURS}/{ours}/{name}"), path, false)?;
+        }
+    }
+    libraries.extend(search.closure(&modules(&[gconv, providers])?)?);
+    libraries.insert(loader.clone(), interpreter);
+
+    let mut knows_zones = false;
+    for (name, path) in &libraries {
+        let target = format!("{OURS}/lib/{name}");
+        let executable = *name == loader;
+        match if name.starts_with("libphp") {
+            with_our_zones(path)?
+        } else {
+            None
+        } {
+            Some(patched) => {
+                knows_zones = true;
+                files.text(target, patched)?;
+            }
+            None => files.copy(target, path, executable)?,
+        }
+    }
+    if knows_zones {
+        for (name, path) in below(
+            Path::new(ZONES),
+            &["posix", "right", "localtime", "posixrules"],
+        )? {
+            files.copy(format!("{OURS}/{OUR_ZONES}/{name}"), path, false)?;
+        }
+    }
+    for extension in extensions {
+        let target = format!("{OURS}/extensions/{}.so", extension.name);
+        files.copy(target, &extension.file, false)?;
+    }
+    let program = php
+        .program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let program = format!("{OURS}/{program}");
+    files.copy(program.as_str(), &php.program, true)?;
+
+    let authorities = first(AUTHORITIES).context(
+        "this machine has no certificates of authorities, and PHP could not trust any server; install ca-certificates",
+    )?;
+    files.copy(format!("{OURS}/ca.pem"), authorities, false)?;
+    if let Some(settings) = first(OPENSSL_SETTINGS) {
+        files.copy(format!("{OURS}/openssl.cnf"), settings, false)?;
+    }
+    let ini_file = format!("{OURS}/php.ini");
+    files.text(ini_file.as_str(), ini::compose(&php.ini_files, extensions)?)?;
+    Ok(Placed {
+        machine,
+        program,
+        loader: format!("{OURS}/lib/{loader}"),
+        ini_file,
+    })
+}
+
+fn first(paths: &[&str]) -> Option<PathBuf> {
+    paths.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
+/// The shared libraries in these directories.
+fn modules(directories: &[Option<PathBuf>]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for directory in directories.iter().flatten() {
+        let files = below(directory, &[])?.into_iter().map(|(_, path)| path);
+        all.extend(
+            files.filter(|path| path.extension().is_some_and(|extension| extension == "so")),
+        );
+    }
+    Ok(all)
+}
+
+/// All files below a directory, each by its name from there.
+pub(super) fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let mut all = Vec::new();
+    let mut todo = vec![PathBuf::new()];
+    while let Some(inside) = todo.pop() {
+        let path = directory.join(&inside);
+        let entries =
+            std::fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for entry in entries {
+            let name = entry?.file_name();
+            if inside.as_os_str().is_empty() && without.iter().any(|other| *other == name) {
+                continue;
+            }
+            let inside = inside.join(name);
+            let path = directory.join(&inside);
+            if path.is_dir() {
+                todo.push(inside);
+            } else if path.is_file() {
+                let name = inside
+                    .to_str()
+                    .with_context(|| format!("the name of {} is not UTF-8", path.display()))?;
+                all.push((name.to_string(), path));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The library with the package's time zones for the system's; none when it has zones of its own, as PHP's own builds have.
+fn with_our_zones(library: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let data =
+        std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
+    Ok(replaced(data, ZONES, &ours))
+}
+
+/// Every path that begins with `from`, beginning with `to` instead; none where there is no such path. Both are equally long, since
+/// nothing in a library may move.
+fn replaced(mut data: Vec<u8>, from: &str, to: &str) -> Option<Vec<u8>> {
+    if from.len() != to.len() {
+        return None;
+    }
+    let places: Vec<usize> = memchr::memmem::find_iter(&data, from.as_bytes())
+        .filter(|at| matches!(data.get(at + from.len()), Some(b'/' | 0)))
+        .collect();
+    for at in &places {
+        data[*at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    (!places.is_empty()).then_some(data)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packages_time_zones_fit_where_the_systems_are_written() {
+        let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
+        assert_eq!(
+            ours.len(),
+            ZONES.len(),
+            "or libphp could not be told of them"
+        );
+        let library =
+            b"\0/usr/share/zoneinfo/%s/%s\0/usr/share/zoneinfo\0/usr/share/zoneinfo-x\0".to_vec();
+        let patched = replaced(library, ZONES, &ours).unwrap();
+        let expected = b"\0/var/task/.surus/tz/%s/%s\0/var/task/.surus/tz\0/usr/share/zoneinfo-x\0";
+        assert_eq!(patched, expected);
+        assert!(replaced(b"nothing".to_vec(), ZONES, &ours).is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! Does the package fit into Lambda, and what takes the room?
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Context;
+
+use super::{Content, Files};
+
+/// What a function and its layers may have, unzipped.
+pub const UNZIPPED: u64 = 262_144_000;
+
+/// What can be uploaded without S3.
+pub const UPLOADED: u64 = 50 << 20;
+
+/// Bytes of a package.
+pub struct Sizes {
+    pub total: u64,
+    /// By directory: those of the package's own parts, and the application's at the top.
+    directories: BTreeMap<String, u64>,
+    files: Vec<(u64, String)>,
+}
+
+impl Sizes {
+    pub fn of(files: &Files) -> anyhow::Result<Sizes> {
+        let mut sizes = Sizes {
+            total: 0,
+            directories: BTreeMap::new(),
+            files: Vec::new(),
+        };
+        for (name, file) in files.iter() {
+            let size = match &file.content {
+                Content::Text(text) => text.len() as u64,
+                Content::Copy(path) => std::fs::metadata(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?
+                    .len(),
+            };
+            sizes.total += size;
+            *sizes.directories.entry(directory(name)).or_default() += size;
+            sizes.files.push((size, name.to_string()));
+        }
+        sizes
+            .files
+            .sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        Ok(sizes)
+    }
+
+    pub fn fits(&self) -> bool {
+        self.total <= UNZIPPED
+    }
+
+    /// A line for each directory, the largest first, and their sum.
+    pub fn table(&self) -> String {
+        let mut rows: Vec<_> = self.directories.iter().collect();
+        rows.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        let mut text = String::new();
+        for (name, size) in rows {
+            let _ = writeln!(text, "{}  {name}", mebibytes(*size));
+        }
+        let share = self.total as f64 / UNZIPPED as f64 * 100.0;
+        let _ = writeln!(
+            text,
+            "{}  unzipped, {share:.0}% of what Lambda takes",
+            mebibytes(self.total)
+        );
+        text
+    }
+
+    /// A line for each of the largest files.
+    pub fn largest(&self, count: usize) -> String {
+        let mut text = String::new();
+        for (size, name) in self.files.iter().take(count) {
+            let _ = writeln!(text, "{}  {name}", mebibytes(*size));
+        }
+        text
+    }
+}
+
+/// `vendor/symfony/console/x.php` → `vendor/symfony/`; `src/a/b.php` → `src/`; `index.php` → `(files)`.
+fn directory(name: &str) -> String {
+    let mut parts = name.split('/');
+    let deep = name.starts_with("vendor/") || name.starts_with(".surus/");
+    let (first, second, third) = (parts.next(), parts.next(), parts.next());
+    match (first, second, third) {
+        (Some(first), Some(second), Some(_)) if deep => format!("{first}/{second}/"),
+        (Some(first), Some(_), _) => format!("{first}/"),
+        _ => "(files)".into(),
+    }
+}
+
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:>8.1} MiB", bytes as f64 / 1_048_576.0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_the_room_comes_first() {
+        let mut files = Files::default();
+        for (name, mebi) in [
+            ("bootstrap", 1),
+            (".surus/lib/a.so", 3),
+            (".surus/lib/b.so", 4),
+            ("vendor/a/b/c.php", 2),
+        ] {
+            files.text(name, vec![0; mebi << 20]).unwrap();
+        }
+        let sizes = Sizes::of(&files).unwrap();
+        assert!(sizes.fits());
+        assert_eq!(
+            sizes.table(),
+            "     7.0 MiB  .surus/lib/\n     2.0 MiB  vendor/a/\n     1.0 MiB  (files)\n    10.0 MiB  unzipped, 4% of what Lambda takes\n"
+        );
+        assert_eq!(sizes.largest(1), "     4.0 MiB  .surus/lib/b.so\n");
+        let too_much = Sizes {
+            total: UNZIPPED + 1,
+            directories: BTreeMap::new(),
+            files: Vec::new(),
+        };
+        assert!(!too_much.fits());
+    }
+}

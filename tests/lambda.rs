@@ -1,0 +1,22 @@
+//! `surus lambda`, with Lambda's side of the Runtime API played by the test.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/mod.rs"]
+mod common;
+
+#[path = "lambda/api.rs"]
+mod api;
+#[path = "lambda/ends.rs"]
+mod ends;
+#[path = "lambda/events.rs"]
+mod events;
+#[path = "lambda/faults.rs"]
+mod faults;
+#[path = "lambda/function.rs"]
+mod function;
+#[path = "lambda/requests.rs"]
+mod requests;
+#[path = "lambda/starts.rs"]
+mod starts;
+#[path = "lambda/streams.rs"]
+mod streams;

@@ -1,0 +1,174 @@
+//! What follows an answer, and the end of the function.
+
+use std::time::Duration;
+
+use crate::api::{Api, Event};
+use crate::function::{Dir, Function, get};
+
+#[test]
+fn the_answer_goes_before_php_ends_and_the_next_event_is_asked_for_after() {
+    let code = "<?php
+        register_shutdown_function(function () { error_log('last words'); fwrite(fopen('php://stderr', 'w'), \"to stderr\\n\"); });
+        echo 'answer'; fastcgi_finish_request();
+        while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
+        file_put_contents(__DIR__.'/done', 'done');";
+    let function = Function::start(&[("index.php", code)], &[]);
+    assert_eq!(function.get("p-1", "/").text(), "answer");
+    assert!(!function.api.is_asked(), "PHP is not done yet");
+    assert!(!function.dir.path("done").exists());
+    function.dir.write("gate", "");
+    function.api.until_waiting(1);
+    assert_eq!(function.dir.read("done"), "done");
+    // A line names the event as long as it is not over, so both were written before.
+    function.wait_for_log("last words");
+    function.wait_for_log("to stderr");
+    let log = function.log();
+    assert_eq!(
+        log.matches("p-1\t").count(),
+        2,
+        "both name the event: {log}"
+    );
+}
+
+#[test]
+fn what_follows_an_answer_ends_with_the_deadline() {
+    let code = "<?php echo 'answer'; fastcgi_finish_request(); if (isset($_GET['stay'])) { while (true) {} }";
+    let function = Function::start(&[("index.php", code)], &[]);
+    let event = Event::new("o-1", &get("/?stay")).within(Duration::from_secs(2));
+    assert_eq!(function.ask(event).text(), "answer");
+    assert_eq!(function.get("o-2", "/").text(), "answer");
+    function.wait_for_log("Stopped at its deadline");
+    assert!(
+        function
+            .api
+            .calls()
+            .iter()
+            .all(|call| !call.path.ends_with("/error"))
+    );
+}
+
+#[test]
+fn the_log_is_complete_when_the_event_is_over() {
+    let code = "<?php for ($i = 0; $i < 2000; $i++) { fwrite(STDERR ?? fopen('php://stderr', 'w'), \"line $i\\n\"); } echo 'x';";
+    let code = code.replace(
+        "STDERR ?? fopen('php://stderr', 'w')",
+        "$e ??= fopen('php://stderr', 'w')",
+    );
+    let function = Function::start(&[("index.php", &code)], &[]);
+    for number in 0..3 {
+        let id = format!("l-{number}");
+        function.get(&id, "/");
+        function.api.until_waiting(1);
+        // The test reads the log on a thread of its own.
+        function.wait_for_log(&format!("{id}\tINFO\tline 1999"));
+        assert_eq!(
+            function
+                .log()
+                .matches(&format!("{id}\tINFO\tline "))
+                .count(),
+            2000
+        );
+    }
+}
+
+#[test]
+fn the_log_is_json_where_lambda_wants_it() {
+    let code = "<?php error_log(\"one\\ntwo\"); error_log('{\"level\":\"WARN\",\"message\":\"structured\"}'); echo 'x';";
+    let env = [
+        ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
+        ("AWS_LAMBDA_LOG_LEVEL", "DEBUG"),
+    ];
+    let function = Function::start(&[("index.php", code)], &env);
+    function.get("j-1", "/");
+    function.api.until_waiting(1);
+    function.wait_for_log("structured");
+    let mut of_event = Vec::new();
+    for line in function.log().lines() {
+        let line: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(
+            line["timestamp"].is_string() && line["level"].is_string(),
+            "{line}"
+        );
+        if line["requestId"] == "j-1" {
+            of_event.push((line["level"].clone(), line["message"].clone()));
+        }
+    }
+    assert!(
+        of_event.contains(&("INFO".into(), "one\ntwo".into())),
+        "{of_event:?}"
+    );
+    assert!(
+        of_event.contains(&("WARN".into(), "structured".into())),
+        "{of_event:?}"
+    );
+}
+
+#[test]
+fn sigterm_ends_the_function_and_its_workers() {
+    let code = "<?php register_shutdown_function(function () { file_put_contents(__DIR__.'/ended', 'ended'); }); echo 'x';";
+    let mut function = Function::start(&[("index.php", code)], &[]);
+    let registered = function.api.take("/extension/register");
+    assert_eq!(registered.json(), serde_json::json!({"events": []}));
+    let asks = function.api.take("/extension/event/next");
+    assert_eq!(asks.header("Lambda-Extension-Identifier"), Some("e-1"));
+    function.get("t-1", "/");
+    function.api.until_waiting(1);
+    let called = function.api.calls().len();
+    let processes = function.descendants();
+    assert!(processes.len() >= 2, "{processes:?}");
+    function.signal("TERM");
+    assert!(function.end().success());
+    assert_eq!(
+        function.api.calls().len(),
+        called,
+        "the network may be dead by then"
+    );
+    for pid in processes {
+        let path = format!("/proc/{pid}/stat");
+        for _ in 0..1000 {
+            let stat = std::fs::read_to_string(&path).unwrap_or_default();
+            if stat.is_empty() || stat.rsplit(')').next().unwrap().starts_with(" Z") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let stat = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            stat.is_empty() || stat.contains(") Z"),
+            "left behind: {stat}"
+        );
+    }
+}
+
+#[test]
+fn sigterm_does_not_wait_for_what_does_not_end() {
+    let code = "<?php file_put_contents(__DIR__.'/began', 'x'); while (true) { usleep(1000); }";
+    let mut function = Function::start(&[("index.php", code)], &[]);
+    function.api.send(Event::new("w-1", &get("/")));
+    function.dir.read("began");
+    function.signal("TERM");
+    assert!(function.end().success());
+    function.wait_for_log("given up");
+}
+
+#[test]
+fn nobody_has_to_be_an_extension() {
+    let function = Function::start(
+        &[("index.php", "<?php echo 'x';")],
+        &[("SURUS_LAMBDA_EXTENSION", "false")],
+    );
+    assert_eq!(function.get("n-1", "/").text(), "x");
+    assert!(
+        function
+            .api
+            .calls()
+            .iter()
+            .all(|call| !call.path.contains("extension"))
+    );
+
+    let api = Api::start();
+    api.reply("/extension/register", 1, crate::api::Reply::Status(404));
+    let function = Function::begin(api, Dir::new(&[("index.php", "<?php echo 'x';")]), &[]);
+    assert_eq!(function.get("n-2", "/").text(), "x");
+}

@@ -1,0 +1,256 @@
+//! Events that are not HTTP.
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, Call, Event};
+use crate::function::{Dir, Function, get};
+
+/// A library as the Composer package has one, in few words.
+const LIBRARY: &str = r#"<?php
+$handle = function () {
+    $handler = require $_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER');
+    try {
+        echo json_encode($handler(json_decode(file_get_contents('php://input'), true)));
+    } catch (Throwable $error) {
+        http_response_code(500);
+        header('Lambda-Runtime-Function-Error-Type: Function.Error');
+        echo json_encode(['errorType' => $error::class, 'errorMessage' => $error->getMessage(), 'stackTrace' => ['#0 /a.php(1): f()']]);
+    }
+};
+function_exists('surus_serve') ? surus_serve($handle) : $handle();"#;
+
+const HANDLER: &str = "<?php return function (array $event) {
+    return match ($event['do'] ?? 'echo') {
+        'echo' => ['event' => $event, 'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId,
+            'request' => $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'], 'type' => $_SERVER['CONTENT_TYPE']],
+        'throw' => throw new DomainException('no such order'),
+        'nothing' => null,
+        'die' => posix_kill(posix_getpid(), 9),
+        'big' => str_repeat('x', 7 << 20),
+    };
+};";
+
+fn said(call: &Call) -> (String, Value) {
+    let end = call.path.rsplit('/').next().unwrap();
+    (end.to_string(), call.json())
+}
+
+#[test]
+fn they_reach_the_handler_and_its_result_is_the_answer() {
+    for engine in ["rewind", "classic", "worker", "fork"] {
+        let library = match engine {
+            "classic" => LIBRARY.replace("function_exists('surus_serve')", "false"),
+            _ => LIBRARY.to_string(),
+        };
+        let files = [("library.php", &library[..]), ("src/handler.php", HANDLER)];
+        let env = [
+            ("_HANDLER", "src/handler.php"),
+            ("SURUS_LAMBDA_SCRIPT", "library.php"),
+            ("SURUS_ENGINE_NAME", engine),
+        ];
+        let function = Function::start(&files, &env);
+        let event = json!({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {"a": [1, 2]}});
+        let (end, answer) = said(&function.ask(Event::new("h-1", &event)));
+        let expected = json!({"event": event, "context": "h-1", "request": "POST /events", "type": "application/json"});
+        assert_eq!((end.as_str(), answer), ("response", expected), "{engine}");
+
+        let failed = function.ask(Event::new("h-2", &json!({"do": "throw"})));
+        let kind = failed.header("Lambda-Runtime-Function-Error-Type");
+        assert_eq!(kind, Some("Function.Error"));
+        let expected = json!({"errorType": "DomainException", "errorMessage": "no such order", "stackTrace": ["#0 /a.php(1): f()"]});
+        assert_eq!(said(&failed), ("error".into(), expected));
+
+        let (end, answer) = said(&function.ask(Event::new("h-3", &json!({"do": "nothing"}))));
+        assert_eq!((end.as_str(), answer), ("response", Value::Null));
+
+        let (end, answer) = said(&function.ask(Event::new("h-4", &json!({"do": "die"}))));
+        assert_eq!(
+            (end.as_str(), &answer["errorType"]),
+            ("error", &json!("Runtime.ExitError"))
+        );
+
+        let (end, answer) = said(&function.ask(Event::new("h-5", &json!({"do": "big"}))));
+        assert_eq!(
+            (end.as_str(), &answer["errorType"]),
+            ("error", &json!("Function.ResponseSizeTooLarge"))
+        );
+
+        // Without an application, HTTP is an event as any other.
+        let http = get("/");
+        let (end, answer) = said(&function.ask(Event::new("h-6", &http)));
+        assert_eq!((end.as_str(), &answer["event"]), ("response", &http));
+    }
+}
+
+#[test]
+fn an_application_and_a_handler_live_side_by_side() {
+    let files = [
+        (
+            "public/index.php",
+            "<?php echo 'application ', $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE');",
+        ),
+        ("library.php", LIBRARY),
+        ("handler.php", HANDLER),
+        (
+            "surus.toml",
+            "[lambda]\nhandler = \"handler.php\"\nscript = \"library.php\"\n",
+        ),
+    ];
+    let function = Function::start(&files, &[]);
+    assert_eq!(function.get("b-1", "/").text(), "application classic");
+    let answer = function
+        .ask(Event::new("b-2", &json!({"Records": []})))
+        .json();
+    assert_eq!(answer["event"], json!({"Records": []}));
+    assert_eq!(function.get("b-3", "/").text(), "application classic");
+}
+
+#[test]
+fn without_a_handler_the_application_is_asked() {
+    let index =
+        "<?php if ($_SERVER['REQUEST_URI'] !== '/events') { http_response_code(404); exit; }
+        $event = json_decode(file_get_contents('php://input'), true);
+        if (isset($event['bad'])) { http_response_code(422); exit('cannot be done'); }
+        echo json_encode(['seen' => $event]);";
+    let function = Function::start(&[("index.php", index)], &[("_HANDLER", "index.php")]);
+    let answer = function.ask(Event::new("w-1", &json!({"a": 1})));
+    assert_eq!(
+        said(&answer),
+        ("response".into(), json!({"seen": {"a": 1}}))
+    );
+    let (end, answer) = said(&function.ask(Event::new("w-2", &json!({"bad": 1}))));
+    assert_eq!(
+        (end.as_str(), &answer["errorType"]),
+        ("error", &json!("Function.Error"))
+    );
+    let message = answer["errorMessage"].as_str().unwrap();
+    assert!(
+        message.contains("422") && message.contains("cannot be done"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_application_that_knows_no_events_says_what_is_missing() {
+    let index = "<?php http_response_code(404);";
+    let function = Function::start(
+        &[("index.php", index), ("bootstrap", "#!/bin/sh")],
+        &[("_HANDLER", "bootstrap")],
+    );
+    let (end, answer) = said(&function.ask(Event::new("u-1", &json!({"a": 1}))));
+    assert_eq!(
+        (end.as_str(), &answer["errorType"]),
+        ("error", &json!("Runtime.HandlerNotFound"))
+    );
+    let message = answer["errorMessage"].as_str().unwrap();
+    assert!(message.contains("lambda.handler"), "{message}");
+}
+
+#[test]
+fn the_composer_package_hands_events_over() {
+    let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
+        return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, $context->awsRequestId];
+    };";
+    for engine in ["rewind", "classic"] {
+        let dir = Dir::new(&[("handler.php", handler)]);
+        dir.install_package();
+        let env = [("_HANDLER", "handler.php"), ("SURUS_ENGINE_NAME", engine)];
+        let function = Function::begin(Api::start(), dir, &env);
+        let answer = function.ask(Event::new("p-1", &json!({"a": 1})));
+        assert_eq!(
+            said(&answer),
+            ("response".into(), json!([{"a": 1}, "p-1"])),
+            "{engine}"
+        );
+        let failed = function.ask(Event::new("p-2", &json!({"fail": true})));
+        let kind = failed.header("Lambda-Runtime-Function-Error-Type");
+        assert_eq!(kind, Some("Function.DomainException"));
+        let cause = failed.header("Lambda-Runtime-Function-XRay-Error-Cause");
+        let cause: Value = serde_json::from_str(cause.unwrap()).unwrap();
+        let first = &cause["exceptions"][0]["stack"][0];
+        assert!(
+            first["path"].as_str().unwrap().ends_with("/handler.php"),
+            "{cause}"
+        );
+        assert_eq!(first["line"], 2, "{cause}");
+    }
+}
+
+#[test]
+fn the_records_of_a_queue_are_done_at_once_and_one_that_kills_its_worker_comes_again() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        touch(__DIR__.'/began-'.$record['messageId']);
+        while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
+        if ($record['body'] === 'kill') { posix_kill(posix_getpid(), 9); }
+        error_log('done '.$record['messageId'].' of '.$_SERVER['_X_AMZN_TRACE_ID']);
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "4"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    let records = ["fine", "kill", "fine", "fine"].iter().enumerate();
+    let records = records.map(|(number, body)| {
+        json!({"messageId": format!("m-{number}"), "body": body, "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {"AWSTraceHeader": format!("Root=m-{number}")}})
+    });
+    let event = json!({"Records": records.collect::<Vec<_>>()});
+    let answer = function.ask(Event::new("b-1", &event));
+    let expected = json!({"batchItemFailures": [{"itemIdentifier": "m-1"}]});
+    assert_eq!(said(&answer), ("response".into(), expected));
+    for number in [0, 2, 3] {
+        function.wait_for_log(&format!("b-1\tINFO\tdone m-{number} of Root=m-{number}"));
+    }
+}
+
+#[test]
+fn failures_that_lambda_would_not_hear_of_fail_the_event() {
+    let handler = "<?php return fn (array $event) => ['batchItemFailures' => $event['failed']];";
+    for (partial, end) in [("on", "response"), ("off", "error")] {
+        let dir = Dir::new(&[("handler.php", handler)]);
+        dir.install_package();
+        let env = [
+            ("_HANDLER", "handler.php"),
+            ("SURUS_LAMBDA_PARTIAL_BATCH", partial),
+        ];
+        let function = Function::begin(Api::start(), dir, &env);
+        let failed = json!({"failed": [{"itemIdentifier": "m-1"}]});
+        assert_eq!(said(&function.ask(Event::new("o-1", &failed))).0, end);
+        let none = json!({"failed": []});
+        assert_eq!(said(&function.ask(Event::new("o-2", &none))).0, "response");
+    }
+}
+
+#[test]
+fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        while ($record['body'] === 'hang') {}
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "2"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    for id in ["g-1", "g-2"] {
+        let records = ["fine", "hang", "fine"].iter().enumerate();
+        let records = records.map(|(number, body)| {
+            json!({"messageId": format!("m-{number}"), "body": body, "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {}})
+        });
+        let event = json!({"Records": records.collect::<Vec<_>>()});
+        let event = Event::new(id, &event).within(std::time::Duration::from_secs(3));
+        let answer = function.ask(event);
+        let expected = json!({"batchItemFailures": [{"itemIdentifier": "m-1"}]});
+        assert_eq!(said(&answer), ("response".into(), expected));
+        function.api.until_waiting(1);
+        function.wait_for_log(&format!("{id}\tWARN\tStopped at its deadline"));
+    }
+}

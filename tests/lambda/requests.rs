@@ -1,0 +1,234 @@
+//! Requests that arrive as events, through the real PHP.
+
+use serde_json::{Value, json};
+
+use crate::api::Event;
+use crate::common::Surus;
+use crate::function::{Dir, Function, request};
+
+const INDEX: &str = "<?php header('X-From: index'); setcookie('a', '1'); setcookie('b', '2');
+    echo json_encode([$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'], $_GET, $_POST, file_get_contents('php://input')]);";
+
+#[test]
+fn requests_are_answered_as_serve_answers_them() {
+    let files = [
+        ("public/index.php", INDEX),
+        ("public/style.css", "body { color: red }"),
+        ("public/dir/index.html", "<p>dir"),
+        (
+            "public/sub/page.php",
+            "<?php echo 'page', $_SERVER['PATH_INFO'] ?? '';",
+        ),
+        (
+            "public/status.php",
+            "<?php http_response_code(418); header('X-Sendfile-Type: x'); echo 'teapot';",
+        ),
+        (
+            "surus.toml",
+            "[[route]]\nprefix = \"/denied\"\ndeny = true\n",
+        ),
+    ];
+    let function = Function::start(&files, &[]);
+    let dir = Dir::new(&files);
+    let surus = Surus::serve(&dir.path(""), &[]);
+    let agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .build()
+        .new_agent();
+    for (number, (method, url, body)) in [
+        ("GET", "/", ""),
+        ("GET", "/any/path?a=1&a=2&b[]=%20x&c", ""),
+        ("POST", "/form", "a=1&b=2"),
+        ("GET", "/style.css", ""),
+        ("HEAD", "/style.css", ""),
+        ("GET", "/dir", ""),
+        ("GET", "/dir/", ""),
+        ("GET", "/sub/page.php/in/fo", ""),
+        ("GET", "/status.php", ""),
+        ("GET", "/denied/x", ""),
+        ("GET", "/.env", ""),
+        ("GET", "/a%2e%2e/x", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let headers = if body.is_empty() {
+            &[][..]
+        } else {
+            &[form][..]
+        };
+        let id = format!("r-{number}");
+        let event = request(method, url, body, headers);
+        let ours = function.ask(Event::new(&id, &event)).json();
+
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{url}", surus.url));
+        let mut theirs = match body {
+            "" => agent.run(request.body(()).unwrap()),
+            body => agent.run(
+                request
+                    .header(form.0, form.1)
+                    .body(body.to_string())
+                    .unwrap(),
+            ),
+        }
+        .unwrap();
+        let what = format!("{method} {url}: {ours}");
+        assert_eq!(ours["statusCode"], theirs.status().as_u16(), "{what}");
+        let text = theirs.body_mut().read_to_string().unwrap();
+        assert_eq!(ours["body"], text, "{what}");
+        for name in [
+            "content-type",
+            "x-from",
+            "location",
+            "etag",
+            "last-modified",
+            "allow",
+            "vary",
+        ] {
+            let theirs = theirs
+                .headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap());
+            // The two have files of the same content, made one after the other.
+            if !["etag", "last-modified"].contains(&name) {
+                assert_eq!(ours["headers"][name].as_str(), theirs, "{name} of {what}");
+            } else {
+                assert_eq!(ours["headers"][name].is_null(), theirs.is_none(), "{what}");
+            }
+        }
+        let cookies = theirs.headers().get_all("set-cookie").iter();
+        let theirs: Vec<_> = cookies.map(|cookie| cookie.to_str().unwrap()).collect();
+        let none = Vec::new();
+        let ours = ours["cookies"].as_array().unwrap_or(&none);
+        assert_eq!(
+            ours.iter().map(|c| c.as_str().unwrap()).collect::<Vec<_>>(),
+            theirs
+        );
+    }
+}
+
+#[test]
+fn php_hears_what_lambda_says_of_an_event_and_nothing_of_another() {
+    let code = "<?php echo json_encode([
+        'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT']),
+        'request' => json_decode($_SERVER['LAMBDA_REQUEST_CONTEXT'])->domainName,
+        'trace' => $_SERVER['_X_AMZN_TRACE_ID'] ?? null,
+        'thawed' => $_SERVER['SURUS_THAWED'] ?? null,
+        'client' => $_SERVER['REMOTE_ADDR'], 'https' => $_SERVER['HTTPS'] ?? null, 'host' => $_SERVER['HTTP_HOST'],
+        'env' => getenv('STAGE'),
+    ]);";
+    let function = Function::start(&[("index.php", code)], &[("STAGE", "test")]);
+    let full = Event::new("a-1", &request("GET", "/", "", &[]))
+        .with("Lambda-Runtime-Client-Context", r#"{"custom":{"k":"v"}}"#)
+        .with(
+            "Lambda-Runtime-Cognito-Identity",
+            r#"{"cognitoIdentityId":"i"}"#,
+        )
+        .with("Lambda-Runtime-Aws-Tenant-Id", "tenant")
+        .with("Lambda-Runtime-Deadline-Ms", "4102444800000");
+    let said: Value = serde_json::from_str(&function.ask(full).text()).unwrap();
+    assert_eq!(
+        said,
+        json!({
+            "context": {
+                "awsRequestId": "a-1",
+                "deadlineMs": 4102444800000u64,
+                "invokedFunctionArn": "arn:aws:lambda:eu-central-1:1:function:f",
+                "traceId": "Root=1-a-1",
+                "clientContext": {"custom": {"k": "v"}},
+                "identity": {"cognitoIdentityId": "i"},
+                "tenantId": "tenant",
+            },
+            "request": "f.lambda-url.eu-central-1.on.aws",
+            "trace": "Root=1-a-1",
+            "thawed": null,
+            "client": "192.0.2.7",
+            "https": "on",
+            "host": "f.lambda-url.eu-central-1.on.aws",
+            "env": "test",
+        })
+    );
+    // Some environments send headers without a value.
+    let bare = Event::new("a-2", &request("GET", "/", "", &[]))
+        .with("Lambda-Runtime-Trace-Id", "")
+        .with("Lambda-Runtime-Client-Context", "")
+        .with("Lambda-Runtime-Cognito-Identity", "")
+        .with("Lambda-Runtime-Aws-Tenant-Id", "");
+    let said: Value = serde_json::from_str(&function.ask(bare).text()).unwrap();
+    assert_eq!(said["trace"], Value::Null);
+    let context = said["context"].as_object().unwrap();
+    assert_eq!(context.len(), 4, "{context:?}");
+}
+
+#[test]
+fn bodies_of_any_size_arrive_and_leave_whole() {
+    let code =
+        "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', md5($in), ' ', $in;";
+    let function = Function::start(&[("index.php", code)], &[]);
+    for (number, size) in [0, 1, 70_000, 1_000_000, 3_000_000].into_iter().enumerate() {
+        let body = "x".repeat(size);
+        let event = request("POST", "/", &body, &[("content-type", "text/plain")]);
+        let answer = function
+            .ask(Event::new(&format!("b-{number}"), &event))
+            .text();
+        assert!(answer.starts_with(&format!("{size} ")), "{}", &answer[..50]);
+        assert!(answer.ends_with(&body));
+    }
+}
+
+#[test]
+fn every_engine_serves_a_function() {
+    let serve = "switch ($_GET['do'] ?? '') {
+        case 'die': posix_kill(posix_getpid(), 9);
+        case 'stay': echo 'answer'; fastcgi_finish_request(); file_put_contents(__DIR__.'/stayed', $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE')); break;
+        default: echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', getenv('STAGE'), ' ', getenv('_X_AMZN_TRACE_ID');
+    }";
+    for entry in surus::engines::CATALOGUE {
+        let index = match entry.boots_script {
+            true => format!("<?php surus_serve(function () {{ {serve} }});"),
+            false => format!("<?php {serve}"),
+        };
+        let env = [("SURUS_ENGINE_NAME", entry.name), ("STAGE", "test")];
+        let function = Function::start(&[("index.php", &index)], &env);
+        for id in ["e-1", "e-2"] {
+            let expected = format!("{id} test Root=1-{id}");
+            assert_eq!(function.get(id, "/").text(), expected, "{}", entry.name);
+        }
+        assert_eq!(function.get("e-3", "/?do=stay").text(), "answer");
+        function.api.until_waiting(1);
+        let stayed = std::fs::read_to_string(function.dir.path("stayed"));
+        assert_eq!(stayed.unwrap(), entry.name);
+        assert!(function.get("e-4", "/?do=die").path.ends_with("/error"));
+        assert_eq!(function.get("e-5", "/").text(), "e-5 test Root=1-e-5");
+    }
+}
+
+#[test]
+fn one_connection_carries_all_events() {
+    let function = Function::start(&[("index.php", "<?php echo 'x';")], &[]);
+    let mut connections = Vec::new();
+    for number in 0..5 {
+        connections.push(function.get(&format!("c-{number}"), "/").connection);
+    }
+    connections.dedup();
+    assert_eq!(connections.len(), 1, "{connections:?}");
+}
+
+#[test]
+fn the_binary_is_a_function_when_it_is_called_bootstrap() {
+    use std::process::Command;
+    let dir = tempfile::tempdir().unwrap();
+    let bootstrap = dir.path().join("bootstrap");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_surus"), &bootstrap).unwrap();
+    let output = Command::new(bootstrap)
+        .env_remove("AWS_LAMBDA_RUNTIME_API")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("AWS_LAMBDA_RUNTIME_API is not set"), "{said}");
+    assert!(!output.status.success());
+}

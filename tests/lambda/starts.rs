@@ -1,0 +1,263 @@
+//! How a function starts: in time, late, from a snapshot, for many events at once; and what thaws it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::api::{Api, Event};
+use crate::function::{Dir, Function, get};
+
+/// Boots when there is a file `gate`.
+const GATED: &str =
+    "<?php while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
+    if (file_get_contents(__DIR__.'/gate') === 'bad') { throw new Exception('cannot boot'); }
+    surus_serve(function () { echo 'booted'; });";
+
+#[test]
+fn a_start_that_fails_tells_lambda_what_php_has_said() {
+    let cases: [(&[(&str, &str)], &str); 3] = [
+        (
+            &[(
+                "index.php",
+                "<?php throw new Exception('no database'); surus_serve(fn () => 1);",
+            )],
+            "no database",
+        ),
+        (
+            &[
+                ("index.php", "<?php"),
+                ("surus.toml", "[lambda]\nnonsense = 1\n"),
+            ],
+            "nonsense",
+        ),
+        (
+            &[
+                ("index.php", "<?php"),
+                ("surus.toml", "[lambda]\nhandler = \"missing.php\"\n"),
+            ],
+            "missing.php",
+        ),
+    ];
+    for (files, expected) in cases {
+        let mut function = Function::begin(Api::start(), Dir::new(files), &[]);
+        let call = function.api.take("/runtime/init/error");
+        assert_eq!(
+            call.header("Lambda-Runtime-Function-Error-Type"),
+            Some("Runtime.InitError")
+        );
+        let message = call.json()["errorMessage"].as_str().unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
+        assert!(!function.end().success());
+        function.wait_for_log(expected);
+        assert!(!function.api.is_asked());
+    }
+}
+
+#[test]
+fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
+    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
+    // It asks although it has not booted.
+    function.api.until_waiting(1);
+    function.api.send(Event::new("l-1", &get("/")));
+    function.api.wait_taken();
+    function.dir.write("gate", "good");
+    assert_eq!(function.api.answer("l-1").text(), "booted");
+    assert_eq!(function.get("l-2", "/").text(), "booted");
+    // The extension has been registered before.
+    let paths: Vec<_> = function
+        .api
+        .calls()
+        .into_iter()
+        .map(|call| call.path)
+        .collect();
+    let at = |end: &str| paths.iter().position(|path| path.ends_with(end)).unwrap();
+    assert!(
+        at("/extension/register") < at("/invocation/next"),
+        "{paths:?}"
+    );
+}
+
+#[test]
+fn an_event_waits_for_the_start_no_longer_than_it_may() {
+    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "100ms")];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
+    let early = Event::new("e-1", &get("/")).within(Duration::from_millis(1500));
+    let answer = function.ask(early);
+    assert_eq!(
+        answer.header("Lambda-Runtime-Function-Error-Type"),
+        Some("Function.Timeout")
+    );
+    function.dir.write("gate", "good");
+    assert_eq!(function.get("e-2", "/").text(), "booted");
+}
+
+#[test]
+fn a_long_start_that_fails_is_the_error_of_the_first_event() {
+    let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
+    let mut function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
+    function.api.until_waiting(1);
+    function.dir.write("gate", "bad");
+    let answer = function.ask(Event::new("l-1", &get("/")));
+    assert!(answer.path.ends_with("/error"));
+    let message = answer.json()["errorMessage"].as_str().unwrap().to_string();
+    assert!(message.contains("cannot boot"), "{message}");
+    assert!(!function.end().success());
+}
+
+#[test]
+fn a_start_that_nobody_waits_for_may_take_long() {
+    let env = [
+        ("SURUS_LAMBDA_INIT_TIMEOUT", "100ms"),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "provisioned-concurrency"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &env);
+    function.api.take("/extension/register");
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(!function.api.is_asked());
+    function.dir.write("gate", "good");
+    assert_eq!(function.get("p-1", "/").text(), "booted");
+}
+
+#[test]
+fn a_managed_instance_has_as_many_events_at_once_as_it_may() {
+    // Each waits for the others.
+    let code = "<?php touch(__DIR__.'/began-'.$_GET['n']);
+        while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
+        error_log('said by '.$_GET['n']); echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', $_SERVER['_X_AMZN_TRACE_ID'];";
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "4"),
+    ];
+    let function = Function::start(&[("index.php", code)], &env);
+    function.api.until_waiting(4);
+    for n in 0..4 {
+        function
+            .api
+            .send(Event::new(&format!("m-{n}"), &get(&format!("/?n={n}"))));
+    }
+    for n in 0..4 {
+        let answer = function.api.answer(&format!("m-{n}")).text();
+        assert_eq!(answer, format!("m-{n} Root=1-m-{n}"));
+    }
+    function.api.until_waiting(4);
+    for n in 0..4 {
+        let text = format!("said by {n}");
+        function.wait_for_log(&text);
+        let log = function.log();
+        let line = log.lines().find(|line| line.contains(&text)).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["requestId"], format!("m-{n}"));
+    }
+}
+
+#[test]
+fn a_worker_that_dies_of_one_event_of_many_costs_only_that() {
+    let code = "<?php touch(__DIR__.'/began-'.$_GET['n']);
+        while (count(glob(__DIR__.'/began-*')) < 2) { usleep(2000); clearstatcache(); }
+        if ($_GET['n'] === '0') { posix_kill(posix_getpid(), 9); }
+        while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); } echo 'fine';";
+    let env = [("AWS_LAMBDA_MAX_CONCURRENCY", "2")];
+    let function = Function::start(&[("index.php", code)], &env);
+    for n in 0..2 {
+        function
+            .api
+            .send(Event::new(&format!("d-{n}"), &get(&format!("/?n={n}"))));
+    }
+    assert!(function.api.answer("d-0").path.ends_with("/error"));
+    function.dir.write("gate", "");
+    assert_eq!(function.api.answer("d-1").text(), "fine");
+}
+
+#[test]
+fn a_snapshot_is_taken_of_what_has_booted_and_its_processes_are_made_anew() {
+    let code = "<?php if ($_SERVER['REQUEST_URI'] !== '/') { file_put_contents(__DIR__.'/hooks', $_SERVER['REQUEST_URI'].' ', FILE_APPEND); }
+        echo getmypid();";
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+        ("SURUS_LAMBDA_BEFORE_SNAPSHOT", "/warm,/up"),
+        ("SURUS_LAMBDA_AFTER_RESTORE", "/again"),
+        ("SURUS_ENGINE_NAME", "classic"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", code)]), &env);
+    function.api.take("/runtime/restore/next");
+    assert_eq!(function.dir.read("hooks"), "/warm /up ");
+    assert!(!function.api.is_asked(), "not before the snapshot");
+    let before = function.descendants();
+    function.api.restore();
+    let pid: u32 = function.get("s-1", "/").text().parse().unwrap();
+    assert!(
+        !before.contains(&pid),
+        "{pid} was in the snapshot: {before:?}"
+    );
+    assert_eq!(function.dir.read("hooks"), "/warm /up /again ");
+}
+
+#[test]
+fn what_boots_once_is_in_the_snapshot() {
+    let code = "<?php file_put_contents(__DIR__.'/boots', 'x', FILE_APPEND); surus_serve(function () { echo mt_rand(); });";
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+        ("SURUS_ENGINE_NAME", "rewind"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", code)]), &env);
+    function.api.take("/runtime/restore/next");
+    function.api.restore();
+    let (one, two) = (
+        function.get("r-1", "/").text(),
+        function.get("r-2", "/").text(),
+    );
+    assert_ne!(one, two, "random generators begin anew for each event");
+    assert_eq!(function.dir.read("boots"), "x");
+}
+
+#[test]
+fn hooks_that_fail_are_told_to_lambda() {
+    let code = "<?php if ($_SERVER['REQUEST_URI'] === '/bad') { http_response_code(500); }";
+    for (setting, path, kind) in [
+        (
+            "SURUS_LAMBDA_BEFORE_SNAPSHOT",
+            "/runtime/init/error",
+            "Runtime.BeforeCheckpointError",
+        ),
+        (
+            "SURUS_LAMBDA_AFTER_RESTORE",
+            "/runtime/restore/error",
+            "Runtime.AfterRestoreError",
+        ),
+    ] {
+        let env = [
+            ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+            (setting, "/fine,/bad"),
+        ];
+        let mut function = Function::begin(Api::start(), Dir::new(&[("index.php", code)]), &env);
+        function.api.restore();
+        let call = function.api.take(path);
+        assert_eq!(
+            call.header("Lambda-Runtime-Function-Error-Type"),
+            Some(kind)
+        );
+        let message = call.json()["errorMessage"].as_str().unwrap().to_string();
+        assert!(
+            message.contains("/bad") && message.contains("500"),
+            "{message}"
+        );
+        assert!(!function.end().success());
+    }
+}
+
+#[test]
+fn the_first_event_after_a_freeze_hears_of_it() {
+    let code = "<?php echo $_SERVER['SURUS_THAWED'] ?? 'not frozen';";
+    let function = Function::start(&[("index.php", code)], &[]);
+    assert_eq!(function.get("z-1", "/").text(), "not frozen");
+    function.api.until_waiting(1);
+    function.signal("STOP");
+    std::thread::sleep(Duration::from_millis(3500));
+    function.api.send(Event::new("z-2", &get("/")));
+    function.signal("CONT");
+    let seconds: u64 = function.api.answer("z-2").text().parse().unwrap();
+    assert!(seconds >= 1, "{seconds}");
+    function.wait_for_log("was frozen");
+    assert_eq!(function.get("z-3", "/").text(), "not frozen");
+}

@@ -1,0 +1,324 @@
+//! Does the zip of `surus lambda package` run where there is nothing else?
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use api::{Api, Call, Event};
+use serde_json::{Value, json};
+
+#[path = "lambda/api.rs"]
+#[allow(dead_code)]
+mod api;
+
+/// A surus without libraries, as `make static` builds it. None: the test has said why, and passes; where nobody reads that, it fails.
+fn bootstrap() -> Option<PathBuf> {
+    let us = Path::new(env!("CARGO_BIN_EXE_surus"));
+    let target = us.parent().unwrap().parent().unwrap();
+    let name = format!("{}-unknown-linux-musl/debug/surus", std::env::consts::ARCH);
+    let path = target.join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    let text = format!(
+        "skipped: there is no {}; make static builds it",
+        path.display()
+    );
+    assert!(std::env::var_os("CI").is_none(), "{text}");
+    eprintln!("{text}");
+    None
+}
+
+/// An application that says how it is run.
+struct Project(tempfile::TempDir);
+
+impl Project {
+    fn new() -> Project {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write(
+            "index.php",
+            "<?php\nrequire __DIR__.'/answer.php';\nanswer();\n",
+        );
+        write(
+            "worker.php",
+            "<?php\nrequire __DIR__.'/answer.php';\nsurus_serve(answer(...));\n",
+        );
+        write("answer.php", include_str!("package/answer.php"));
+        write(
+            "events.php",
+            "<?php\nreturn fn (array $event) => ['number' => $event['number'] + 1, 'engine' => getenv('SURUS_ENGINE')];\n",
+        );
+        let library = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
+        let settings = format!(
+            "[php]\nmemory_limit = '77M'\n[env]\nGREETING = 'hello'\n[lambda]\nhandler = 'events.php'\nscript = '{library}'\n"
+        );
+        write("surus.toml", &settings);
+        Project(dir)
+    }
+
+    fn package(&self, output: &Path, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        command
+            .args(["lambda", "package"])
+            .arg(self.0.path())
+            .arg("-o")
+            .arg(output)
+            .args(args);
+        command.output().unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8(both).unwrap()
+}
+
+/// A directory with the unpacked zip at `/var/task`, where nothing else is but three empty directories.
+fn unpack(zip: &Path) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for name in ["proc", "dev", "tmp", "var/task"] {
+        fs::create_dir_all(root.path().join(name)).unwrap();
+    }
+    let mut archive = zip::ZipArchive::new(File::open(zip).unwrap()).unwrap();
+    archive.extract(root.path().join("var/task")).unwrap();
+    root
+}
+
+/// The function as Lambda starts it, with nothing of this machine but /proc and /dev, and as nobody that it knows.
+struct Function {
+    api: Api,
+    process: Child,
+}
+
+impl Function {
+    fn start(root: &Path, environment: &str) -> Function {
+        let api = Api::start();
+        let (root, address) = (root.display(), &api.address);
+        // Nothing is there that could set the variables; so it is done on the way.
+        let script = format!(
+            "mount --bind /proc {root}/proc && mount --bind /dev {root}/dev && mount -t tmpfs tmp {root}/tmp || exit 1\n\
+             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin AWS_LAMBDA_RUNTIME_API={address} LAMBDA_TASK_ROOT=/var/task \
+             _HANDLER=bootstrap TZ=:UTC {environment} chroot --userspec=4321:4321 {root} /var/task/bootstrap"
+        );
+        let process = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Function { api, process }
+    }
+
+    fn ask(&self, id: &str, event: &Value) -> Call {
+        self.api.send(Event::new(id, event));
+        self.api.answer(id)
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        let _ = Command::new("kill")
+            .arg(self.process.id().to_string())
+            .status();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a function URL sends for `GET /?name=x`.
+fn request() -> Value {
+    json!({
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": "/",
+        "rawQueryString": "name=x",
+        "headers": {"host": "abc.lambda-url.eu-central-1.on.aws", "x-forwarded-proto": "https"},
+        "requestContext": {
+            "domainName": "abc.lambda-url.eu-central-1.on.aws",
+            "http": {"method": "GET", "path": "/", "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7"},
+        },
+        "isBase64Encoded": false,
+    })
+}
+
+/// False: the test has said that it needs root, and passes; where nobody reads that, it fails.
+fn can_chroot() -> bool {
+    let status = Command::new("unshare")
+        .args(["--mount", "true"])
+        .status()
+        .unwrap();
+    assert!(
+        status.success() || std::env::var_os("CI").is_none(),
+        "chroot needs root"
+    );
+    if !status.success() {
+        eprintln!("skipped: only root may chroot");
+    }
+    status.success()
+}
+
+#[test]
+fn the_zip_runs_where_there_is_nothing_else() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let zip = zips.path().join("function.zip");
+    let made = project.package(
+        &zip,
+        &[
+            "--bootstrap",
+            bootstrap.to_str().unwrap(),
+            "--extension",
+            "pdo_sqlite",
+        ],
+    );
+    assert!(made.status.success(), "{}", text(&made));
+    let said = text(&made);
+    for expected in [
+        "PHP 8.",
+        "pdo_sqlite",
+        ".surus/lib/",
+        "of what Lambda takes",
+        "zipped: ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+
+    let root = unpack(&zip);
+    for (engine, environment) in [
+        ("classic", ""),
+        ("rewind", "SURUS_ENGINE_SCRIPT=worker.php"),
+    ] {
+        let function = Function::start(
+            root.path(),
+            &format!("SURUS_ENGINE_NAME={engine} {environment}"),
+        );
+        for round in 0..3 {
+            let answer = function
+                .ask(&format!("{engine}-{round}"), &request())
+                .text();
+            let answer: Value =
+                serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"));
+            for (key, expected) in [
+                ("engine", Value::from(engine)),
+                ("query", "x".into()),
+                ("opcache", true.into()),
+                ("greeting", "hello".into()),
+                ("memory_limit", "77M".into()),
+                ("ini", "/var/task/.surus/php.ini".into()),
+                // Of the package's time zones, in summer.
+                ("zone", "2026-07-01T12:00:00+02:00".into()),
+                // A character set that the C library loads when it is asked for.
+                ("charset", "c6fccbdc".into()),
+                // OpenSSL finds its settings, and PHP whom it trusts.
+                ("key", true.into()),
+                ("authorities", true.into()),
+                ("sqlite", "3".into()),
+                ("session", true.into()),
+                // Nothing of the machine that the package was made on is there.
+                ("foreign", Value::Array(Vec::new())),
+            ] {
+                assert_eq!(
+                    answer[key], expected,
+                    "{engine}, round {round}: {key} in {answer}"
+                );
+            }
+        }
+        // What is not HTTP reaches the handler through the library that came along.
+        let answer = function
+            .ask(&format!("{engine}-event"), &json!({"number": 20}))
+            .json();
+        assert_eq!(answer, json!({"number": 21, "engine": engine}));
+    }
+}
+
+/// Laravel's have a directory that is called as the program that Lambda starts.
+#[test]
+fn an_application_with_a_bootstrap_of_its_own_runs_too() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let own = project.0.path().join("bootstrap");
+    fs::create_dir(&own).unwrap();
+    fs::write(
+        own.join("app.php"),
+        "<?php\nreturn 'laid out as Laravel';\n",
+    )
+    .unwrap();
+    fs::write(
+        project.0.path().join("index.php"),
+        "<?php\necho require __DIR__.'/bootstrap/app.php';\n",
+    )
+    .unwrap();
+    let zip = zips.path().join("function.zip");
+    let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", text(&made));
+    let root = unpack(&zip);
+    let function = Function::start(root.path(), "SURUS_ENGINE_NAME=classic");
+    assert_eq!(
+        function.ask("page", &request()).text(),
+        "laid out as Laravel"
+    );
+    let answer = function.ask("event", &json!({"number": 1})).json();
+    assert_eq!(answer["number"], 2);
+}
+
+#[test]
+fn the_same_project_gives_the_same_bytes() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let zips = tempfile::tempdir().unwrap();
+    let mut made = Vec::new();
+    // In two directories, made at two times.
+    for name in ["one.zip", "two.zip"] {
+        let project = Project::new();
+        fs::set_permissions(
+            project.0.path().join("index.php"),
+            PermissionsExt::from_mode(0o600),
+        )
+        .unwrap();
+        let output = zips.path().join(name);
+        let packed = project.package(&output, &["--bootstrap", bootstrap.to_str().unwrap()]);
+        assert!(packed.status.success(), "{}", text(&packed));
+        made.push(fs::read(output).unwrap());
+    }
+    assert!(
+        made[0] == made[1],
+        "{} and {} bytes",
+        made[0].len(),
+        made[1].len()
+    );
+}
+
+#[test]
+fn what_does_not_fit_says_what_takes_the_room() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let video = File::create(project.0.path().join("video.mp4")).unwrap();
+    video.set_len(300 << 20).unwrap();
+    let zip = zips.path().join("function.zip");
+    let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+    let said = text(&made);
+    assert!(!made.status.success(), "{said}");
+    assert!(said.contains("Lambda takes 262144000 bytes"), "{said}");
+    assert!(said.contains("300.0 MiB  video.mp4"), "{said}");
+    assert!(!zip.exists());
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_is_written() {
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let zip = zips.path().join("function.zip");
+    let said = text(&project.package(&zip, &["--extension", "no_such_extension"]));
+    assert!(said.contains("the extension no_such_extension"), "{said}");
+    // This surus is linked to the libraries of this machine.
+    let us = env!("CARGO_BIN_EXE_surus");
+    let said = text(&project.package(&zip, &["--bootstrap", us]));
+    assert!(said.contains("make musl"), "{said}");
+    assert!(!zip.exists());
+}

@@ -1,0 +1,123 @@
+//! Does `surus lambda profile` measure a start as it is?
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// An application of four files, of which one is asked for twice.
+fn project() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    // Whom PHP runs as must be able to read it.
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for name in ["vendor", "src"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let write = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), format!("<?php\n{text}\n")).unwrap()
+    };
+    write(
+        "vendor/autoload.php",
+        "spl_autoload_register(static fn ($class) => require __DIR__.\"/../src/$class.php\");",
+    );
+    write(
+        "src/Kernel.php",
+        "final class Kernel { function run() { usleep(20000); return include __DIR__.'/config.php'; } }",
+    );
+    write("src/config.php", "return 'answer';");
+    let boot = "require __DIR__.'/vendor/autoload.php'; $kernel = new Kernel; $kernel->run();";
+    write("index.php", &format!("{boot} echo $kernel->run();"));
+    write(
+        "worker.php",
+        &format!("{boot} $kernel->run(); surus_serve(static function () {{ echo 'answer'; }});"),
+    );
+    write("broken.php", "throw new Exception('no such table');");
+    dir
+}
+
+fn profile(dir: &Path, args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    // So that OPcache takes files which have just been written.
+    command.args(["lambda", "profile"]).arg(dir).args([
+        "-d",
+        "opcache.file_update_protection=0",
+        "--starts",
+        "3",
+    ]);
+    let output = command.args(args).current_dir(dir).output().unwrap();
+    (
+        output.status.success(),
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
+    )
+}
+
+/// The time that a line of the timeline says its part takes.
+fn takes(text: &str, part: &str) -> f64 {
+    let line = text
+        .lines()
+        .find(|line| line.ends_with(part))
+        .unwrap_or_else(|| panic!("no `{part}` in\n{text}"));
+    let mut words = line.split_whitespace();
+    words.nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_part_of_a_start_is_measured() {
+    let dir = project();
+    for (engine, args, part) in [
+        (
+            "classic",
+            &["--engine", "classic"][..],
+            "first event: framework and application",
+        ),
+        (
+            "rewind",
+            &["--engine", "rewind", "--script", "worker.php"],
+            "framework and application",
+        ),
+    ] {
+        let picture = dir.path().join(format!("{engine}.svg"));
+        let (fine, text) = profile(
+            dir.path(),
+            &[args, &["--svg", picture.to_str().unwrap()]].concat(),
+        );
+        assert!(fine, "{text}");
+        assert!(text.contains(&format!(" on {engine}: ")), "{text}");
+        for name in [
+            "surus starts",
+            "its libraries are linked",
+            "PHP starts: php.ini, extensions",
+            "OPcache is asked whether it works",
+        ] {
+            assert!(takes(&text, name) > 0.0, "{text}");
+        }
+        // It sleeps 20 ms twice.
+        assert!(takes(&text, part) >= 40.0, "{text}");
+        assert!(text.contains("the script and the autoloader\n"), "{text}");
+        // The second event's files are none of the start's.
+        assert!(
+            text.contains("\n5 PHP files: 4 compiled, 1 from OPcache; "),
+            "{text}"
+        );
+        assert!(text.contains(" 3 files  src\n"), "{text}");
+        assert!(text.contains("; the median of 3 starts"), "{text}");
+        let svg = fs::read_to_string(picture).unwrap();
+        assert!(
+            svg.starts_with("<svg ") && svg.contains("<title>src/Kernel.php "),
+            "{svg}"
+        );
+    }
+}
+
+#[test]
+fn an_application_that_fails_has_no_profile() {
+    let dir = project();
+    let (fine, text) = profile(dir.path(), &["--engine", "classic", "--url", "/broken.php"]);
+    assert!(
+        !fine
+            && text.contains("no such table")
+            && text.contains("GET /broken.php is answered with 500"),
+        "{text}"
+    );
+}
