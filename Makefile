@@ -46,6 +46,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 .PHONY: test
 test: setup static ## Run all tests
 	scripts/php-source
+	scripts/elasticmq
 	cargo test --workspace
 
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.

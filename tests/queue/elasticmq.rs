@@ -53,7 +53,10 @@ impl Server {
         let configuration = dir.path().join("elasticmq.conf");
         std::fs::write(&configuration, CONFIGURATION).unwrap();
         let mut shell = Command::new("sh")
-            .args(["-c", r#""$@" </dev/null & cat >/dev/null; kill -KILL $!; wait"#])
+            .args([
+                "-c",
+                r#""$@" </dev/null & cat >/dev/null; kill -KILL $!; wait"#,
+            ])
             .args(["elasticmq", "java", "-Xmx256m", "-XX:+UseSerialGC"])
             .arg(format!("-Dconfig.file={}", configuration.display()))
             .arg("-cp")
