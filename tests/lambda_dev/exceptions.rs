@@ -17,8 +17,18 @@ pub struct Exceptions {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
-    pub name: String,
+    /// A star at its end stands for everything that follows.
+    name: String,
     reason: String,
+}
+
+impl Variable {
+    pub fn is(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == self.name,
+        }
+    }
 }
 
 #[derive(Deserialize)]
