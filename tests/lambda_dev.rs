@@ -32,5 +32,6 @@ mod lambda_dev {
     mod behind;
     mod corpus;
     mod exceptions;
+    mod hosts;
     mod round_trip;
 }

@@ -38,8 +38,10 @@ fn compare(site: &Site, env: &[(&str, &str)], visit: impl Fn(&Client) -> Vec<Ans
 
 /// An answer without what is another one each time: the moment, keys of sessions, tokens of forms, and the address.
 fn seen(answer: &Answer, url: &str) -> (u16, String, Vec<String>, String) {
+    // Moments, and what is about the connection.
     let own = [
         "date",
+        "expires",
         "x-amzn-requestid",
         "content-length",
         "transfer-encoding",

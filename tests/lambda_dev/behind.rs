@@ -62,6 +62,14 @@ impl Behind {
         address
     }
 
+    /// What it answers an event.
+    pub fn invoke(&self, event: &str) -> serde_json::Value {
+        let invocation = self
+            .runtime
+            .block_on(self.emulator.invoke(event.to_string()));
+        serde_json::from_slice(&invocation.result.unwrap()).unwrap()
+    }
+
     /// Everything that the function has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
