@@ -54,10 +54,19 @@ impl Behind {
 
     /// Puts a front before it, and returns its `127.0.0.1:PORT`.
     pub fn front(&self, front: Front) -> String {
+        self.serve(front, false)
+    }
+
+    /// The same for a front that passes answers on as they come; `lambda.mode` has to be `stream`.
+    pub fn streaming_front(&self, front: Front) -> String {
+        self.serve(front, true)
+    }
+
+    fn serve(&self, front: Front, is_streamed: bool) -> String {
         let listener = TcpListener::bind("127.0.0.1:0");
         let listener = self.runtime.block_on(listener).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let gateway = Gateway::new(self.emulator.clone(), front, false);
+        let gateway = Gateway::new(self.emulator.clone(), front, is_streamed);
         self.runtime.spawn(gateway.serve(listener));
         address
     }

@@ -16,11 +16,11 @@ use crate::oracle::watch::Watch;
 
 /// A test for every file of cases, and for the part of them that the other fronts are asked.
 macro_rules! topics {
-    ($($topic:ident)*; $($elsewhere:ident)*) => {
+    ($($topic:ident)*; $($elsewhere:ident)*; $($streamed:ident)*) => {
         $(#[test]
         fn $topic() {
             let cases = include_str!(concat!("../oracle/cases/", stringify!($topic), ".toml"));
-            check(stringify!($topic), cases, &[Front::Url]);
+            check(stringify!($topic), cases, Mode::Buffered, &[Front::Url]);
         })*
 
         /// What arrives and leaves in another way, behind the fronts that have other events.
@@ -30,7 +30,18 @@ macro_rules! topics {
             $(#[test]
             fn $elsewhere() {
                 let cases = include_str!(concat!("../oracle/cases/", stringify!($elsewhere), ".toml"));
-                check(stringify!($elsewhere), cases, &[Front::Http, Front::Rest, Front::Alb, Front::AlbMulti]);
+                check(stringify!($elsewhere), cases, Mode::Buffered, &[Front::Http, Front::Rest, Front::Alb, Front::AlbMulti]);
+            })*
+        }
+
+        /// What is sent in another way where answers are passed on as they come.
+        mod streamed {
+            use super::*;
+
+            $(#[test]
+            fn $streamed() {
+                let cases = include_str!(concat!("../oracle/cases/", stringify!($streamed), ".toml"));
+                check(stringify!($streamed), cases, Mode::Stream, &[Front::Url]);
             })*
         }
 
@@ -48,7 +59,24 @@ macro_rules! topics {
 topics! {
     server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini
     isolation finish;
-    get post cookies files headers status
+    get post cookies files headers status;
+    bodies buffers cookies finish headers status
+}
+
+/// `lambda.mode`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Buffered,
+    Stream,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Buffered => "buffered",
+            Mode::Stream => "stream",
+        }
+    }
 }
 
 /// Who is asked. The tokens stand for `{who}` in requests, and are of one length.
@@ -56,7 +84,7 @@ const SERVE: &str = "WHOisSRV";
 const FUNCTION: &str = "WHOisFUN";
 
 /// Panics with all that differs in the topic.
-fn check(topic: &str, text: &str, fronts: &[Front]) {
+fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
     let Topic { ini, cases } = load(topic, text);
     let home = Home::empty();
     write_scripts(&home.root.join("scripts"));
@@ -73,6 +101,7 @@ fn check(topic: &str, text: &str, fronts: &[Front]) {
         ("SURUS_COMPRESS_ENABLED", "false"),
         ("SURUS_ENGINE_NAME", "classic"),
         ("SURUS_ENGINE_WORKERS", "1"),
+        ("SURUS_LAMBDA_MODE", mode.name()),
     ];
     let serve = Surus::spawn(&home.root, &[], &env)
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
@@ -80,13 +109,16 @@ fn check(topic: &str, text: &str, fronts: &[Front]) {
     let wanted = std::env::var("ORACLE_CASE").unwrap_or_default();
     let mut failures = Vec::new();
     for &front in fronts {
-        let exceptions = exceptions::load(front);
+        let exceptions = exceptions::load(front, mode);
         let mut trial = Trial {
             home: &home,
             serve: &serve,
             function: &function,
             front,
-            address: function.front(front),
+            address: match mode {
+                Mode::Buffered => function.front(front),
+                Mode::Stream => function.streaming_front(front),
+            },
             exceptions: &exceptions,
         };
         for case in cases.iter().filter(|case| case.name.contains(&wanted)) {

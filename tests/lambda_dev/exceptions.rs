@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use surus::emulator::http::Front;
 
+use super::corpus::Mode;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exceptions {
@@ -40,6 +42,8 @@ pub struct Difference {
     /// The fronts that have it, as `surus lambda dev --front` names them; all when there are none.
     #[serde(default)]
     fronts: Vec<String>,
+    /// The one value of `lambda.mode` that has it; both when there is none.
+    mode: Option<String>,
     reason: String,
 }
 
@@ -51,11 +55,13 @@ pub struct Absence {
     /// As those of a difference.
     #[serde(default)]
     fronts: Vec<String>,
+    /// The one value of `lambda.mode` that has it; both when there is none.
+    mode: Option<String>,
     reason: String,
 }
 
-/// Those that apply behind `front`.
-pub fn load(front: Front) -> Exceptions {
+/// Those that apply behind `front` in this mode.
+pub fn load(front: Front, mode: Mode) -> Exceptions {
     let mut all: Exceptions = toml::from_str(include_str!("exceptions.toml"))
         .unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
     let variables = all.variable.iter().map(|variable| &variable.reason);
@@ -68,12 +74,14 @@ pub fn load(front: Front) -> Exceptions {
             .all(|reason| reason.len() > 20),
         "an exception without a reason"
     );
-    let is_here = |fronts: &[String]| {
+    let is_here = |fronts: &[String], only: &Option<String>| {
         let mut named = fronts.iter().map(|name| name.parse::<Front>().unwrap());
-        fronts.is_empty() || named.any(|named| named == front)
+        let is_mode = only.as_ref().is_none_or(|only| only == mode.name());
+        is_mode && (fronts.is_empty() || named.any(|named| named == front))
     };
     all.difference
-        .retain(|difference| is_here(&difference.fronts));
-    all.absence.retain(|absence| is_here(&absence.fronts));
+        .retain(|difference| is_here(&difference.fronts, &difference.mode));
+    all.absence
+        .retain(|absence| is_here(&absence.fronts, &absence.mode));
     all
 }
