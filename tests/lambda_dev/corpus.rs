@@ -170,6 +170,13 @@ impl Trial<'_> {
                     continue;
                 }
             };
+            // The case is asked as it is meant; whether all of the answer is right, tests/oracle.rs shows.
+            let (status, expected) = (reference.status, step.status.unwrap_or(200));
+            if status != expected {
+                say(format!(
+                    "serve: the case is about {expected}, and this is {status}"
+                ));
+            }
             match self.ask(FUNCTION, case, step) {
                 Err(error) => say(format!("lambda: {error}")),
                 Ok(answer) => {
