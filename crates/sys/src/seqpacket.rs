@@ -138,8 +138,9 @@ impl AsyncSeqpacket {
         fd: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
         let socket = self.0.get_ref();
-        let room =
-            AsyncFd::with_interest(socket.as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
+        let own = socket.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is `own`'s, which the AsyncFd keeps, and gives up only after deregistering it.
+        let room = unsafe { AsyncFd::register_with_interest(own, Interest::WRITABLE) }?;
         loop {
             match room.writable().await?.try_io(|_| socket.send(parts, fd)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
