@@ -59,8 +59,15 @@ bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet
 	scripts/install bench test
 	python3 benches/peers $(BENCH)
 
+.PHONY: bench-docs
+bench-docs: ## Make docs/performance.md, its charts and README's table from the last `make bench`
+	scripts/install lint
+	python3 benches/peers/publish.py $(TARGET)/peers.json docs --readme README.md
+
 .PHONY: lint
-lint: ## Check format and lints
+lint: ## Check format and lints, and the Python of the benchmark
+	scripts/install lint
+	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 

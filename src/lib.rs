@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod config;
 pub mod deploy;
+pub mod emulator;
 pub mod engine;
 pub mod engines;
 pub mod event;

@@ -2,14 +2,12 @@
 
 import argparse
 import contextlib
-import json
 import os
 import shlex
 import shutil
 import signal
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import check
@@ -22,6 +20,7 @@ import slow
 from apps import APPS
 from contestants import CONTESTANTS, Contestant, another
 from pages import PAGES
+from results import Results
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,7 +34,17 @@ def main() -> None:
     _check_machine(contestants, pages, options)
     # SIGTERM ends the servers as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cells, round_trips, slow_scripts, sizes = [], {}, {}, {}
+    about = machine.describe(contestants, options.surus) | {
+        "command": shlex.join(["python3", *sys.argv]),
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "slow_seconds": options.slow_seconds,
+    }
+    results = Results(about)
+    # A run that ends early has not been in vain, and does not take the place of a whole one.
+    unfinished = options.json.with_suffix(".unfinished.json")
+
     with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch, contextlib.ExitStack() as everything:
         os.chmod(scratch, 0o755)  # for www-data
         projects = {}
@@ -57,36 +66,29 @@ def main() -> None:
                 for page in (page for page in pages if page.app == app):
                     check.same_answer(servers, page)
                     for connections in options.connections:
-                        cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                        results.cells.append(rounds.measure(servers, page, connections, options.rounds, options.seconds, _say))
+                        results.write(unfinished)
                     # wrk does not look at bodies, so that one that goes wrong under load would show only here.
                     check.same_answer(servers, page)
         # Where PHP runs inside the web server there are no workers to count.
         for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
             if "round-trip" in options.parts:
                 with start(contestant, "plain", 1, "round-trip") as server:
-                    round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
+                    results.round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
             if "slow" in options.parts:
                 with start(contestant, "plain", 2, "slow") as server:
-                    slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+                    results.slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
             if "memory" in options.parts:
                 page = next(page for page in PAGES if page.app == "symfony")
-                sizes[contestant.name] = memory.measure(
+                results.sizes[contestant.name] = memory.measure(
                     lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
                 )
+            results.write(unfinished)
 
-    about = machine.describe(contestants, options.surus)
-    command = shlex.join(["python3", *sys.argv])
-    print(report.head(about, command, options.workers, options.rounds, options.seconds))
-    if cells:
-        print(report.table(cells, contestants))
-        print(report.goals(cells, contestants))
-    if round_trips:
-        print(report.round_trips(round_trips))
-    if slow_scripts:
-        print(report.slow_scripts(slow_scripts))
-    if sizes:
-        print(report.memory(sizes))
-    _write_raw(options.json, about | {"command": command}, cells, round_trips, slow_scripts, sizes)
+    unfinished.replace(options.json)
+    _say(f"all rounds: {options.json}")
+    print(report.markdown(results))
+    print(report.goals(results))
 
 
 def _apps(pages: list, parts: list[str]) -> list[str]:
@@ -139,19 +141,6 @@ def _check_machine(contestants: list[Contestant], pages: list, options: argparse
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _write_raw(path: Path, about: dict, cells: list, round_trips: dict, slow_scripts: dict, sizes: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = {
-        "about": about,
-        "pages": [asdict(cell) for cell in cells],
-        "round_trip": {who: asdict(result) for who, result in round_trips.items()},
-        "slow": {who: asdict(result) for who, result in slow_scripts.items()},
-        "memory": {who: asdict(result) for who, result in sizes.items()},
-    }
-    path.write_text(json.dumps(raw, indent=1) + "\n")
-    _say(f"all rounds: {path}")
 
 
 try:

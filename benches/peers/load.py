@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import processes
 from pages import Page
-from server import Refused, Server
+from server import Refused, Server, Unanswered
 
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
 
@@ -45,14 +45,14 @@ def load(server: Server, page: Page, connections: int, seconds: int) -> Load:
     who = f"{server.contestant.name}, {page.name}, {connections} connections"
     if result.returncode != 0:
         raise Refused(f"{who}: wrk failed: {result.stderr}{result.stdout}")
+    requests = int(_find(result.stdout, r"(\d+) requests in"))
+    if requests == 0:
+        raise Unanswered(f"{who}: no request was answered")
     for sign in ("Socket errors", "Non-2xx"):
         if line := re.search(rf"^.*{sign}.*$", result.stdout, re.MULTILINE):
             raise Refused(f"{who}: {line.group().strip()}")
     if not server.contestant.one_event and sorted(now) != sorted(pids):
         raise Refused(f"{who}: the server's processes changed during the load")
-    requests = int(_find(result.stdout, r"(\d+) requests in"))
-    if requests == 0:
-        raise Refused(f"{who}: no request was answered")
     return Load(
         requests=requests,
         per_second=float(_find(result.stdout, r"Requests/sec:\s+([\d.]+)")),

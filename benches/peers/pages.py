@@ -18,6 +18,13 @@ class Page:
     booted_least: float | None = None
     """Goal for `rewind` at 64 connections."""
 
+    @property
+    def group(self) -> str:
+        """Under which heading it is reported."""
+        if self.static:
+            return "Static files"
+        return "PHP pages" if self.app == "plain" else "Applications"
+
 
 PAGES = (
     Page("hello", "Hello-world JSON", "/hello.php", booted_least=3.0),

@@ -1,59 +1,77 @@
 """What came out, in Markdown."""
 
 from statistics import median
+from typing import Callable
 
-from contestants import Contestant
+from contestants import CONTESTANTS
 from load import Load
 from memory import FEW, MORE, Memory
+from results import Results
 from round_trip import RoundTrip
 from rounds import Cell
 from slow import Beside
 
+REFERENCES = [contestant.name for contestant in CONTESTANTS if contestant.reference]
 WRK_LIMITS_FROM = 0.95
+SPACE = "\N{NO-BREAK SPACE}"
+TO = "–\N{WORD JOINER}"
+"""Narrow columns would part numbers from their units, and ranges in two."""
+SHORT = (*REFERENCES, "Apache mod_php", "Surus classic", "Surus rewind")
+"""Who is in the short table; docs/performance.md has all."""
 
 
-def head(machine: dict[str, str], command: str, workers: int, rounds: int, seconds: int) -> str:
-    return (
-        f"{machine['machine']}; {machine['kernel']}; {machine['date']}; Surus at {machine['revision']}; {machine['versions']}. "
-        f"wrk runs on the same CPUs. {workers} PHP processes; Apache has one for each connection. "
-        f"Medians of {rounds} interleaved rounds of {seconds} s; ratios are of the same round, median (smallest–largest).\n\n"
-        f"    {command}\n"
-    )
+def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> str:
+    """All but the goals. `charts` are images for groups of pages."""
+    parts = [_about(results)]
+    for group, pages in _groups(results.cells).items():
+        parts += [f"## {group}\n", *(charts or {}).get(group, [])]
+        for cells in pages.values():
+            parts += [f"### {cells[0].page.title}\n", _table(cells)]
+    if results.round_trips:
+        parts += ["## What a server adds\n", _round_trips(results.round_trips)]
+    if results.slow_scripts:
+        parts += ["## Beside a slow script\n", _slow_scripts(results.slow_scripts, _get(results.about, "slow_seconds"))]
+    if results.sizes:
+        parts += ["## Memory\n", _memory(results.sizes)]
+    return "\n".join(parts)
 
 
-def table(cells: list[Cell], contestants: list[Contestant]) -> str:
-    references = [contestant.name for contestant in contestants if contestant.reference]
+def short(results: Results) -> str:
+    """A few lines for a page that is about more than speed."""
+    most = max((cell.connections for cell in results.cells), default=0)
+    # A page that no reference has answered would stand there without what it is to be compared with.
+    cells = [cell for cell in results.cells if cell.connections == most and references(cell)]
+    names = [who for who in SHORT if any(who in cell.loads for cell in cells)]
+    about = results.about
     lines = [
-        "| Page | Connections | | requests/s | p50 | p99 | CPU per request | requests/s to nginx's | CPU to nginx's |",
-        "|---|---:|---|---:|---:|---:|---:|---:|---:|",
+        f"Requests/s and CPU of all server processes per request, with {most} connections. {_get(about, 'machine')}; "
+        f"{_get(about, 'kernel')}; {_get(about, 'date')}; {_get(about, 'versions')}; {_get(about, 'workers')} PHP processes; wrk on the "
+        f"same CPUs; medians of {_get(about, 'rounds')} rounds of {_get(about, 'seconds')} s, in which all take turns.",
+        "",
+        f"| | {' | '.join(map(_escaped, names))} |",
+        f"|---|{'---:|' * len(names)}",
     ]
     for cell in cells:
-        fastest, thriftiest = _best(cell, references)
-        for who, loads in cell.loads.items():
-            limit = " *" if median(load.wrk_busy for load in loads) >= WRK_LIMITS_FROM else ""
-            lines.append(
-                f"| {cell.page.title} | {cell.connections} | {who} | {cell.median(who, 'per_second'):,.0f}{limit} "
-                f"| {_time(cell.median(who, 'p50_us'))} | {_time(cell.median(who, 'p99_us'))} "
-                f"| {cell.median(who, 'cpu_us'):.1f} µs "
-                f"| {_ratio(cell, who, fastest, 'per_second')} | {_ratio(cell, who, thriftiest, 'cpu_us')} |"
-            )
-    if any(line.find(" * |") > 0 for line in lines):
-        lines += ["", f"\\* wrk itself was at least {WRK_LIMITS_FROM:.0%} of one CPU: the server could do more."]
+        fastest = cell.best(names, "per_second", max)
+        values = []
+        for who in names:
+            text = f"{cell.median(who, 'per_second'):,.0f} · {cell.median(who, 'cpu_us'):.0f} µs" if who in cell.loads else ""
+            values.append(f"**{text}**" if who == fastest else text)
+        lines.append(f"| {_escaped(cell.page.title)} | {' | '.join(values)} |")
     return "\n".join(lines) + "\n"
 
 
-def goals(cells: list[Cell], contestants: list[Contestant]) -> str:
+def goals(results: Results) -> str:
     """Reported, not asserted."""
-    references = [contestant.name for contestant in contestants if contestant.reference]
     lines = []
-    for cell in cells:
-        fastest, thriftiest = _best(cell, references)
-        where = f"{cell.page.title}, {cell.connections} connections"
-        for contestant in contestants:
+    for cell in (cell for cell in results.cells if references(cell)):
+        fastest, thriftiest = _best(cell)
+        where = f"{cell.page.title}, {connections(cell)}"
+        for contestant in CONTESTANTS:
             if contestant.name not in cell.loads:
                 continue
             who = contestant.name
-            least = _least(contestant, cell)
+            least = _least(contestant.engine, cell)
             if least:
                 speed = median(cell.ratios(who, fastest, "per_second"))
                 lines.append(f"- {_met(speed >= least)}: {who}, {where}: {speed:.2f} times {fastest}; goal at least {least}")
@@ -66,23 +84,88 @@ def goals(cells: list[Cell], contestants: list[Contestant]) -> str:
                 cpu = cell.median(who, "cpu_us")
                 lines.append(f"- {_met(cpu <= 16)}: {who}, {where}: {cpu:.1f} µs of CPU; goal at most 16")
         if cell.page.name == "symfony-json" and cell.connections == 64 and {"Surus worker", "Surus rewind"} <= cell.loads.keys():
-            rewind, worker = (_of_each_round(cell, f"Surus {engine}", "cpu_us") for engine in ("rewind", "worker"))
+            rewind, worker = (_values(cell.loads[f"Surus {engine}"], "cpu_us") for engine in ("rewind", "worker"))
             more = median(a - b for a, b in zip(rewind, worker))
             lines.append(f"- {_met(more <= 15)}: Surus rewind, {where}: {more:.1f} µs of CPU more than Surus worker; goal at most 15")
+    if size := results.sizes.get("Surus rewind"):
+        lines.append(f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5")
+    return "## Goals\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def connections(cell: Cell) -> str:
+    return f"{cell.connections} connection{'s' * (cell.connections != 1)}"
+
+
+def references(cell: Cell) -> list[str]:
+    return [who for who in REFERENCES if who in cell.loads]
+
+
+def wrk_limits(cell: Cell, who: str) -> bool:
+    return cell.median(who, "wrk_busy") >= WRK_LIMITS_FROM
+
+
+def _about(results: Results) -> str:
+    about = results.about
+    rows = {
+        "Date": _get(about, "date"),
+        "Machine": f"{_get(about, 'machine')}; {_get(about, 'kernel')}",
+        "Versions": _get(about, "versions"),
+        "Revision of Surus": _get(about, "revision"),
+        "Command": f"`{_get(about, 'command')}`",
+        "PHP processes": f"{_get(about, 'workers')}; Apache has one for each connection",
+        "Rounds": f"{_get(about, 'rounds')} of {_get(about, 'seconds')} s, in which all take turns",
+    }
+    lines = ["| | |", "|---|---|", *(f"| {name} | {_escaped(value)} |" for name, value in rows.items()), ""]
+    lines.append(
+        "wrk runs on the same CPUs. Values are medians over the rounds; brackets have the smallest and the largest. Ratios are of "
+        f"the same round, to the better of {' and '.join(f'`{who}`' for who in REFERENCES)}: for speed the faster, for CPU the one "
+        "that uses less. CPU is that of all server processes."
+    )
     return "\n".join(lines) + "\n"
 
 
-def _least(contestant: Contestant, cell: Cell) -> float | None:
-    """How many times the requests/s of nginx a contestant of ours shall have."""
+def _groups(cells: list[Cell]) -> dict[str, dict[str, list[Cell]]]:
+    """By group and page, in the order in which they were measured."""
+    groups: dict[str, dict[str, list[Cell]]] = {}
+    for cell in cells:
+        groups.setdefault(cell.page.group, {}).setdefault(cell.page.name, []).append(cell)
+    return groups
+
+
+def _table(cells: list[Cell]) -> str:
+    lines = [
+        "| | requests/s | to nginx's | CPU per request | to nginx's | p50 | p99 |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    limited = False
+    for cell in cells:
+        fastest, thriftiest = _best(cell)
+        # A column less leaves the others the room not to break their values.
+        lines.append(f"| **{connections(cell).replace(' ', SPACE)}** | | | | | | |")
+        for who, loads in cell.loads.items():
+            limited |= wrk_limits(cell, who)
+            lines.append(
+                f"| {_escaped(who)} | {cell.median(who, 'per_second'):,.0f}{f'{SPACE}*' * wrk_limits(cell, who)} "
+                f"| {_ratio(cell, who, fastest, 'per_second')} "
+                f"| {cell.median(who, 'cpu_us'):.1f}{SPACE}µs | {_ratio(cell, who, thriftiest, 'cpu_us')} "
+                f"| {_time(cell.median(who, 'p50_us'))} | {_spread(_values(loads, 'p99_us'), _time)} |"
+            )
+    if limited:
+        lines += ["", f"\\* wrk itself was at least {WRK_LIMITS_FROM:.0%} of one CPU: the server could do more."]
+    return "\n".join(lines) + "\n"
+
+
+def _least(engine: str, cell: Cell) -> float | None:
+    """How many times the requests/s of nginx an engine of ours shall have."""
     hello64 = (cell.page.name, cell.connections) == ("hello", 64)
-    if contestant.engine == "classic":
+    if engine == "classic":
         return 2.5 if hello64 else cell.page.least
-    if cell.connections == 64 and (contestant.engine == "rewind" or contestant.engine == "worker" and hello64):
+    if cell.connections == 64 and (engine == "rewind" or engine == "worker" and hello64):
         return cell.page.booted_least
     return None
 
 
-def memory(sizes: dict[str, Memory]) -> str:
+def _memory(sizes: dict[str, Memory]) -> str:
     lines = [
         f"Memory of all processes (PSS) with the Symfony example, after 64 connections have asked for 2 s: {FEW} and {MORE} workers.",
         "",
@@ -90,13 +173,11 @@ def memory(sizes: dict[str, Memory]) -> str:
         "|---|---:|---:|---:|",
     ]
     for who, size in sizes.items():
-        lines.append(f"| {who} | {size.few:.1f} MiB | {size.more:.1f} MiB | {size.worker:.1f} MiB |")
-    if size := sizes.get("Surus rewind"):
-        lines += ["", f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5"]
+        lines.append(f"| {_escaped(who)} | {size.few:.1f} MiB | {size.more:.1f} MiB | {size.worker:.1f} MiB |")
     return "\n".join(lines) + "\n"
 
 
-def round_trips(results: dict[str, RoundTrip]) -> str:
+def _round_trips(results: dict[str, RoundTrip]) -> str:
     lines = [
         "One worker, one connection. PHP's own time is the CPU time of its process; added is the round trip less that.",
         "",
@@ -104,53 +185,80 @@ def round_trips(results: dict[str, RoundTrip]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for who, result in results.items():
-        mean, p50 = result.added("mean_us"), result.added("p50_us")
+        if not (result.hello and result.static):
+            continue
+        mean, p50 = (_spread(result.added(what), f"{{:.1f}}{SPACE}µs".format) for what in ("mean_us", "p50_us"))
         lines.append(
-            f"| {who} | {_median(result.hello, 'mean_us'):.1f} µs | {_median(result.hello, 'p50_us'):.0f} µs "
-            f"| {_median(result.hello, 'php_cpu_us'):.1f} µs | {_spread(mean)} µs | {_spread(p50)} µs "
-            f"| {_median(result.static, 'mean_us'):.1f} µs |"
+            f"| {_escaped(who)} | {_median(result.hello, 'mean_us'):.1f}{SPACE}µs | {_median(result.hello, 'p50_us'):.0f}{SPACE}µs "
+            f"| {_median(result.hello, 'php_cpu_us'):.1f}{SPACE}µs | {mean} | {p50} | {_median(result.static, 'mean_us'):.1f}{SPACE}µs |"
         )
     return "\n".join(lines) + "\n"
 
 
-def slow_scripts(results: dict[str, Beside]) -> str:
+def _slow_scripts(results: dict[str, Beside], seconds: str) -> str:
     lines = [
-        "Two workers, one connection to a fast page, while a slow script has the other worker for as long.",
+        f"Two workers, one connection to a fast page, while a slow script has the other worker for as long. Rounds are of {seconds} s.",
         "",
         "| p99 of the fast page | alone | beside a sleeping script | beside a busy one, with a CPU less |",
         "|---|---:|---:|---:|",
     ]
     for who, result in results.items():
-        p99 = " | ".join(_time(_median(loads, "p99_us")) for loads in (result.alone, result.asleep, result.busy))
-        lines.append(f"| {who} | {p99} |")
+        p99 = " | ".join(_p99(loads) for loads in (result.alone, result.asleep, result.busy))
+        lines.append(f"| {_escaped(who)} | {p99} |")
     return "\n".join(lines) + "\n"
 
 
-def _best(cell: Cell, references: list[str]) -> tuple[str, str]:
+def _p99(loads: list[Load | None]) -> str:
+    answered = [load for load in loads if load]
+    said = [_spread(_values(answered, "p99_us"), _time)] if answered else []
+    if len(answered) < len(loads):
+        said.append(f"no answer in {len(loads) - len(answered)} of {len(loads)} rounds")
+    return "; ".join(said)
+
+
+def _best(cell: Cell) -> tuple[str | None, str | None]:
     """The reference that answers most, and the one that uses least: the better one of each is quoted."""
-    return cell.best(references, "per_second", max), cell.best(references, "cpu_us", min)
+    if not references(cell):
+        return None, None
+    return cell.best(REFERENCES, "per_second", max), cell.best(REFERENCES, "cpu_us", min)
 
 
-def _of_each_round(cell: Cell, who: str, what: str) -> list[float]:
-    return [getattr(load, what) for load in cell.loads[who]]
-
-
-def _ratio(cell: Cell, who: str, to: str, what: str) -> str:
+def _ratio(cell: Cell, who: str, to: str | None, what: str) -> str:
+    if to is None:
+        return ""
     if who == to:
         return "1"
-    return _spread(cell.ratios(who, to, what), digits=2)
+    return _spread(cell.ratios(who, to, what), "{:.2f}".format)
 
 
-def _spread(values: list[float], digits: int = 1) -> str:
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+def _spread(values: list[float], text: Callable[[float], str]) -> str:
+    middle, low, high = (text(value) for value in (median(values), min(values), max(values)))
+    if len(values) == 1:
+        return middle
+    number, _, unit = low.partition(SPACE)
+    # A unit that both have stands once.
+    return f"{middle} ({number if high.endswith(SPACE + unit) else low}{TO}{high})"
 
 
-def _median(loads: list[Load], what: str) -> float:
-    return median(getattr(load, what) for load in loads)
+def _values(loads: list, what: str) -> list[float]:
+    return [getattr(load, what) for load in loads]
+
+
+def _median(loads: list, what: str) -> float:
+    return median(_values(loads, what))
 
 
 def _time(us: float) -> str:
-    return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.1f} ms"
+    return f"{us:.0f}{SPACE}µs" if us < 1000 else f"{us / 1000:.1f}{SPACE}ms"
+
+
+def _get(about: dict, what: str) -> str:
+    return str(about.get(what, "not recorded"))
+
+
+def _escaped(text: str) -> str:
+    """As a cell of a table."""
+    return text.replace("|", "\\|")
 
 
 def _met(met: bool) -> str:

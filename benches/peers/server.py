@@ -25,6 +25,10 @@ class Refused(Exception):
     """This cannot be measured, and why."""
 
 
+class Unanswered(Refused):
+    """Not one request had an answer."""
+
+
 class Server:
     def __init__(self, contestant: Contestant, directory: Path, app: App, project: Path, surus: Path, workers: int):
         self.contestant = contestant

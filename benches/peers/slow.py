@@ -7,7 +7,7 @@ from typing import Callable
 
 from load import Load, load
 from pages import Page
-from server import Refused, Server
+from server import Refused, Server, Unanswered
 
 FAST = Page("hello", "Hello-world JSON", "/hello.php")
 LEAD = 0.3
@@ -17,9 +17,10 @@ LEAD = 0.3
 @dataclass(frozen=True)
 class Beside:
     alone: list[Load]
-    asleep: list[Load]
-    """Beside a script that waits."""
-    busy: list[Load]
+    asleep: list[Load | None]
+    """Beside a script that waits. None is a round in which the fast one had no answer while the slow one ran: with kept FastCGI
+    connections, the other worker may belong to an nginx process that the client is not connected to."""
+    busy: list[Load | None]
     """Beside one that takes a CPU, which the fast one, the server and wrk then have to do without."""
 
 
@@ -30,18 +31,21 @@ def measure(server: Server, rounds: int, seconds: int, say: Callable[[str], None
         result.alone.append(load(server, FAST, 1, seconds))
         result.asleep.append(_beside(server, "sleep", seconds))
         result.busy.append(_beside(server, "busy", seconds))
-        p99 = ", ".join(f"{loads[-1].p99_us:.0f}" for loads in (result.alone, result.asleep, result.busy))
+        p99 = ", ".join(f"{loads[-1].p99_us:.0f}" if loads[-1] else "no answer" for loads in (result.alone, result.asleep, result.busy))
         say(f"slow script {turn + 1}/{rounds} {server.contestant.name}: p99 alone, asleep, busy: {p99} us")
     return result
 
 
-def _beside(server: Server, how: str, seconds: int) -> Load:
+def _beside(server: Server, how: str, seconds: int) -> Load | None:
     answers: list[bytes] = []
     target = f"/slow.php?seconds={seconds + 2 * LEAD}&how={how}"
     slow = threading.Thread(target=lambda: answers.append(server.get(target, timeout=seconds + 30)))
     slow.start()
     time.sleep(LEAD)
-    result = load(server, FAST, 1, seconds)
+    try:
+        result = load(server, FAST, 1, seconds)
+    except Unanswered:
+        result = None
     early = bool(answers)
     slow.join()
     if early or answers != [b"slow"]:

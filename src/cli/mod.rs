@@ -37,8 +37,8 @@ enum Command {
     Reload(options::Project),
     /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
     Leaks(leaks::Leaks),
-    /// Be an AWS Lambda function, or make and look through what one consists of
-    Lambda(lambda::Lambda),
+    /// Be an AWS Lambda function
+    Lambda(Box<lambda::Lambda>),
     /// List the ways of running PHP
     Engines,
 }
@@ -51,7 +51,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
-        Command::Lambda(args) => lambda::run(args),
+        Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     };
     match result {

@@ -147,3 +147,19 @@ fn what_has_not_begun_fails_as_a_whole() {
     let answer = function.get("w-1", "/");
     assert!(answer.path.ends_with("/error"), "{}", answer.path);
 }
+
+#[test]
+fn a_caller_who_never_reads_holds_nothing_up_beyond_the_deadline() {
+    let code = "<?php $piece = str_repeat('x', 1 << 20); while (isset($_GET['n'])) { echo $piece; flush(); } echo 'next';";
+    let function = Function::start(&[("index.php", code)], STREAM);
+    function.api.read_no_more_than(Some(1));
+    let event = Event::new("h-1", &get("/?n"));
+    function
+        .api
+        .send(event.within(std::time::Duration::from_secs(2)));
+    function.api.until_seen("statusCode");
+    function.api.until_waiting(1);
+    function.wait_for_log("has not taken the answer");
+    function.api.read_no_more_than(None);
+    assert_eq!(parts(&function.get("h-2", "/")).1, b"next");
+}

@@ -7,6 +7,8 @@ $ini = array_filter(ini_get_all(null, false), static fn (string $name): bool => 
     '/^(opcache\.|realpath_cache_|session\.|zend\.|memory_limit|max_execution_time|output_buffering|implicit_flush|variables_order|request_order|auto_|display_errors|html_errors|error_reporting|precision)/',
     $name,
 ), ARRAY_FILTER_USE_KEY);
+// Surus sets it where a script is booted; it decides when a restart of OPcache that is being waited for is forced, and nothing is restarted here.
+unset($ini['opcache.force_restart_timeout']);
 ksort($ini);
 header('Content-Type: application/json');
 echo json_encode([

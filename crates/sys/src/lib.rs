@@ -5,3 +5,4 @@ pub mod open;
 pub mod process;
 pub mod scoreboard;
 pub mod seqpacket;
+pub mod signal;

@@ -48,6 +48,9 @@ enum Answer {
     Streaming(Streaming),
 }
 
+/// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
+const LATE: Duration = Duration::from_secs(1);
+
 /// How long a request of our own may take; Lambda's own limits are below it.
 const CALL: Duration = Duration::from_secs(600);
 
@@ -90,14 +93,11 @@ impl Function {
         let latest = task.deadline + reserve / 4 * 3;
         let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
         let answer = tokio::time::timeout_at(latest.into(), answer).await;
-        match unwound(answer.unwrap_or_else(|_| Ok(Err(overdue())))) {
-            Ok(Answer::Whole(payload)) => api.respond(invocation, payload).await?,
-            Ok(Answer::Streaming(body)) => {
-                let content_type = streaming::CONTENT_TYPE;
-                api.respond_streaming(invocation, content_type, Box::pin(body))
-                    .await?;
-            }
-            Err(fault) => api.fail(invocation, &fault).await?,
+        let answer = unwound(answer.unwrap_or_else(|_| Ok(Err(overdue()))));
+        let sent = send(api, invocation, answer);
+        match tokio::time::timeout_at((invocation.deadline + LATE).into(), sent).await {
+            Ok(sent) => sent?,
+            Err(_) => warn!(event = id, "Lambda has not taken the answer"),
         }
         // Lambda freezes us as soon as we ask for the next event. Who is not done by then, the engine is about to kill.
         let last = invocation.deadline.max(latest) - reserve / 8;
@@ -233,6 +233,22 @@ async fn ask(
     match application.answer(head, event).await {
         Ok(response) => Ok(response.into_parts()),
         Err(failure) => Err(Fault::of(&failure)),
+    }
+}
+
+async fn send(
+    api: &mut RuntimeApi,
+    to: &Invocation,
+    answer: Result<Answer, Fault>,
+) -> anyhow::Result<()> {
+    match answer {
+        Ok(Answer::Whole(payload)) => api.respond(to, payload).await,
+        Ok(Answer::Streaming(body)) => {
+            let body = Box::pin(body);
+            api.respond_streaming(to, streaming::CONTENT_TYPE, body)
+                .await
+        }
+        Err(fault) => api.fail(to, &fault).await,
     }
 }
 

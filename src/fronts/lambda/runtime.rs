@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -74,17 +75,13 @@ pub async fn run(
         return Ok(());
     };
     // Nothing new is begun; what runs may end in the time that there is.
-    let drained = async {
-        for engine in function.engines() {
-            engine.drain().await;
-        }
-    };
+    let drained = join_all(function.engines().map(|engine| engine.drain()));
     let budget = match environment.concurrency {
         1 => BUDGET,
         _ => MANAGED_BUDGET,
     };
     tokio::select! {
-        () = drained => {}
+        _ = drained => {}
         () = tokio::time::sleep(budget) => warn!("what was in flight is given up"),
         result = served => result?,
     }

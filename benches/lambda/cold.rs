@@ -1,0 +1,77 @@
+//! How long the first event of a new environment takes, beside what PHP takes to start by itself.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use surus::emulator::{Emulator, Initialization};
+
+use super::Effort;
+use super::apps::{Apps, ENGINES, PLAIN, SYMFONY, get};
+use super::numbers::{self, millis, row};
+
+pub async fn measure(apps: &Apps, effort: &Effort) {
+    let contestants: Vec<_> = [PLAIN, SYMFONY]
+        .into_iter()
+        .flat_map(|app| ENGINES.map(|engine| (app, engine)))
+        .collect();
+    let mut php = Vec::new();
+    let mut first: Vec<Vec<Duration>> = vec![Vec::new(); contestants.len()];
+    let mut init = first.clone();
+    for start in 0..effort.starts {
+        eprintln!("start {} of {}", start + 1, effort.starts);
+        php.push(stock_php(apps));
+        for (index, (app, engine)) in contestants.iter().enumerate() {
+            let mut function = apps.function(*app, engine);
+            function.initialization = Initialization::OnDemand;
+            let emulator = Emulator::start(function).await.unwrap();
+            let began = Instant::now();
+            let invocation = emulator.invoke(get(app.path)).await;
+            first[index].push(began.elapsed());
+            assert!(
+                invocation.result.is_ok(),
+                "{} {engine}: {invocation:?}",
+                app.name
+            );
+            init[index].push(invocation.report.init.unwrap_or_default());
+            emulator.stop().await;
+        }
+    }
+    println!("\n## Cold start\n");
+    println!(
+        "ms, medians of {} starts; files are in the page cache.\n",
+        effort.starts
+    );
+    println!("| | initialization | until the first event is over | least |\n|---|---:|---:|---:|");
+    let php = numbers::of(php);
+    row([
+        "`php hello.php`, stock PHP".into(),
+        String::new(),
+        millis(php.median),
+        millis(php.least),
+    ]);
+    for (index, (app, engine)) in contestants.iter().enumerate() {
+        let (init, first) = (
+            numbers::of(init[index].clone()),
+            numbers::of(first[index].clone()),
+        );
+        row([
+            format!("{}, `{engine}`", app.name),
+            millis(init.median),
+            millis(first.median),
+            millis(first.least),
+        ]);
+    }
+}
+
+/// Debian's PHP with the extensions that it has for the command line.
+fn stock_php(apps: &Apps) -> Duration {
+    let began = Instant::now();
+    let script = apps.directory("plain").join("hello.php");
+    let status = Command::new("php8.2")
+        .arg(script)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    began.elapsed()
+}

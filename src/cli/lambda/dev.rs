@@ -1,0 +1,115 @@
+//! `surus lambda dev`: the function behind a URL, a queue and a clock, as AWS would have it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use super::emulated::Options;
+use crate::emulator::Emulator;
+use crate::emulator::http::{Front, Gateway, invoke_api};
+use crate::emulator::schedule::Schedule;
+use crate::emulator::sqs::{Mapping, Poller};
+use crate::units::Time;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory of the application
+    #[arg(default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// Address to listen at for HTTP
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// What makes events of HTTP requests: url, http, rest, alb or alb-multi
+    #[arg(long, value_name = "NAME", default_value = "url")]
+    front: Front,
+    /// Pass answers on as they come (InvokeMode: RESPONSE_STREAM); with url and rest
+    #[arg(long)]
+    stream: bool,
+    /// Address for SDKs that invoke the function (AWS_ENDPOINT_URL_LAMBDA)
+    #[arg(long, value_name = "ADDR")]
+    api: Option<SocketAddr>,
+    /// Execution environments at most; each has one event at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    environments: usize,
+    /// Queue to take messages from: the URL of a local SQS, such as http://127.0.0.1:9324/000000000000/jobs
+    #[arg(long, value_name = "URL")]
+    sqs: Option<String>,
+    /// Messages in a batch at most
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "sqs")]
+    batch: usize,
+    /// How long to wait for a batch to fill
+    #[arg(long, value_name = "TIME", default_value = "0s", requires = "sqs")]
+    window: Time,
+    /// Without ReportBatchItemFailures: an answer, whatever it says, is the success of the whole batch
+    #[arg(long, requires = "sqs")]
+    whole_batches: bool,
+    /// Send the event of a file every so often, as in 1m=event.json; may be repeated
+    #[arg(long, value_name = "TIME=FILE")]
+    every: Vec<Schedule>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let mut function = args.options.function(&args.dir)?;
+    function.environments = args.environments.max(1);
+    // X-Amz-Log-Result is made of it.
+    function.keeps_log = args.api.is_some();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let listener = TcpListener::bind(args.listen)
+            .await
+            .with_context(|| format!("cannot listen at {} (--listen)", args.listen))?;
+        let address = listener.local_addr()?;
+        let api = match args.api {
+            Some(address) => {
+                let api = TcpListener::bind(address).await;
+                Some(api.with_context(|| format!("cannot listen at {address} (--api)"))?)
+            }
+            None => None,
+        };
+        let emulator = Emulator::start(function).await?;
+        let tell: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| eprintln!("surus: {line}"));
+        let mut sources = JoinSet::new();
+        if let Some(queue) = args.sqs {
+            let mapping = Mapping {
+                queue,
+                batch: args.batch,
+                window: args.window.0,
+                reports_failures: !args.whole_batches,
+                pollers: args.environments.max(1),
+            };
+            let poller = Poller::new(emulator.clone(), mapping, tell.clone()).await?;
+            println!("polling the {poller}");
+            sources.spawn(poller.run());
+        }
+        for schedule in args.every {
+            sources.spawn(schedule.run(emulator.clone(), tell.clone()));
+        }
+        let gateway = Gateway::new(emulator.clone(), args.front, args.stream);
+        sources.spawn(gateway.serve(listener));
+        if let Some(api) = api {
+            println!("invoke by {}", invoke_api::url(api.local_addr()?));
+            sources.spawn(invoke_api::serve(api, emulator.clone()));
+        }
+        println!("listening on http://{address}");
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        sources.shutdown().await;
+        emulator.stop().await;
+        Ok(())
+    });
+    runtime.shutdown_background();
+    served
+}

@@ -1,0 +1,149 @@
+//! What `surus lambda dev` and `surus lambda invoke` are told of the function.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+
+use crate::emulator::cgroup::Cgroup;
+use crate::emulator::fault::{Faults, Injection};
+use crate::emulator::{Function, Initialization, LogFormat, Resources, Runtime};
+use crate::units::Time;
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Memory of the function in MB; it brings its share of a CPU
+    #[arg(long, value_name = "MB", default_value_t = 1024)]
+    memory: u64,
+    /// How long one event may take
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: Time,
+    /// Name of the function; that of the directory
+    #[arg(long)]
+    name: Option<String>,
+    /// `_HANDLER`
+    #[arg(long, default_value = "index.php")]
+    handler: String,
+    /// Environment variable of the function; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// What to start instead of `surus lambda DIR`: an executable that speaks the Runtime API
+    #[arg(long, value_name = "FILE")]
+    bootstrap: Option<PathBuf>,
+    /// Directory with executables of extensions, as /opt/extensions
+    #[arg(long, value_name = "DIR")]
+    extensions: Option<PathBuf>,
+    /// Initialize before the first event (provisioned concurrency)
+    #[arg(long, conflicts_with_all = ["snapstart", "managed"])]
+    provisioned: bool,
+    /// Take a snapshot before the first event, and restore it
+    #[arg(long, conflicts_with = "managed")]
+    snapstart: bool,
+    /// Be a managed instance, with N events at once
+    #[arg(long, value_name = "N")]
+    managed: Option<usize>,
+    /// Format of the log: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format)]
+    log_format: LogFormat,
+    /// Inject a fault, into every event or every Nth: freeze, timeout, 410, 413, 500, slow-next, duplicate, kill-worker,
+    /// out-of-memory, read-only; may be repeated
+    #[arg(long, value_name = "NAME[@N]")]
+    fault: Vec<Injection>,
+    /// Give the function the whole machine instead of what its memory brings
+    #[arg(long)]
+    unlimited: bool,
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("write text or json".into()),
+    }
+}
+
+impl Options {
+    /// The function whose application is in this directory. Its log goes to stderr.
+    pub fn function(&self, project: &Path) -> anyhow::Result<Function> {
+        let directory = std::path::absolute(project)?;
+        if !directory.is_dir() {
+            bail!(
+                "{} is not a directory; name the directory of the application",
+                directory.display()
+            );
+        }
+        if !(128..=10_240).contains(&self.memory) {
+            bail!("--memory {}: Lambda has 128 to 10240 MB", self.memory);
+        }
+        if self.timeout.0.is_zero() || self.timeout > Time::seconds(900) {
+            bail!("--timeout {}: Lambda has 1s to 15m", self.timeout);
+        }
+        let name = directory.file_name().map(|name| name.to_string_lossy());
+        let name = self.name.clone().or(name.map(|name| name.into_owned()));
+        let (program, arguments) = match &self.bootstrap {
+            Some(file) => (std::path::absolute(file)?, Vec::new()),
+            None => {
+                let program = std::env::current_exe().context("where is this program?")?;
+                let arguments = vec!["lambda".to_string(), directory.display().to_string()];
+                (program, arguments)
+            }
+        };
+        let mut function = Function::new(Runtime::Command {
+            program,
+            arguments,
+            directory,
+        });
+        if let Some(name) = name {
+            function.name = name;
+        }
+        function.handler.clone_from(&self.handler);
+        function.memory = self.memory;
+        function.timeout = self.timeout.0;
+        function.log_format = match self.managed {
+            // Instances have no other.
+            Some(_) => LogFormat::Json,
+            None => self.log_format,
+        };
+        function.extensions.clone_from(&self.extensions);
+        function.faults = Faults::new(self.fault.clone());
+        function.initialization = match self.managed {
+            Some(0) => bail!("--managed 0: write how many events it has at once"),
+            Some(concurrency) => Initialization::ManagedInstances { concurrency },
+            None if self.snapstart => Initialization::SnapStart,
+            None if self.provisioned => Initialization::Provisioned,
+            None => Initialization::OnDemand,
+        };
+        // What configures Surus here configures the function too, and so do the credentials of who tries it.
+        let inherited = std::env::vars().filter(|(name, _)| {
+            let is_ours = name.starts_with("SURUS_");
+            is_ours
+                || [
+                    "AWS_ACCESS_KEY_ID",
+                    "AWS_SECRET_ACCESS_KEY",
+                    "AWS_SESSION_TOKEN",
+                ]
+                .contains(&name.as_str())
+        });
+        function.variables.extend(inherited);
+        for variable in &self.env {
+            let Some((name, value)) = variable.split_once('=') else {
+                bail!("--env {variable}: write it as NAME=VALUE");
+            };
+            function.variables.insert(name.into(), value.into());
+        }
+        function.keeps_log = false;
+        function.sink = Some(Arc::new(|line: &str| eprintln!("{line}")));
+        if !self.unlimited {
+            match Cgroup::try_out(self.memory) {
+                Ok(()) => function.resources = Resources::Limited,
+                Err(error) => eprintln!(
+                    "surus: the function has the whole machine instead of {:.2} CPU and {} MB, since control groups are not allowed \
+                     here ({error:#}); --unlimited says that this is meant",
+                    Cgroup::share(self.memory),
+                    self.memory
+                ),
+            }
+        }
+        Ok(function)
+    }
+}

@@ -1,0 +1,70 @@
+//! `surus lambda invoke`: one event against a fresh environment.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::emulated::Options;
+use crate::emulator::{Emulator, Request};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// File with the event, JSON; - for standard input
+    event: PathBuf,
+    /// Directory of the application
+    #[arg(default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// Take the answer as it comes, as InvokeWithResponseStream
+    #[arg(long)]
+    stream: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Prints the answer to stdout and the log to stderr; fails when the function does.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let event = read(&args.event)?;
+    let function = args.options.function(&args.dir)?;
+    crate::cli::block_on(async {
+        let emulator = Emulator::start(function).await?;
+        let request = Request {
+            is_streamed: args.stream,
+            ..Request::from(event)
+        };
+        let invocation = emulator.invoke(request).await;
+        emulator.stop().await;
+        let (said, failed) = match invocation.result {
+            Ok(answer) => (answer, None),
+            Err(error) => (error.body.clone(), Some(error)),
+        };
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(&said)?;
+        if !said.ends_with(b"\n") {
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()?;
+        match failed {
+            None => Ok(()),
+            Some(error) => bail!("the function failed: {}", error.kind),
+        }
+    })
+}
+
+fn read(event: &Path) -> anyhow::Result<Vec<u8>> {
+    let text = if event == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text)?;
+        text
+    } else {
+        std::fs::read(event).with_context(|| format!("cannot read {}", event.display()))?
+    };
+    let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&text);
+    checked.with_context(|| {
+        format!(
+            "{} is not JSON, which every event of Lambda is",
+            event.display()
+        )
+    })?;
+    Ok(text)
+}

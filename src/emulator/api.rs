@@ -1,0 +1,450 @@
+//! The Runtime API over HTTP: which call is it, and how is it answered?
+
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::Either;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use super::environment::Environment;
+use super::extension_api;
+use super::function::{Function, Initialization};
+use super::identifier::{rfc3339, since_epoch};
+use super::life::Life;
+use super::outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
+use super::refusal::{MAX_PAYLOAD, Refusal};
+use super::state::{Delivery, Next, Post, Ticket};
+use super::variables::CREDENTIALS;
+
+/// Streamed responses have had this limit since July 2025.
+const MAX_STREAM: usize = 200 * 1024 * 1024;
+
+const ERROR_TYPE: &str = "lambda-runtime-function-error-type";
+const ERROR_BODY: &str = "lambda-runtime-function-error-body";
+
+type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
+pub(super) type Reply = Response<Body>;
+
+/// Serves until the environment is gone.
+pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
+    let closed = environment.closed.clone();
+    let environment = Arc::downgrade(environment);
+    tokio::spawn(closed.run_until_cancelled_owned(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(connection(stream, environment.clone()));
+        }
+    }));
+}
+
+async fn connection(stream: TcpStream, environment: Weak<Environment>) {
+    let _ = stream.set_nodelay(true);
+    let Some(life) = environment.upgrade().and_then(|e| e.life()) else {
+        return;
+    };
+    let over = life.connections.clone();
+    let service = service_fn(move |request| {
+        let (environment, life) = (environment.clone(), life.clone());
+        async move {
+            let is_stale = life.connections.is_cancelled();
+            // Nothing that waits keeps the environment.
+            let now = environment.upgrade().filter(|_| !is_stale);
+            let now = now.and_then(|e| Some((e.life()?, e.function.clone())));
+            Ok::<_, Infallible>(match now {
+                Some((life, function)) => route(&function, life, request)
+                    .await
+                    .unwrap_or_else(|refusal| refuse(&refusal)),
+                None => refuse(&Refusal::internal()),
+            })
+        }
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        _ = serving => {}
+        () = over.cancelled() => {}
+    }
+}
+
+async fn route(
+    function: &Function,
+    life: Arc<Life>,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let path = request.uri().path();
+    let is_get = request.method() == Method::GET;
+    let is_post = request.method() == Method::POST;
+    if let Some(call) = path.strip_prefix("/2018-06-01/runtime/") {
+        return match call {
+            "invocation/next" if is_get => next(&life).await,
+            "init/error" if is_post => init_error(&life, request).await,
+            "restore/next" if is_get && has_snapshots(function) => restore_next(&life).await,
+            "restore/error" if is_post && has_snapshots(function) => {
+                restore_error(&life, request).await
+            }
+            _ => {
+                let answered = call.strip_prefix("invocation/").filter(|_| is_post);
+                let answered = answered.and_then(|rest| rest.split_once('/'));
+                match answered {
+                    Some((id, "response")) => {
+                        let id = id.to_string();
+                        response(&life, &id, request).await
+                    }
+                    Some((id, "error")) => {
+                        let id = id.to_string();
+                        error(&life, &id, request).await
+                    }
+                    _ => Err(Refusal::unknown()),
+                }
+            }
+        };
+    }
+    match path {
+        "/2018-06-01/ping" | "/ping" if is_get => Ok(reply(StatusCode::OK, "pong".into())),
+        "/2020-01-01/extension/register" if is_post => {
+            extension_api::register(function, &life, request).await
+        }
+        "/2020-01-01/extension/event/next" if is_get => extension_api::next(&life, &request).await,
+        "/2020-01-01/extension/init/error" if is_post => {
+            extension_api::error(&life, &request, true)
+        }
+        "/2020-01-01/extension/exit/error" if is_post => {
+            extension_api::error(&life, &request, false)
+        }
+        // What AWS's own emulator answers, so that who subscribes does not fail.
+        "/2020-08-15/logs" if request.method() == Method::PUT => Ok(unsupported("Logs")),
+        "/2022-07-01/telemetry" if request.method() == Method::PUT => Ok(unsupported("Telemetry")),
+        CREDENTIALS if is_get => credentials(&life, &request),
+        _ => Err(Refusal::unknown()),
+    }
+}
+
+fn unsupported(what: &str) -> Reply {
+    let said = serde_json::json!({
+        "errorMessage": format!("{what} API is not supported"),
+        "errorType": format!("{what}.NotSupported"),
+    });
+    json(StatusCode::ACCEPTED, said.to_string())
+}
+
+fn has_snapshots(function: &Function) -> bool {
+    function.initialization == Initialization::SnapStart
+}
+
+async fn next(life: &Life) -> Result<Reply, Refusal> {
+    let next = life.state().next()?;
+    let delivery = match next {
+        Next::Now(delivery) => delivery,
+        // Its sender is dropped where the life is over, with the connection.
+        Next::Wait(waiting) => waiting.await.map_err(|_| Refusal::internal())?,
+    };
+    Ok(deliver(&delivery))
+}
+
+fn deliver(delivery: &Delivery) -> Reply {
+    let body = match delivery.pause {
+        None => Either::Left(Full::new(delivery.payload.clone())),
+        Some(pause) => Either::Right(in_pieces(delivery.payload.clone(), pause)),
+    };
+    let mut reply = Response::new(match body {
+        Either::Left(full) => Body::Left(full),
+        Either::Right(slow) => Body::Right(slow),
+    });
+    *reply.headers_mut() = delivery.headers.clone();
+    reply
+}
+
+/// Four pieces, each after a pause.
+fn in_pieces(payload: Bytes, pause: Duration) -> UnsyncBoxBody<Bytes, Infallible> {
+    let size = payload.len().div_ceil(4).max(1);
+    let pieces = futures_util::stream::unfold(payload, move |mut left| async move {
+        if left.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(pause).await;
+        let piece = left.split_to(size.min(left.len()));
+        Some((Ok(Frame::data(piece)), left))
+    });
+    StreamBody::new(pieces).boxed_unsync()
+}
+
+async fn response(life: &Life, id: &str, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    let (head, body) = request.into_parts();
+    let ticket = life
+        .state()
+        .answer(Post::Response, id, nonce(&head.headers))?;
+    let content_type = text(&head.headers, header::CONTENT_TYPE.as_str());
+    let is_streamed = match text(&head.headers, "lambda-runtime-function-response-mode").as_deref()
+    {
+        None | Some("") => false,
+        Some("streaming") => true,
+        Some(_) => {
+            let error = FunctionError::of_platform("Runtime.InvalidResponseModeHeader", "");
+            return Err(failed(life, id, ticket, error, Refusal::response_mode()));
+        }
+    };
+    let answer = |body| {
+        Outcome::Answer(Answer {
+            content_type: content_type.clone(),
+            is_streamed,
+            body,
+        })
+    };
+    if is_streamed && ticket.is_streamed {
+        let (pieces, stream) = mpsc::channel(16);
+        let _ = ticket.outcome.send(answer(AnswerBody::Stream(stream)));
+        let result = forward(body, &pieces).await;
+        let (error, refusal) = match result {
+            Ok(error) => (error, None),
+            Err((error, refusal)) => (Some(error), Some(refusal)),
+        };
+        let kind = error.as_ref().map(|error| error.kind.clone());
+        // The caller may hear of the end when the runtime may ask for the next event, and not before.
+        life.state().sent(id, kind);
+        let last = error.map_or(Piece::End, Piece::Failed);
+        let _ = pieces.send(last).await;
+        return refusal.map_or_else(|| Ok(accepted()), Err);
+    }
+    match collect(body, MAX_PAYLOAD).await {
+        Ok((bytes, trailers)) => {
+            let error = trailers.and_then(|trailers| trailer_error(&trailers));
+            life.state()
+                .sent(id, error.as_ref().map(|error| error.kind.clone()));
+            let _ = ticket.outcome.send(match error {
+                Some(error) => Outcome::Error(error),
+                None => answer(AnswerBody::Full(bytes)),
+            });
+            Ok(accepted())
+        }
+        Err(Broken::TooLarge) => Err(failed(
+            life,
+            id,
+            ticket,
+            FunctionError::too_large(),
+            Refusal::too_large(),
+        )),
+        Err(Broken::Truncated) => Err(failed(
+            life,
+            id,
+            ticket,
+            FunctionError::truncated(),
+            Refusal::truncated(),
+        )),
+    }
+}
+
+/// The event has this error, whatever the runtime wanted to say.
+fn failed(
+    life: &Life,
+    id: &str,
+    ticket: Ticket,
+    error: FunctionError,
+    refusal: Refusal,
+) -> Refusal {
+    life.state().sent(id, Some(error.kind.clone()));
+    let _ = ticket.outcome.send(Outcome::Error(error));
+    refusal
+}
+
+/// Passes a streamed response on as it comes: the error that its trailers tell, or what is wrong with it.
+async fn forward(
+    mut body: Incoming,
+    pieces: &mpsc::Sender<Piece>,
+) -> Result<Option<FunctionError>, (FunctionError, Refusal)> {
+    let mut total = 0;
+    let mut error = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| (FunctionError::truncated(), Refusal::truncated()))?;
+        match frame.into_data() {
+            Ok(data) => {
+                total += data.len();
+                if total > MAX_STREAM {
+                    return Err((FunctionError::too_large(), Refusal::too_large()));
+                }
+                // A caller that has gone does not end the function; the rest is thrown away.
+                let _ = pieces.send(Piece::Data(data)).await;
+            }
+            Err(frame) => {
+                error = frame.into_trailers().ok().and_then(|t| trailer_error(&t));
+            }
+        }
+    }
+    Ok(error)
+}
+
+pub(super) enum Broken {
+    TooLarge,
+    Truncated,
+}
+
+pub(super) async fn collect(
+    mut body: Incoming,
+    limit: usize,
+) -> Result<(Bytes, Option<HeaderMap>), Broken> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    let mut trailers = None;
+    let mut is_too_large = false;
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|_| Broken::Truncated)?.into_data() {
+            Ok(data) => {
+                is_too_large |= first.len() + all.len() + data.len() > limit;
+                if is_too_large {
+                    // Read to its end, so that the answer reaches who writes it.
+                } else if first.is_empty() {
+                    first = data;
+                } else {
+                    all.extend_from_slice(&data);
+                }
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    if is_too_large {
+        return Err(Broken::TooLarge);
+    }
+    if all.is_empty() {
+        return Ok((first, trailers));
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + all.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&all);
+    Ok((whole.freeze(), trailers))
+}
+
+/// An error in the middle of a stream: its body is base64 of JSON.
+fn trailer_error(trailers: &HeaderMap) -> Option<FunctionError> {
+    use base64::Engine as _;
+    let kind = text(trailers, ERROR_TYPE).filter(|kind| !kind.is_empty())?;
+    let body = text(trailers, ERROR_BODY).unwrap_or_default();
+    let decoded = base64::engine::general_purpose::STANDARD.decode(body.as_bytes());
+    Some(FunctionError {
+        kind: error_kind(Some(&kind)),
+        body: decoded.map_or_else(|_| body.into(), Bytes::from),
+    })
+}
+
+async fn error(life: &Life, id: &str, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    let (head, body) = request.into_parts();
+    let ticket = life.state().answer(Post::Error, id, nonce(&head.headers))?;
+    let error = match collect(body, MAX_PAYLOAD).await {
+        Ok((bytes, _)) => said_error(&head.headers, bytes),
+        Err(Broken::Truncated) => FunctionError::truncated(),
+        Err(Broken::TooLarge) => {
+            let error = FunctionError::too_large();
+            return Err(failed(life, id, ticket, error, Refusal::too_large()));
+        }
+    };
+    life.state().sent(id, Some(error.kind.clone()));
+    let _ = ticket.outcome.send(Outcome::Error(error));
+    Ok(accepted())
+}
+
+/// An error as a runtime reports it. One with a cause for X-Ray in its body reaches the caller without it.
+fn said_error(headers: &HeaderMap, body: Bytes) -> FunctionError {
+    let kind = error_kind(text(headers, ERROR_TYPE).as_deref());
+    let has_cause = text(headers, header::CONTENT_TYPE.as_str()).as_deref()
+        == Some("application/vnd.aws.lambda.error.cause+json");
+    if !has_cause {
+        return FunctionError { kind, body };
+    }
+    let body = match serde_json::from_slice::<serde_json::Value>(&body) {
+        Ok(serde_json::Value::Object(mut object)) => {
+            object.retain(|key, _| {
+                ["errorMessage", "errorType", "stackTrace"].contains(&key.as_str())
+            });
+            serde_json::Value::Object(object).to_string()
+        }
+        _ => "\"Invalid error body\"".to_string(),
+    };
+    FunctionError {
+        kind,
+        body: body.into(),
+    }
+}
+
+async fn init_error(life: &Life, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    let error = reported(request).await?;
+    life.state().init_error(error)?;
+    Ok(accepted())
+}
+
+async fn restore_error(life: &Life, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    let error = reported(request).await?;
+    life.state().restore_error(error)?;
+    Ok(accepted())
+}
+
+async fn reported(request: Request<Incoming>) -> Result<FunctionError, Refusal> {
+    let (head, body) = request.into_parts();
+    match collect(body, MAX_PAYLOAD).await {
+        Ok((bytes, _)) => Ok(said_error(&head.headers, bytes)),
+        Err(Broken::TooLarge) => Err(Refusal::too_large()),
+        Err(Broken::Truncated) => Err(Refusal::truncated()),
+    }
+}
+
+async fn restore_next(life: &Life) -> Result<Reply, Refusal> {
+    let restored = life.state().restore_next()?;
+    restored.await.map_err(|_| Refusal::internal())?;
+    Ok(reply(StatusCode::OK, Bytes::new()))
+}
+
+fn credentials(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
+    let token = text(request.headers(), header::AUTHORIZATION.as_str());
+    if token.as_deref() != Some(life.token.as_str()) {
+        return Err(Refusal::unknown());
+    }
+    let said = serde_json::json!({
+        "AccessKeyId": "emulator",
+        "SecretAccessKey": "emulator",
+        "Token": "emulator",
+        "Expiration": rfc3339(since_epoch() + Duration::from_secs(12 * 3600)),
+    });
+    Ok(json(StatusCode::OK, said.to_string()))
+}
+
+fn nonce(headers: &HeaderMap) -> Option<&str> {
+    let nonce = headers.get("lambda-runtime-invocation-id")?.to_str().ok()?;
+    (!nonce.is_empty()).then_some(nonce)
+}
+
+pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+pub(super) fn reply(status: StatusCode, body: Bytes) -> Reply {
+    let mut reply = Response::new(Body::Left(Full::new(body)));
+    *reply.status_mut() = status;
+    reply
+}
+
+pub(super) fn json(status: StatusCode, body: String) -> Reply {
+    let mut reply = reply(status, body.into());
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+pub(super) fn accepted() -> Reply {
+    let mut reply = reply(
+        StatusCode::ACCEPTED,
+        Bytes::from_static(b"{\"status\":\"OK\"}\n"),
+    );
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+fn refuse(refusal: &Refusal) -> Reply {
+    json(refusal.status, refusal.body())
+}

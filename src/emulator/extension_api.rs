@@ -1,0 +1,97 @@
+//! The Extensions API over HTTP: how is each of its calls answered?
+
+use http::{HeaderValue, Request, StatusCode, header};
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use super::api::{Reply, accepted, collect, json, reply, text};
+use super::extensions;
+use super::function::Function;
+use super::life::Life;
+use super::outcome::FunctionError;
+use super::refusal::{MAX_PAYLOAD, Refusal};
+
+#[derive(Deserialize)]
+struct Registration {
+    #[serde(default)]
+    events: Vec<String>,
+}
+
+pub async fn register(
+    function: &Function,
+    life: &Life,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let (head, body) = request.into_parts();
+    let name = text(&head.headers, "lambda-extension-name").unwrap_or_default();
+    let Ok((bytes, _)) = collect(body, MAX_PAYLOAD).await else {
+        return Err(Refusal::truncated());
+    };
+    let registration: Registration = serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::extension("InvalidRequestFormat", error.to_string()))?;
+    let id = life
+        .state()
+        .extensions
+        .register(&name, &registration.events)?;
+    let mut said = serde_json::json!({
+        "functionName": function.name,
+        "functionVersion": function.version,
+        "handler": function.handler,
+    });
+    let features = text(&head.headers, "lambda-extension-accept-feature").unwrap_or_default();
+    if features.split(',').any(|f| f.trim() == "accountId") {
+        said["accountId"] = serde_json::json!(function.account);
+    }
+    let mut reply = json(StatusCode::OK, said.to_string());
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        reply
+            .headers_mut()
+            .insert("lambda-extension-identifier", id);
+    }
+    Ok(reply)
+}
+
+pub async fn next(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
+    let id = text(request.headers(), "lambda-extension-identifier");
+    let next = {
+        let mut state = life.state();
+        let next = state.extensions.next(id.as_deref())?;
+        state.extension_is_ready();
+        next
+    };
+    let event = match next {
+        extensions::Next::Now(event) => event,
+        extensions::Next::Wait(waiting) => waiting.await.map_err(|_| Refusal::internal())?,
+    };
+    let mut reply = reply(StatusCode::OK, event);
+    let headers = reply.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    if let Ok(id) = HeaderValue::from_str(&super::identifier::uuid()) {
+        headers.insert("lambda-extension-event-identifier", id);
+    }
+    Ok(reply)
+}
+
+pub fn error(life: &Life, request: &Request<Incoming>, at_init: bool) -> Result<Reply, Refusal> {
+    const TYPE: &str = "lambda-extension-function-error-type";
+    let id = text(request.headers(), "lambda-extension-identifier");
+    let kind = text(request.headers(), TYPE).filter(|kind| !kind.is_empty());
+    let Some(kind) = kind else {
+        return Err(Refusal::extension(
+            "Extension.MissingHeader",
+            "Lambda-Extension-Function-Error-Type not found",
+        ));
+    };
+    let mut state = life.state();
+    let name = state.extensions.failed(id.as_deref(), at_init)?;
+    let of_lambda = match at_init {
+        true => "Extension.InitError",
+        false => "Extension.ExitError",
+    };
+    let message = format!("the extension {name} has failed: {kind}");
+    state.fail(FunctionError::of_platform(of_lambda, &message));
+    Ok(accepted())
+}

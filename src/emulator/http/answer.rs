@@ -1,0 +1,276 @@
+//! What a front makes of a function's answer: a response, or that it cannot be one.
+
+use std::io;
+
+use base64::Engine as _;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{Body, Front, Reply, full, message};
+use crate::emulator::outcome::{Answer, AnswerBody, Piece};
+
+/// What a function says before it streams a body.
+const PRELUDE: &str = "application/vnd.awslambda.http-integration-response";
+const SEPARATOR: [u8; 8] = [0; 8];
+/// A prelude is headers; longer ones are none.
+const MAX_PRELUDE: usize = 1 << 20;
+
+/// The function has failed.
+pub fn failed(front: Front) -> Reply {
+    match front {
+        Front::Url => text(StatusCode::BAD_GATEWAY, "Internal Server Error"),
+        Front::Http => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+        Front::Rest => message(StatusCode::BAD_GATEWAY, "Internal server error"),
+        Front::Alb | Front::AlbMulti => text(StatusCode::BAD_GATEWAY, "502 Bad Gateway"),
+    }
+}
+
+/// The front waits no longer.
+pub fn impatient(front: Front) -> Reply {
+    match front {
+        Front::Http => message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
+        _ => message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
+    }
+}
+
+fn text(status: StatusCode, said: &'static str) -> Reply {
+    let mut reply = Response::new(full(Bytes::from_static(said.as_bytes())));
+    *reply.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+/// The function's answer as a response.
+pub async fn reply(front: Front, is_streamed: bool, answer: Answer) -> Reply {
+    if is_streamed {
+        return streamed(answer).await.unwrap_or_else(|| failed(front));
+    }
+    let Ok(payload) = answer.body.collect().await else {
+        return failed(front);
+    };
+    let shaped = match serde_json::from_slice::<Value>(&payload) {
+        Ok(value) if value.get("statusCode").is_some() => structured(front, &value),
+        // What has no status is taken for the body of a response, but not by everybody.
+        Ok(_) if matches!(front, Front::Url | Front::Http) => Some(inferred(payload)),
+        _ => None,
+    };
+    shaped.unwrap_or_else(|| failed(front))
+}
+
+fn inferred(payload: Bytes) -> Reply {
+    let mut reply = Response::new(full(payload));
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+/// `{"statusCode": …, "headers": …, "body": …}`; none where it is not one.
+fn structured(front: Front, value: &Value) -> Option<Reply> {
+    let body = match value.get("body") {
+        None | Some(Value::Null) => Bytes::new(),
+        Some(Value::String(body)) if value["isBase64Encoded"] == true => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            engine.decode(body).ok()?.into()
+        }
+        Some(Value::String(body)) => Bytes::from(body.clone()),
+        // A body that is an object was forgotten to be encoded; a URL encodes it.
+        Some(other) if matches!(front, Front::Url | Front::Http) => other.to_string().into(),
+        Some(_) => return None,
+    };
+    let mut reply = head(front, value)?;
+    if !reply.headers().contains_key(header::CONTENT_TYPE)
+        && matches!(front, Front::Url | Front::Http | Front::Rest)
+    {
+        let kind = HeaderValue::from_static("application/json");
+        reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    *reply.body_mut() = full(body);
+    Some(reply)
+}
+
+/// Status, headers and cookies.
+fn head(front: Front, value: &Value) -> Option<Reply> {
+    let status = match value.get("statusCode") {
+        None => 200,
+        Some(Value::Number(number)) => number.as_u64()?,
+        Some(Value::String(text)) => text.parse().ok()?,
+        Some(_) => return None,
+    };
+    let mut reply = Response::new(full(Bytes::new()));
+    *reply.status_mut() = StatusCode::from_u16(u16::try_from(status).ok()?).ok()?;
+    let (has_single, has_multi) = match front {
+        Front::Url | Front::Http | Front::Alb => (true, false),
+        Front::Rest => (true, true),
+        Front::AlbMulti => (false, true),
+    };
+    let headers = reply.headers_mut();
+    let mut add = |name: &str, value: &Value| -> Option<()> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => return None,
+        };
+        let name = HeaderName::try_from(name).ok()?;
+        // The connection is the front's, and so is the length of what it sends.
+        let is_of_connection = [
+            header::CONNECTION,
+            header::TRANSFER_ENCODING,
+            header::CONTENT_LENGTH,
+        ]
+        .contains(&name);
+        if !is_of_connection {
+            headers.append(name, HeaderValue::from_str(&text).ok()?);
+        }
+        Some(())
+    };
+    let mut repeated: Vec<String> = Vec::new();
+    if has_multi && let Some(Value::Object(multi)) = value.get("multiValueHeaders") {
+        for (name, values) in multi {
+            repeated.push(name.to_ascii_lowercase());
+            for value in values.as_array()? {
+                add(name, value)?;
+            }
+        }
+    }
+    if has_single && let Some(Value::Object(single)) = value.get("headers") {
+        for (name, value) in single {
+            if !repeated.contains(&name.to_ascii_lowercase()) {
+                add(name, value)?;
+            }
+        }
+    }
+    if matches!(front, Front::Url | Front::Http)
+        && let Some(Value::Array(cookies)) = value.get("cookies")
+    {
+        for cookie in cookies {
+            add("set-cookie", cookie)?;
+        }
+    }
+    Some(reply)
+}
+
+/// A streamed answer: the prelude is the head where there is one, and everything after it is the body.
+async fn streamed(answer: Answer) -> Option<Reply> {
+    let has_prelude = answer.content_type.as_deref() == Some(PRELUDE);
+    let (first, rest) = match answer.body {
+        AnswerBody::Full(bytes) => (bytes, None),
+        AnswerBody::Stream(pieces) => (Bytes::new(), Some(pieces)),
+    };
+    if !has_prelude {
+        let mut reply = Response::new(body(first, rest));
+        let kind = answer.content_type.and_then(|kind| kind.parse().ok());
+        let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+        reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+        return Some(reply);
+    }
+    let mut gathered = BytesMut::from(&first[..]);
+    let mut rest = rest;
+    let end = loop {
+        if let Some(at) = memchr::memmem::find(&gathered, &SEPARATOR) {
+            break at;
+        }
+        if gathered.len() > MAX_PRELUDE {
+            return None;
+        }
+        match rest.as_mut()?.recv().await? {
+            Piece::Data(data) => gathered.extend_from_slice(&data),
+            Piece::End | Piece::Failed(_) => return None,
+        }
+    };
+    let gathered = gathered.freeze();
+    let value: Value = serde_json::from_slice(&gathered[..end]).ok()?;
+    // Cookies have their list here whatever the front.
+    let mut reply = head(Front::Url, &value)?;
+    *reply.body_mut() = body(gathered.slice(end + SEPARATOR.len()..), rest);
+    Some(reply)
+}
+
+/// What is here and what is to come. A stream that fails breaks the response off.
+fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> Body {
+    let Some(rest) = rest else { return full(first) };
+    let frames = stream::unfold(Some((first, rest)), |state| async move {
+        let (first, mut rest) = state?;
+        if !first.is_empty() {
+            return Some((Ok(Frame::data(first)), Some((Bytes::new(), rest))));
+        }
+        match rest.recv().await {
+            Some(Piece::Data(data)) => Some((Ok(Frame::data(data)), Some((Bytes::new(), rest)))),
+            Some(Piece::End) => None,
+            Some(Piece::Failed(error)) => Some((Err(io::Error::other(error.kind)), None)),
+            None => Some((Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None)),
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    async fn shaped(front: Front, payload: &str) -> (u16, Vec<(String, String)>, String) {
+        let answer = Answer {
+            content_type: None,
+            is_streamed: false,
+            body: AnswerBody::Full(payload.to_string().into()),
+        };
+        let (head, body) = reply(front, false, answer).await.into_parts();
+        let headers = head.headers.iter();
+        let headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_string()))
+            .collect();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        (head.status.as_u16(), headers, body)
+    }
+
+    fn values<'a>(headers: &'a [(String, String)], name: &str) -> Vec<&'a str> {
+        let found = headers.iter().filter(|(there, _)| there == name);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn each_front_takes_the_headers_that_it_knows() {
+        let payload = r#"{"statusCode":201,"headers":{"x-one":"1","X-Both":"single"},
+            "multiValueHeaders":{"x-both":["a","b"],"set-cookie":["m=1","n=2"]},
+            "cookies":["c=1","d=2"],"body":"aGVsbG8=","isBase64Encoded":true}"#;
+        for (front, one, both, cookies) in [
+            (Front::Url, vec!["1"], vec!["single"], vec!["c=1", "d=2"]),
+            (Front::Http, vec!["1"], vec!["single"], vec!["c=1", "d=2"]),
+            (Front::Rest, vec!["1"], vec!["a", "b"], vec!["m=1", "n=2"]),
+            (Front::Alb, vec!["1"], vec!["single"], vec![]),
+            (Front::AlbMulti, vec![], vec!["a", "b"], vec!["m=1", "n=2"]),
+        ] {
+            let (status, headers, body) = shaped(front, payload).await;
+            assert_eq!((status, body.as_str()), (201, "hello"), "{front:?}");
+            assert_eq!(values(&headers, "x-one"), one, "{front:?}");
+            assert_eq!(values(&headers, "x-both"), both, "{front:?}");
+            assert_eq!(values(&headers, "set-cookie"), cookies, "{front:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_response_is_an_error_or_a_body() {
+        let (status, headers, body) = shaped(Front::Url, r#"{"a":1}"#).await;
+        assert_eq!((status, body.as_str()), (200, r#"{"a":1}"#));
+        assert_eq!(values(&headers, "content-type"), ["application/json"]);
+        for front in [Front::Rest, Front::Alb, Front::AlbMulti] {
+            assert_eq!(shaped(front, r#"{"a":1}"#).await.0, 502, "{front:?}");
+        }
+        assert_eq!(shaped(Front::Http, "no JSON").await.0, 500);
+        for wrong in [
+            r#"{"statusCode":"twohundred"}"#,
+            r#"{"statusCode":200,"headers":{"a":["list"]}}"#,
+            r#"{"statusCode":200,"headers":{"a":"line\nbreak"}}"#,
+            r#"{"statusCode":200,"body":"%","isBase64Encoded":true}"#,
+        ] {
+            assert_eq!(shaped(Front::Url, wrong).await.0, 502, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The event that a front makes of a request, field by field as AWS does: what is decoded, joined or encoded differs from one to
+//! the other.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::{Value, json};
+
+use super::Front;
+use crate::emulator::function::Function;
+use crate::emulator::identifier::{clf, since_epoch};
+
+/// A request that has arrived.
+pub struct Asked {
+    pub head: http::request::Parts,
+    pub body: Bytes,
+    pub peer: SocketAddr,
+    /// That it arrived at.
+    pub port: u16,
+    pub id: String,
+    pub trace: String,
+}
+
+/// The event's JSON.
+pub fn of(front: Front, function: &Function, asked: &Asked) -> String {
+    let event = match front {
+        Front::Url | Front::Http => serde_json::to_string(&format_2(front, function, asked)),
+        Front::Rest => serde_json::to_string(&format_1(function, asked)),
+        Front::Alb => serde_json::to_string(&balancer(function, asked, false)),
+        Front::AlbMulti => serde_json::to_string(&balancer(function, asked, true)),
+    };
+    event.unwrap_or_default()
+}
+
+/// An object whose members stay in their order.
+struct Members<T>(Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for Members<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<T> Members<T> {
+    /// Adds to the member of this name what `add` does, or makes it.
+    fn merge(&mut self, name: &str, make: impl FnOnce() -> T, add: impl FnOnce(&mut T)) {
+        match self.0.iter_mut().find(|(there, _)| there == name) {
+            Some((_, there)) => add(there),
+            None => self.0.push((name.to_string(), make())),
+        }
+    }
+}
+
+type Single = Members<String>;
+type Multi = Members<Vec<String>>;
+
+/// Each name once, later values after the separator or, without one, instead of the earlier.
+fn single(pairs: &[(String, String)], separator: Option<&str>) -> Single {
+    let mut members = Members(Vec::new());
+    for (name, value) in pairs {
+        members.merge(
+            name,
+            || value.clone(),
+            |there| match separator {
+                Some(separator) => {
+                    there.push_str(separator);
+                    there.push_str(value);
+                }
+                None => there.clone_from(value),
+            },
+        );
+    }
+    members
+}
+
+fn multi(pairs: &[(String, String)]) -> Multi {
+    let mut members = Members(Vec::new());
+    for (name, value) in pairs {
+        members.merge(
+            name,
+            || vec![value.clone()],
+            |there| there.push(value.clone()),
+        );
+    }
+    members
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Format2 {
+    version: &'static str,
+    route_key: &'static str,
+    raw_path: String,
+    raw_query_string: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cookies: Vec<String>,
+    headers: Single,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_string_parameters: Option<Single>,
+    request_context: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    is_base64_encoded: bool,
+}
+
+fn format_2(front: Front, function: &Function, asked: &Asked) -> Format2 {
+    let (path, query) = target(asked);
+    // An HTTP API decodes the path, and what was a question mark in it is the end of it.
+    let raw_path = match front {
+        Front::Url => path.to_string(),
+        _ => {
+            let decoded = percent_decode_str(path).decode_utf8_lossy();
+            let end = decoded.find('?').unwrap_or(decoded.len());
+            decoded[..end].to_string()
+        }
+    };
+    let (account, domain, id) = match front {
+        Front::Url => {
+            let domain = format!("emulated.lambda-url.{}.on.aws", function.region);
+            ("anonymous", domain, "emulated")
+        }
+        _ => {
+            let domain = format!("emulated.execute-api.{}.amazonaws.com", function.region);
+            (function.account.as_str(), domain, "emulated")
+        }
+    };
+    let now = since_epoch();
+    let request_context = json!({
+        "accountId": account,
+        "apiId": id,
+        "domainName": domain,
+        "domainPrefix": id,
+        "http": {
+            "method": asked.head.method.as_str(),
+            "path": raw_path,
+            "protocol": protocol(asked),
+            "sourceIp": asked.peer.ip().to_string(),
+            "userAgent": header_text(asked, header::USER_AGENT.as_str()).unwrap_or_default(),
+        },
+        "requestId": asked.id,
+        "routeKey": "$default",
+        "stage": "$default",
+        "time": clf(now),
+        "timeEpoch": now.as_millis() as u64,
+    });
+    let pairs = query_pairs(query, true);
+    let cookies = asked.head.headers.get_all(header::COOKIE).iter();
+    let cookies = cookies
+        .flat_map(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let parts: Vec<String> = text
+                .split(';')
+                .map(|part| part.trim().to_string())
+                .collect();
+            parts
+        })
+        .filter(|cookie| !cookie.is_empty())
+        .collect();
+    let mut headers = headers(asked);
+    headers.retain(|(name, _)| name != "cookie");
+    let (body, is_base64_encoded) = body(asked);
+    Format2 {
+        version: "2.0",
+        route_key: "$default",
+        raw_path,
+        raw_query_string: query.to_string(),
+        cookies,
+        headers: single(&headers, Some(",")),
+        query_string_parameters: (!pairs.is_empty()).then(|| single(&pairs, Some(","))),
+        request_context,
+        body: (!asked.body.is_empty()).then_some(body),
+        is_base64_encoded,
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Format1 {
+    resource: &'static str,
+    path: String,
+    http_method: String,
+    headers: Single,
+    multi_value_headers: Multi,
+    query_string_parameters: Option<Single>,
+    multi_value_query_string_parameters: Option<Multi>,
+    path_parameters: Value,
+    stage_variables: Value,
+    request_context: Value,
+    body: Option<String>,
+    is_base64_encoded: bool,
+}
+
+fn format_1(function: &Function, asked: &Asked) -> Format1 {
+    let (path, query) = target(asked);
+    let pairs = query_pairs(query, true);
+    let mut headers = headers(asked);
+    for (name, _) in &mut headers {
+        *name = in_title_case(name);
+    }
+    let resource = if path == "/" { "/" } else { "/{proxy+}" };
+    let now = since_epoch();
+    let request_context = json!({
+        "accountId": function.account,
+        "apiId": "emulated",
+        "domainName": format!("emulated.execute-api.{}.amazonaws.com", function.region),
+        "domainPrefix": "emulated",
+        "extendedRequestId": asked.id,
+        "httpMethod": asked.head.method.as_str(),
+        "identity": {
+            "accessKey": null,
+            "accountId": null,
+            "caller": null,
+            "cognitoAuthenticationProvider": null,
+            "cognitoAuthenticationType": null,
+            "cognitoIdentityId": null,
+            "cognitoIdentityPoolId": null,
+            "principalOrgId": null,
+            "sourceIp": asked.peer.ip().to_string(),
+            "user": null,
+            "userAgent": header_text(asked, header::USER_AGENT.as_str()),
+            "userArn": null,
+        },
+        "path": format!("/Prod{path}"),
+        "protocol": protocol(asked),
+        "requestId": asked.id,
+        "requestTime": clf(now),
+        "requestTimeEpoch": now.as_millis() as u64,
+        "resourceId": "emulated",
+        "resourcePath": resource,
+        "stage": "Prod",
+    });
+    let (body, is_base64_encoded) = body(asked);
+    Format1 {
+        resource,
+        path: path.to_string(),
+        http_method: asked.head.method.to_string(),
+        headers: single(&headers, None),
+        multi_value_headers: multi(&headers),
+        query_string_parameters: (!pairs.is_empty()).then(|| single(&pairs, None)),
+        multi_value_query_string_parameters: (!pairs.is_empty()).then(|| multi(&pairs)),
+        path_parameters: match resource {
+            "/" => Value::Null,
+            _ => json!({"proxy": path.trim_start_matches('/')}),
+        },
+        stage_variables: Value::Null,
+        request_context,
+        body: (!asked.body.is_empty()).then_some(body),
+        is_base64_encoded,
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Balancer {
+    request_context: Value,
+    http_method: String,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_string_parameters: Option<Single>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    multi_value_query_string_parameters: Option<Multi>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Single>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    multi_value_headers: Option<Multi>,
+    body: String,
+    is_base64_encoded: bool,
+}
+
+fn balancer(function: &Function, asked: &Asked, is_multi: bool) -> Balancer {
+    let (path, query) = target(asked);
+    // As they were sent: a load balancer decodes nothing.
+    let pairs = query_pairs(query, false);
+    let headers = headers(asked);
+    let arn = format!(
+        "arn:aws:elasticloadbalancing:{}:{}:targetgroup/emulated/0123456789abcdef",
+        function.region, function.account
+    );
+    let (body, is_base64_encoded) = body(asked);
+    Balancer {
+        request_context: json!({"elb": {"targetGroupArn": arn}}),
+        http_method: asked.head.method.to_string(),
+        path: path.to_string(),
+        query_string_parameters: (!is_multi).then(|| single(&pairs, None)),
+        multi_value_query_string_parameters: is_multi.then(|| multi(&pairs)),
+        headers: (!is_multi).then(|| single(&headers, None)),
+        multi_value_headers: is_multi.then(|| multi(&headers)),
+        body,
+        is_base64_encoded,
+    }
+}
+
+/// Path and query as they were sent.
+fn target(asked: &Asked) -> (&str, &str) {
+    (
+        asked.head.uri.path(),
+        asked.head.uri.query().unwrap_or_default(),
+    )
+}
+
+fn protocol(asked: &Asked) -> &'static str {
+    match asked.head.version {
+        http::Version::HTTP_10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+fn header_text(asked: &Asked, name: &str) -> Option<String> {
+    let value = asked.head.headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn query_pairs(query: &str, is_decoded: bool) -> Vec<(String, String)> {
+    let decoded = |text: &str| -> String {
+        if !is_decoded {
+            return text.to_string();
+        }
+        let spaced: Cow<'_, str> = match text.contains('+') {
+            true => text.replace('+', " ").into(),
+            false => text.into(),
+        };
+        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(value))
+        })
+        .collect()
+}
+
+/// Those of the request without the ones that are of its connection, and what a front adds, by lower-case names.
+fn headers(asked: &Asked) -> Vec<(String, String)> {
+    const OF_THE_CONNECTION: [&str; 6] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let sent: &HeaderMap = &asked.head.headers;
+    let mut headers: Vec<(String, String)> = sent
+        .iter()
+        .filter(|(name, _)| !OF_THE_CONNECTION.contains(&name.as_str()))
+        .filter(|(name, _)| !name.as_str().starts_with("x-forwarded-"))
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.to_string(), value)
+        })
+        .collect();
+    let client = asked.peer.ip().to_string();
+    let forwarded = match header_text(asked, "x-forwarded-for") {
+        Some(before) => format!("{before}, {client}"),
+        None => client,
+    };
+    headers.push(("x-forwarded-for".into(), forwarded));
+    headers.push(("x-forwarded-port".into(), asked.port.to_string()));
+    headers.push(("x-forwarded-proto".into(), "http".into()));
+    if !headers.iter().any(|(name, _)| name == "x-amzn-trace-id") {
+        headers.push(("x-amzn-trace-id".into(), asked.trace.clone()));
+    }
+    headers
+}
+
+/// `content-type` → `Content-Type`.
+fn in_title_case(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|c| c.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// The body as text, or in base64 where its type is not one of text.
+fn body(asked: &Asked) -> (String, bool) {
+    let kind = header_text(asked, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    const TEXT: [&str; 3] = [
+        "application/json",
+        "application/javascript",
+        "application/xml",
+    ];
+    let is_text = kind.starts_with("text/") || TEXT.contains(&kind.as_str());
+    let is_encoded = asked.head.headers.contains_key(header::CONTENT_ENCODING);
+    match std::str::from_utf8(&asked.body) {
+        Ok(text) if (is_text && !is_encoded) || text.is_empty() => (text.to_string(), false),
+        _ => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            (engine.encode(&asked.body), true)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Do the fields of events hold what AWS puts there?
+
+use super::*;
+use crate::emulator::function::Runtime;
+
+fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Asked {
+    let mut request = http::Request::builder().method("POST").uri(target);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    Asked {
+        head: request.body(()).unwrap().into_parts().0,
+        body: Bytes::from_static(body),
+        peer: "203.0.113.7:40000".parse().unwrap(),
+        port: 8080,
+        id: "the-id".into(),
+        trace: "Root=1".into(),
+    }
+}
+
+fn event(front: Front, asked: &Asked) -> (String, Value) {
+    let text = of(front, &Function::new(Runtime::Attached), asked);
+    let value = serde_json::from_str(&text).unwrap();
+    (text, value)
+}
+
+#[test]
+fn a_url_keeps_the_path_as_it_was_sent_and_an_http_api_decodes_it() {
+    let asked = asked("/a%2Fb%20c/%C3%A9%3Fd", &[], b"");
+    let (_, url) = event(Front::Url, &asked);
+    assert_eq!(url["rawPath"], "/a%2Fb%20c/%C3%A9%3Fd");
+    assert_eq!(
+        url["requestContext"]["domainName"],
+        "emulated.lambda-url.us-east-1.on.aws"
+    );
+    let (_, http) = event(Front::Http, &asked);
+    assert_eq!(http["rawPath"], "/a/b c/é");
+    assert_eq!(http["requestContext"]["http"]["path"], "/a/b c/é");
+    let (_, rest) = event(Front::Rest, &asked);
+    assert_eq!(rest["path"], "/a%2Fb%20c/%C3%A9%3Fd");
+    assert_eq!(rest["requestContext"]["path"], "/Prod/a%2Fb%20c/%C3%A9%3Fd");
+    assert_eq!(rest["requestContext"]["stage"], "Prod");
+    let (_, alb) = event(Front::Alb, &asked);
+    assert_eq!(alb["path"], "/a%2Fb%20c/%C3%A9%3Fd");
+}
+
+#[test]
+fn queries_are_kept_joined_or_decoded_as_each_front_does() {
+    let asked = asked("/?z=1%20x&a=b+c&z=2&flag", &[], b"");
+    let (text, url) = event(Front::Url, &asked);
+    assert_eq!(url["rawQueryString"], "z=1%20x&a=b+c&z=2&flag");
+    assert!(
+        text.contains(r#""queryStringParameters":{"z":"1 x,2","a":"b c","flag":""}"#),
+        "{text}"
+    );
+    let (text, rest) = event(Front::Rest, &asked);
+    assert_eq!(rest["queryStringParameters"]["z"], "2");
+    assert!(
+        text.contains(
+            r#""multiValueQueryStringParameters":{"z":["1 x","2"],"a":["b c"],"flag":[""]}"#
+        ),
+        "{text}"
+    );
+    let (_, alb) = event(Front::Alb, &asked);
+    assert_eq!(alb["queryStringParameters"]["a"], "b+c");
+    assert_eq!(alb["queryStringParameters"]["z"], "2");
+    let (_, alb) = event(Front::AlbMulti, &asked);
+    assert_eq!(
+        alb["multiValueQueryStringParameters"]["z"],
+        json!(["1%20x", "2"])
+    );
+    assert!(alb.get("queryStringParameters").is_none());
+}
+
+#[test]
+fn headers_and_cookies_are_where_each_front_has_them() {
+    let sent = [
+        ("cookie", "a=1; b=2"),
+        ("x-twice", "one"),
+        ("x-twice", "two"),
+        ("x-forwarded-for", "198.51.100.1"),
+        ("connection", "keep-alive"),
+    ];
+    let asked = asked("/", &sent, b"");
+    let (_, url) = event(Front::Url, &asked);
+    assert_eq!(url["cookies"], json!(["a=1", "b=2"]));
+    assert!(url["headers"].get("cookie").is_none());
+    assert!(url["headers"].get("connection").is_none());
+    assert_eq!(url["headers"]["x-twice"], "one,two");
+    assert_eq!(
+        url["headers"]["x-forwarded-for"],
+        "198.51.100.1, 203.0.113.7"
+    );
+    assert_eq!(url["headers"]["x-forwarded-port"], "8080");
+    assert_eq!(url["requestContext"]["http"]["sourceIp"], "203.0.113.7");
+    let (_, rest) = event(Front::Rest, &asked);
+    assert_eq!(rest["headers"]["X-Twice"], "two");
+    assert_eq!(rest["multiValueHeaders"]["X-Twice"], json!(["one", "two"]));
+    assert_eq!(rest["headers"]["Cookie"], "a=1; b=2");
+    let (_, alb) = event(Front::Alb, &asked);
+    assert_eq!(alb["headers"]["x-twice"], "two");
+    assert!(alb.get("multiValueHeaders").is_none());
+    let (_, alb) = event(Front::AlbMulti, &asked);
+    assert_eq!(alb["multiValueHeaders"]["x-twice"], json!(["one", "two"]));
+    assert!(alb.get("headers").is_none());
+}
+
+#[test]
+fn bodies_that_are_not_text_are_base64() {
+    let json_body = asked("/", &[("content-type", "application/json")], b"{}");
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let form = asked("/", &form, b"a=b");
+    let invalid = asked("/", &[("content-type", "text/plain")], b"\xff");
+    let empty = asked("/", &[], b"");
+    for front in [Front::Url, Front::Http, Front::Rest, Front::Alb] {
+        let (_, event_of) = event(front, &json_body);
+        assert_eq!(
+            (&event_of["body"], &event_of["isBase64Encoded"]),
+            (&json!("{}"), &json!(false))
+        );
+        let (_, event_of) = event(front, &form);
+        assert_eq!(
+            (&event_of["body"], &event_of["isBase64Encoded"]),
+            (&json!("YT1i"), &json!(true))
+        );
+        let (_, event_of) = event(front, &invalid);
+        assert_eq!(
+            (&event_of["body"], &event_of["isBase64Encoded"]),
+            (&json!("/w=="), &json!(true))
+        );
+    }
+    assert!(event(Front::Url, &empty).1.get("body").is_none());
+    assert_eq!(event(Front::Rest, &empty).1["body"], Value::Null);
+    assert_eq!(event(Front::Alb, &empty).1["body"], "");
+}

@@ -1,0 +1,190 @@
+//! What stands before a function and makes events of HTTP requests: a Function URL, API Gateway, a load balancer.
+
+mod answer;
+mod event;
+pub mod invoke_api;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::outcome::Outcome;
+use super::{Emulator, identifier, request};
+pub use event::Asked;
+
+/// Which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front {
+    /// A Function URL.
+    Url,
+    /// An HTTP API of API Gateway, payload format 2.0.
+    Http,
+    /// A REST API of API Gateway.
+    Rest,
+    /// An Application Load Balancer.
+    Alb,
+    /// The same with multi-value headers.
+    AlbMulti,
+}
+
+const NAMES: [(&str, Front); 5] = [
+    ("url", Front::Url),
+    ("http", Front::Http),
+    ("rest", Front::Rest),
+    ("alb", Front::Alb),
+    ("alb-multi", Front::AlbMulti),
+];
+
+impl FromStr for Front {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Front, String> {
+        let found = NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, front)| *front).ok_or_else(|| {
+            let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is not one of {}", names.join(", "))
+        })
+    }
+}
+
+impl Front {
+    /// How long it waits for a function. The timeout of the function comes first behind a URL or a load balancer.
+    pub fn patience(self) -> Option<Duration> {
+        match self {
+            Front::Rest => Some(Duration::from_secs(29)),
+            Front::Http => Some(Duration::from_secs(30)),
+            Front::Url | Front::Alb | Front::AlbMulti => None,
+        }
+    }
+
+    /// Can it pass an answer on as it comes?
+    pub fn streams(self) -> bool {
+        matches!(self, Front::Url | Front::Rest)
+    }
+}
+
+/// A front before a function.
+#[derive(Clone)]
+pub struct Gateway {
+    pub emulator: Emulator,
+    pub front: Front,
+    /// `InvokeMode: RESPONSE_STREAM` of a URL, `responseTransferMode: STREAM` of a REST API.
+    pub is_streamed: bool,
+    /// [`Front::patience`], but for tests.
+    pub patience: Option<Duration>,
+}
+
+/// Largest event of a synchronous invocation.
+const MAX_EVENT: usize = 6 * 1024 * 1024;
+/// API Gateway takes no more; the event would be larger than Lambda takes long before.
+const MAX_BODY: usize = 10 * 1024 * 1024;
+
+pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+pub(super) type Reply = Response<Body>;
+
+impl Gateway {
+    /// With what AWS has configured.
+    pub fn new(emulator: Emulator, front: Front, is_streamed: bool) -> Gateway {
+        Gateway {
+            emulator,
+            front,
+            is_streamed: is_streamed && front.streams(),
+            patience: front.patience(),
+        }
+    }
+
+    /// Serves until it is dropped.
+    pub async fn serve(self, listener: TcpListener) {
+        let gateway = Arc::new(self);
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    tokio::spawn(gateway.clone().connection(stream, peer));
+                }
+                // Out of descriptors: others may close some.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Gateway>, stream: TcpStream, peer: SocketAddr) {
+        let _ = stream.set_nodelay(true);
+        let port = stream.local_addr().map_or(80, |address| address.port());
+        let service = service_fn(move |request| {
+            let gateway = self.clone();
+            async move { Ok::<_, Infallible>(gateway.answer(request, peer, port).await) }
+        });
+        let _ = hyper::server::conn::http1::Builder::new()
+            .header_read_timeout(None)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> Reply {
+        let (head, body) = request.into_parts();
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
+            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+        };
+        let asked = Asked {
+            head,
+            body: body.to_bytes(),
+            peer,
+            port,
+            id: identifier::uuid(),
+            trace: identifier::trace(),
+        };
+        let payload = event::of(self.front, self.emulator.function(), &asked);
+        if payload.len() > MAX_EVENT {
+            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+        }
+        let mut running = self
+            .emulator
+            .begin(request::Request {
+                is_streamed: self.is_streamed,
+                trace: Some(asked.trace),
+                ..request::Request::from(payload)
+            })
+            .await;
+        let outcome = match self.patience {
+            Some(patience) => tokio::time::timeout(patience, running.outcome()).await.ok(),
+            None => Some(running.outcome().await),
+        };
+        let mut reply = match outcome {
+            Some(Outcome::Answer(answer)) => {
+                answer::reply(self.front, self.is_streamed, answer).await
+            }
+            Some(Outcome::Error(_)) => answer::failed(self.front),
+            None => answer::impatient(self.front),
+        };
+        if let Ok(id) = asked.id.parse() {
+            reply.headers_mut().insert("x-amzn-requestid", id);
+        }
+        reply
+    }
+}
+
+/// A reply of API Gateway's own.
+pub(super) fn message(status: StatusCode, text: &str) -> Reply {
+    let body = serde_json::json!({"message": text}).to_string();
+    let mut reply = Response::new(full(body.into()));
+    *reply.status_mut() = status;
+    let kind = http::HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    reply
+}
+
+pub(super) fn full(bytes: Bytes) -> Body {
+    Full::new(bytes)
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}

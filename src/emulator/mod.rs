@@ -1,0 +1,298 @@
+//! AWS's side of Lambda: the Runtime API and what stands before it, so that functions can be tried, tested and measured where no
+//! AWS is.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use surus::emulator::{Emulator, Function};
+//! let emulator = Emulator::start(Function::command("./bootstrap", [""; 0])).await?;
+//! let invocation = emulator.invoke(r#"{"hello":"world"}"#).await;
+//! println!("{:?} {}", invocation.result, invocation.report.text());
+//! emulator.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod api;
+pub mod cgroup;
+mod environment;
+mod extension_api;
+mod extensions;
+pub mod fault;
+mod function;
+pub mod http;
+pub mod identifier;
+mod life;
+mod log;
+mod outcome;
+mod process;
+mod read_only;
+mod refusal;
+mod report;
+mod request;
+mod run;
+pub mod schedule;
+pub mod sqs;
+mod state;
+mod tree;
+mod variables;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
+pub use outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece};
+pub use refusal::MAX_PAYLOAD;
+pub use report::{Report, Status};
+pub use request::Request;
+
+use environment::Environment;
+use fault::Fault;
+use log::Log;
+
+/// For events that are under way at the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A function that can be invoked.
+#[derive(Clone)]
+pub struct Emulator(Arc<Inner>);
+
+struct Inner {
+    function: Arc<Function>,
+    environments: Mutex<Environments>,
+    /// One for each event that may be under way.
+    places: Arc<Semaphore>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Environments {
+    all: Vec<Arc<Environment>>,
+    idle: Vec<Arc<Environment>>,
+}
+
+/// What became of an event, and what it cost.
+#[derive(Debug)]
+pub struct Invocation {
+    pub request_id: String,
+    /// The answer in one piece, or the error that the caller sees.
+    pub result: Result<Bytes, FunctionError>,
+    pub content_type: Option<String>,
+    /// It was answered with `Lambda-Runtime-Function-Response-Mode: streaming`.
+    pub is_streamed: bool,
+    /// What was written meanwhile, where the function keeps its log; on a managed instance by all events that were under way.
+    pub log: Vec<String>,
+    pub report: Report,
+}
+
+/// An event under way.
+pub struct Running {
+    outcome: oneshot::Receiver<Outcome>,
+    end: oneshot::Receiver<(Report, Vec<String>)>,
+}
+
+impl Emulator {
+    /// Opens the Runtime API; initializes at once where the function is not on demand.
+    pub async fn start(function: Function) -> anyhow::Result<Emulator> {
+        let concurrency = function.initialization.concurrency();
+        let places = match function.initialization.is_managed() {
+            true => concurrency,
+            false => function.environments.max(1),
+        };
+        let emulator = Emulator(Arc::new(Inner {
+            function: Arc::new(function),
+            environments: Mutex::default(),
+            places: Arc::new(Semaphore::new(places)),
+            most: places,
+        }));
+        let first = emulator.open().await?;
+        emulator.lock().idle.push(first);
+        if matches!(emulator.0.function.runtime, Runtime::Command { .. }) {
+            emulator.prepare().await?;
+        }
+        Ok(emulator)
+    }
+
+    /// Initializes the first environment, where that does not wait for an event. A runtime that is attached can be so only after the
+    /// start, which does the rest itself.
+    pub async fn prepare(&self) -> anyhow::Result<()> {
+        let first = self.lock().all.first().cloned();
+        let Some(first) = first else { return Ok(()) };
+        first.prepare().await.map_err(|error| {
+            anyhow!(
+                "the initialization failed: {}: {}",
+                error.kind,
+                String::from_utf8_lossy(&error.body)
+            )
+        })
+    }
+
+    pub fn function(&self) -> &Function {
+        &self.0.function
+    }
+
+    /// `AWS_LAMBDA_RUNTIME_API` of the first environment, for a runtime that is attached.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.lock()
+            .all
+            .first()
+            .map(|environment| environment.address)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Environments> {
+        self.0
+            .environments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open(&self) -> anyhow::Result<Arc<Environment>> {
+        let function = &self.0.function;
+        let log = Arc::new(Log::new(function.sink.clone(), function.keeps_log));
+        let environment = Environment::open(function.clone(), log).await?;
+        self.lock().all.push(environment.clone());
+        Ok(environment)
+    }
+
+    /// Has an event done, and waits until the function is ready for the next.
+    pub async fn invoke(&self, request: impl Into<Request>) -> Invocation {
+        self.begin(request).await.end().await
+    }
+
+    /// Begins an event as soon as an environment is free.
+    pub async fn begin(&self, request: impl Into<Request>) -> Running {
+        let request = request.into();
+        let (outcome_sender, outcome) = oneshot::channel();
+        let (end_sender, end) = oneshot::channel();
+        let running = Running { outcome, end };
+        let is_managed = self.0.function.initialization.is_managed();
+        let place = match is_managed {
+            true => self.0.places.clone().try_acquire_owned().ok(),
+            false => self.0.places.clone().acquire_owned().await.ok(),
+        };
+        let Some(place) = place else {
+            let id = request.id.unwrap_or_else(identifier::uuid);
+            let error = FunctionError::of_platform(
+                "Runtime.Unavailable",
+                "every place of the instance is taken",
+            );
+            let report = Report::refused(&self.0.function, id, &error);
+            let _ = outcome_sender.send(Outcome::Error(error));
+            let _ = end_sender.send((report, Vec::new()));
+            return running;
+        };
+        let emulator = self.clone();
+        // On its own, so that a caller who gives up does not leave an event without an end.
+        tokio::spawn(async move {
+            emulator
+                .run(request, place, outcome_sender, end_sender)
+                .await;
+        });
+        running
+    }
+
+    async fn run(
+        &self,
+        request: Request,
+        place: OwnedSemaphorePermit,
+        outcome: oneshot::Sender<Outcome>,
+        end: oneshot::Sender<(Report, Vec<String>)>,
+    ) {
+        let is_managed = self.0.function.initialization.is_managed();
+        let idle = match is_managed {
+            true => self.lock().all.first().cloned(),
+            false => self.lock().idle.pop(),
+        };
+        let environment = match idle {
+            Some(environment) => environment,
+            None => match self.open().await {
+                Ok(environment) => environment,
+                Err(error) => {
+                    let id = request.id.unwrap_or_else(identifier::uuid);
+                    let error = FunctionError::of_platform("Sandbox.Failure", &error.to_string());
+                    let report = Report::refused(&self.0.function, id, &error);
+                    let _ = outcome.send(Outcome::Error(error));
+                    let _ = end.send((report, Vec::new()));
+                    return;
+                }
+            },
+        };
+        let drawn = self.0.function.faults.draw();
+        let again = drawn.has(Fault::Duplicate).then(|| request.clone());
+        let report = environment.run(request, &drawn, outcome).await;
+        let id = report.request_id.clone();
+        let log = environment.log.take();
+        if let Some(mut again) = again {
+            // Nobody waits for what it answers; its log goes where the log goes.
+            let (nobody, _) = oneshot::channel();
+            again.id = Some(id);
+            environment
+                .run(again, &fault::Drawn::default(), nobody)
+                .await;
+        }
+        if !is_managed {
+            self.lock().idle.push(environment);
+        }
+        drop(place);
+        let _ = end.send((report, log));
+    }
+
+    /// Ends all environments as Lambda does when nobody needs them any more. Events under way have two seconds to end.
+    pub async fn stop(&self) {
+        let all = u32::try_from(self.0.most).unwrap_or(u32::MAX);
+        let over = self.0.places.acquire_many(all);
+        let _ = tokio::time::timeout(GRACE, over).await;
+        let all = self.lock().all.clone();
+        for environment in all {
+            environment.close().await;
+        }
+    }
+}
+
+impl Running {
+    /// The answer as soon as there is one, or the error. Once.
+    pub async fn outcome(&mut self) -> Outcome {
+        match (&mut self.outcome).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Error(FunctionError::of_platform(
+                "Sandbox.Failure",
+                "the emulator has ended",
+            )),
+        }
+    }
+
+    /// What it cost, and its part of the log, when the function is ready for the next event.
+    pub async fn report(self) -> Option<(Report, Vec<String>)> {
+        self.end.await.ok()
+    }
+
+    /// Everything, when all is over.
+    pub async fn end(mut self) -> Invocation {
+        let (content_type, is_streamed, result) = match self.outcome().await {
+            Outcome::Answer(answer) => {
+                let body = answer.body.collect().await;
+                (answer.content_type, answer.is_streamed, body)
+            }
+            Outcome::Error(error) => (None, false, Err(error)),
+        };
+        let (report, log) = self.end.await.unwrap_or_else(|_| {
+            let error = FunctionError::of_platform("Sandbox.Failure", "the emulator has ended");
+            (
+                Report::refused(&Function::new(Runtime::Attached), String::new(), &error),
+                Vec::new(),
+            )
+        });
+        Invocation {
+            request_id: report.request_id.clone(),
+            result,
+            content_type,
+            is_streamed,
+            log,
+            report,
+        }
+    }
+}

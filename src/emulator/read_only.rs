@@ -1,0 +1,43 @@
+//! The fault `read-only`: how is a runtime started that can write to nothing but `/tmp`?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// The command in a name space of its own, where nothing but `/tmp` can be written to.
+pub fn command(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf, Vec<String>)> {
+    // In the name space of its own, each mount is a copy, whose flags nobody else sees.
+    const SCRIPT: &str = r#"
+        mount --make-rprivate / || exit 125
+        mountpoint -q /tmp || mount --bind /tmp /tmp || exit 125
+        mounts=$(cat /proc/self/mounts)
+        printf '%s\n' "$mounts" | while read -r _ place _; do
+            case $place in /proc|/proc/*|/sys|/sys/*|/dev|/dev/*|/tmp|/tmp/*) continue ;; esac
+            mount -o remount,bind,ro "$(printf '%b' "$place")" || exit 125
+        done || exit 125
+        exec "$@"
+    "#;
+    let probe = std::process::Command::new("unshare")
+        .args(unshare())
+        .args(["mount", "--make-rprivate", "/"])
+        .output()
+        .context("the fault read-only needs unshare(1) of util-linux")?;
+    if !probe.status.success() {
+        bail!(
+            "the fault read-only needs a mount name space, which is not allowed here: {}",
+            String::from_utf8_lossy(&probe.stderr).trim()
+        );
+    }
+    let mut all: Vec<String> = unshare().iter().map(ToString::to_string).collect();
+    all.extend(["sh", "-c", SCRIPT, "sh"].map(String::from));
+    all.push(program.display().to_string());
+    all.extend(arguments.iter().cloned());
+    Ok((PathBuf::from("unshare"), all))
+}
+
+fn unshare() -> &'static [&'static str] {
+    match surus_sys::process::is_root() {
+        true => &["--mount"],
+        false => &["--map-root-user", "--mount"],
+    }
+}

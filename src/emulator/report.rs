@@ -1,0 +1,335 @@
+//! What Lambda itself writes into the log of a function: START, END, REPORT and the lines about initialization and failures.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::function::{Function, LogFormat};
+use super::identifier::{rfc3339, since_epoch};
+use super::log::Log;
+use super::outcome::FunctionError;
+
+/// How an event ended, as its REPORT has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    Success,
+    /// The function's own error, or one of Lambda's: its type.
+    Error(String),
+    Timeout,
+}
+
+/// What an event cost.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub request_id: String,
+    pub status: Status,
+    /// From START until the runtime and the extensions had asked for the next event.
+    pub duration: Duration,
+    /// Whole milliseconds; with the initialization, which Lambda bills since August 2025.
+    pub billed: Duration,
+    /// Of the first event of an environment.
+    pub init: Option<Duration>,
+    pub restore: Option<Duration>,
+    /// MB.
+    pub memory_size: u64,
+    /// MB; of all events of the environment, measured at most once a second.
+    pub max_memory: u64,
+    /// It has failed in a way that ends the environment.
+    pub is_reset: bool,
+}
+
+/// When an initialization takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Init,
+    /// Inside an event, because the one before has failed or the runtime has ended.
+    Invoke,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Init => "init",
+            Phase::Invoke => "invoke",
+        }
+    }
+}
+
+/// Writes Lambda's lines in the function's format.
+pub struct Platform<'a> {
+    pub function: &'a Function,
+    pub log: &'a Log,
+}
+
+impl Platform<'_> {
+    fn say(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> (&'static str, Value)) {
+        if !self.log.is_read() {
+            return;
+        }
+        match self.function.log_format {
+            LogFormat::Text => self.log.line(&text()),
+            LogFormat::Json => {
+                let (kind, record) = json();
+                let time = rfc3339(since_epoch());
+                let line = json!({"time": time, "type": kind, "record": record});
+                self.log.line(&line.to_string());
+            }
+        }
+    }
+
+    pub fn init_start(&self) {
+        self.say(
+            || "INIT_START Runtime Version: emulator\tRuntime Version ARN: ".to_string(),
+            || {
+                (
+                    "platform.initStart",
+                    json!({
+                        "initializationType": self.function.initialization.name(),
+                        "phase": "init",
+                        "runtimeVersion": "emulator",
+                        "functionName": self.function.name,
+                        "functionVersion": self.function.version,
+                    }),
+                )
+            },
+        );
+    }
+
+    /// Only where the initialization has failed, as Lambda.
+    pub fn init_report(&self, phase: Phase, duration: Duration, failed: &Status) {
+        self.say(
+            || {
+                format!(
+                    "INIT_REPORT Init Duration: {:.2} ms\tPhase: {}\t{}",
+                    millis(duration),
+                    phase.name(),
+                    status_text(failed)
+                )
+            },
+            || {
+                let mut record = json!({
+                    "initializationType": self.function.initialization.name(),
+                    "phase": phase.name(),
+                    "metrics": {"durationMs": rounded(duration)},
+                });
+                add_status(&mut record, failed);
+                ("platform.initReport", record)
+            },
+        );
+    }
+
+    pub fn restore_start(&self) {
+        self.say(
+            || "RESTORE_START Runtime Version: emulator\tRuntime Version ARN: ".to_string(),
+            || {
+                let version = json!({"runtimeVersion": "emulator"});
+                ("platform.restoreStart", version)
+            },
+        );
+    }
+
+    pub fn restore_report(&self, duration: Duration, status: &Status) {
+        self.say(
+            || {
+                let tail = match status {
+                    Status::Success => String::new(),
+                    failed => format!("\t{}", status_text(failed)),
+                };
+                format!(
+                    "RESTORE_REPORT Restore Duration: {:.2} ms{tail}",
+                    millis(duration)
+                )
+            },
+            || {
+                let mut record = json!({"metrics": {"durationMs": rounded(duration)}});
+                add_status(&mut record, status);
+                ("platform.restoreReport", record)
+            },
+        );
+    }
+
+    pub fn start(&self, id: &str) {
+        let version = &self.function.version;
+        self.say(
+            || format!("START RequestId: {id} Version: {version}"),
+            || {
+                (
+                    "platform.start",
+                    json!({"requestId": id, "version": version}),
+                )
+            },
+        );
+    }
+
+    /// The line between what the function wrote and END, for failures of the environment.
+    pub fn failure(&self, id: &str, status: &Status, message: &str) {
+        self.say(
+            || match status {
+                Status::Timeout => format!("{} {id} {message}", rfc3339(since_epoch())),
+                Status::Error(kind) => format!("RequestId: {id} Error: {message}\n{kind}"),
+                Status::Success => message.to_string(),
+            },
+            || {
+                let mut record = json!({"requestId": id, "message": message});
+                add_status(&mut record, status);
+                ("platform.runtimeDone", record)
+            },
+        );
+    }
+
+    /// END and REPORT.
+    pub fn end(&self, report: &Report) {
+        if !self.log.is_read() {
+            return;
+        }
+        match self.function.log_format {
+            LogFormat::Text => {
+                self.log
+                    .line(&format!("END RequestId: {}", report.request_id));
+                self.log.line(&report.text());
+            }
+            LogFormat::Json => {
+                let (nothing, record) = (String::new(), report.record());
+                self.say(|| nothing, || ("platform.report", record));
+            }
+        }
+    }
+}
+
+impl Report {
+    /// Of an event that no environment has had.
+    pub fn refused(function: &Function, request_id: String, error: &FunctionError) -> Report {
+        Report {
+            request_id,
+            status: Status::Error(error.kind.clone()),
+            duration: Duration::ZERO,
+            billed: Duration::ZERO,
+            init: None,
+            restore: None,
+            memory_size: function.memory,
+            max_memory: 0,
+            is_reset: false,
+        }
+    }
+
+    /// `REPORT RequestId: …` with its tabs.
+    pub fn text(&self) -> String {
+        let mut line = format!(
+            "REPORT RequestId: {}\tDuration: {:.2} ms\tBilled Duration: {} ms\tMemory Size: {} MB\tMax Memory Used: {} MB\t",
+            self.request_id,
+            millis(self.duration),
+            self.billed.as_millis(),
+            self.memory_size,
+            self.max_memory,
+        );
+        if let Some(init) = self.init {
+            line += &format!("Init Duration: {:.2} ms\t", millis(init));
+        }
+        if let Some(restore) = self.restore {
+            line += &format!(
+                "Restore Duration: {:.2} ms\tBilled Restore Duration: {} ms\t",
+                millis(restore),
+                ceiled(restore).as_millis()
+            );
+        }
+        if self.is_reset {
+            line += &status_text(&self.status);
+        }
+        line
+    }
+
+    fn record(&self) -> Value {
+        let mut metrics = json!({
+            "durationMs": rounded(self.duration),
+            "billedDurationMs": self.billed.as_millis() as u64,
+            "memorySizeMB": self.memory_size,
+            "maxMemoryUsedMB": self.max_memory,
+        });
+        if let Some(init) = self.init {
+            metrics["initDurationMs"] = json!(rounded(init));
+        }
+        if let Some(restore) = self.restore {
+            metrics["restoreDurationMs"] = json!(rounded(restore));
+            metrics["billedRestoreDurationMs"] = json!(ceiled(restore).as_millis() as u64);
+        }
+        let mut record = json!({"requestId": self.request_id, "metrics": metrics});
+        add_status(&mut record, &self.status);
+        record
+    }
+}
+
+/// Up to the next whole millisecond, which is what Lambda bills.
+pub fn ceiled(duration: Duration) -> Duration {
+    Duration::from_millis(duration.as_micros().div_ceil(1000) as u64)
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn rounded(duration: Duration) -> f64 {
+    (millis(duration) * 1000.0).round() / 1000.0
+}
+
+fn status_text(status: &Status) -> String {
+    match status {
+        Status::Success => "Status: success".into(),
+        Status::Error(kind) => format!("Status: error\tError Type: {kind}"),
+        Status::Timeout => "Status: timeout".into(),
+    }
+}
+
+fn add_status(record: &mut Value, status: &Status) {
+    match status {
+        Status::Success => record["status"] = json!("success"),
+        Status::Error(kind) => {
+            record["status"] = json!("error");
+            record["errorType"] = json!(kind);
+        }
+        Status::Timeout => record["status"] = json!("timeout"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_fields_of_lambdas_in_their_order() {
+        let report = Report {
+            request_id: "8f5a".into(),
+            status: Status::Success,
+            duration: Duration::from_micros(1234),
+            billed: Duration::from_millis(103),
+            init: Some(Duration::from_micros(101_010)),
+            restore: None,
+            memory_size: 128,
+            max_memory: 30,
+            is_reset: false,
+        };
+        assert_eq!(
+            report.text(),
+            "REPORT RequestId: 8f5a\tDuration: 1.23 ms\tBilled Duration: 103 ms\tMemory Size: 128 MB\t\
+             Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t"
+        );
+        let failed = Report {
+            status: Status::Error("Runtime.OutOfMemory".into()),
+            init: None,
+            is_reset: true,
+            ..report
+        };
+        let text = failed.text();
+        assert!(
+            text.ends_with("30 MB\tStatus: error\tError Type: Runtime.OutOfMemory"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn every_begun_millisecond_is_billed() {
+        for (micros, millis) in [(0, 0), (1, 1), (1000, 1), (1001, 2)] {
+            let billed = ceiled(Duration::from_micros(micros));
+            assert_eq!(billed, Duration::from_millis(millis));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The few calls of SQS that a poller makes, in its JSON protocol over plain HTTP, as local queues speak it. Nothing is signed.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+/// Longer than SQS waits for messages.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One queue, over one connection.
+pub struct Client {
+    queue: String,
+    authority: String,
+    path: String,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client {
+    /// `http://127.0.0.1:9324/000000000000/queue`.
+    pub fn new(queue: &str) -> anyhow::Result<Client> {
+        let uri: Uri = queue
+            .parse()
+            .with_context(|| format!("`{queue}` is no URL of a queue"))?;
+        if uri.scheme_str() != Some("http") {
+            bail!(
+                "`{queue}`: write the URL of a local queue, such as http://127.0.0.1:9324/000000000000/queue; those of AWS need signed \
+                 requests, which the emulator does not make"
+            );
+        }
+        let authority = uri.authority().context("the URL has no host")?;
+        let authority = match authority.port() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        Ok(Client {
+            queue: queue.to_string(),
+            authority,
+            path: "/".into(),
+            connection: None,
+        })
+    }
+
+    /// Makes one call. A kept connection that turns out to be closed is opened again.
+    pub async fn call(&mut self, action: &str, mut arguments: Value) -> anyhow::Result<Value> {
+        arguments["QueueUrl"] = json!(self.queue);
+        let body = Bytes::from(arguments.to_string());
+        let was_kept = self.connection.is_some();
+        let result = self.attempt(action, body.clone()).await;
+        match result {
+            Err(Attempt::Connection(_)) if was_kept => {
+                self.connection = None;
+                self.attempt(action, body)
+                    .await
+                    .map_err(Attempt::into_error)
+            }
+            result => result.map_err(Attempt::into_error),
+        }
+        .with_context(|| format!("{action} of {}", self.queue))
+    }
+
+    async fn attempt(&mut self, action: &str, body: Bytes) -> Result<Value, Attempt> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().await.map_err(Attempt::Connection)?,
+        };
+        let request = Request::post(&self.path)
+            .header(header::HOST, &self.authority)
+            .header(header::CONTENT_TYPE, "application/x-amz-json-1.0")
+            .header("x-amz-target", format!("AmazonSQS.{action}"))
+            .header(
+                header::AUTHORIZATION,
+                "AWS4-HMAC-SHA256 Credential=emulator/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
+            )
+            .body(Full::new(body))
+            .map_err(|error| Attempt::Answer(error.into()))?;
+        let answered = async {
+            connection.ready().await?;
+            let response = connection.send_request(request).await?;
+            let status = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
+            Ok::<_, hyper::Error>((status, body))
+        };
+        let (status, body) = match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Attempt::Connection(error.into())),
+            Err(_) => {
+                let error = anyhow::anyhow!("no answer within {PATIENCE:?}");
+                return Err(Attempt::Answer(error));
+            }
+        };
+        self.connection = Some(connection);
+        if !status.is_success() {
+            let said = String::from_utf8_lossy(&body).into_owned();
+            return Err(Attempt::Answer(anyhow::anyhow!("{status}: {said}")));
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body)
+            .context("the answer is no JSON; does the queue speak SQS's JSON protocol?")
+            .map_err(Attempt::Answer)
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect(&self.authority)
+            .await
+            .with_context(|| format!("cannot connect to {}", self.authority))?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}
+
+/// How an attempt failed.
+enum Attempt {
+    /// Before there was an answer; another connection may help.
+    Connection(anyhow::Error),
+    Answer(anyhow::Error),
+}
+
+impl Attempt {
+    fn into_error(self) -> anyhow::Error {
+        match self {
+            Attempt::Connection(error) | Attempt::Answer(error) => error,
+        }
+    }
+}

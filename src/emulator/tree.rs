@@ -1,0 +1,221 @@
+//! Which processes belong to an environment, and what can be done to all of them?
+//!
+//! A runtime starts processes, which start others; some get new parents when theirs end. All of them have inherited the address of
+//! their Runtime API, which no other environment has.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use surus_sys::signal::{self, Signal};
+
+/// The processes of one environment.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// The runtime itself, and external extensions.
+    roots: Vec<u32>,
+    /// The variable that all of them have.
+    mark: Vec<u8>,
+    /// The file that lists them, where a control group has them.
+    list: Option<PathBuf>,
+}
+
+impl Tree {
+    /// `address` is that of the Runtime API.
+    pub fn new(address: &str, roots: Vec<u32>, list: Option<PathBuf>) -> Tree {
+        Tree {
+            roots,
+            mark: format!("AWS_LAMBDA_RUNTIME_API={address}").into_bytes(),
+            list,
+        }
+    }
+
+    /// Every living process of it.
+    pub fn processes(&self) -> Vec<u32> {
+        let mut found: HashSet<u32> = HashSet::new();
+        if let Some(list) = &self.list
+            && let Ok(text) = std::fs::read_to_string(list)
+        {
+            found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+        }
+        let all = all_processes();
+        found.extend(
+            self.roots
+                .iter()
+                .filter(|root| all.iter().any(|p| p.pid == **root)),
+        );
+        let mut grew = true;
+        while grew {
+            let before = found.len();
+            let children = all
+                .iter()
+                .filter(|p| found.contains(&p.parent))
+                .map(|p| p.pid);
+            let children: Vec<u32> = children.collect();
+            found.extend(children);
+            grew = found.len() > before;
+        }
+        found.extend(all.iter().filter(|p| self.is_marked(p.pid)).map(|p| p.pid));
+        let zombies: HashSet<u32> = all.iter().filter(|p| p.is_dead).map(|p| p.pid).collect();
+        let mut found: Vec<u32> = found.difference(&zombies).copied().collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn is_marked(&self, pid: u32) -> bool {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|v| v == self.mark))
+    }
+
+    /// Sends a signal to all of them.
+    pub fn signal(&self, to_send: Signal) {
+        for pid in self.processes() {
+            let _ = signal::send(pid, to_send);
+        }
+    }
+
+    /// Ends all of them, and those that they start meanwhile.
+    pub fn kill(&self) {
+        let limit = Instant::now() + Duration::from_secs(2);
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() || Instant::now() > limit {
+                return;
+            }
+            for pid in processes {
+                let _ = signal::send(pid, Signal::Kill);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Processes that are not roots and have no children: what a runtime has to do the work.
+    pub fn workers(&self) -> Vec<u32> {
+        let processes = self.processes();
+        let all = all_processes();
+        let is_parent = |pid: u32| all.iter().any(|p| p.parent == pid && !p.is_dead);
+        let mut workers = processes;
+        workers.retain(|pid| !self.roots.contains(pid) && !is_parent(*pid));
+        workers
+    }
+
+    /// The process with the most memory: whom the kernel would end.
+    pub fn largest(&self) -> Option<u32> {
+        self.processes()
+            .into_iter()
+            .max_by_key(|pid| Memory::read(*pid).map_or(0, |memory| memory.resident))
+    }
+
+    /// Memory that they have had at most, in bytes, as far as `/proc` tells: what is shared counts once, and what a process has given
+    /// back counts too.
+    pub fn peak_memory(&self) -> u64 {
+        self.processes()
+            .into_iter()
+            .filter_map(Memory::read)
+            .map(|memory| memory.share + memory.peak.saturating_sub(memory.resident))
+            .sum()
+    }
+}
+
+struct Process {
+    pid: u32,
+    parent: u32,
+    is_dead: bool,
+}
+
+fn all_processes() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name may contain anything; what follows its last parenthesis does not.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let state = fields.next()?;
+            Some(Process {
+                pid,
+                parent: fields.next()?.parse().ok()?,
+                is_dead: matches!(state, "Z" | "X"),
+            })
+        })
+        .collect()
+}
+
+/// Bytes.
+struct Memory {
+    resident: u64,
+    peak: u64,
+    /// The part of it that counts as its own.
+    share: u64,
+}
+
+impl Memory {
+    fn read(pid: u32) -> Option<Memory> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |text: &str, name: &str| -> Option<u64> {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+            Some(kilobytes << 10)
+        };
+        let resident = field(&status, "VmRSS:")?;
+        let peak = field(&status, "VmHWM:").unwrap_or(resident);
+        // Not readable for processes of other users.
+        let share = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+            .ok()
+            .and_then(|text| field(&text, "Pss:"))
+            .unwrap_or(resident);
+        Some(Memory {
+            resident,
+            peak,
+            share,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn started(script: &str, address: &str) -> std::process::Child {
+        std::process::Command::new("sh")
+            .args(["-c", script])
+            .env("AWS_LAMBDA_RUNTIME_API", address)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn first_line(child: &mut std::process::Child) -> String {
+        use std::io::BufRead;
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        line.trim().to_string()
+    }
+
+    #[test]
+    fn descendants_and_orphans_are_found_and_ended() {
+        let address = "127.0.0.1:1-tree-test";
+        // The inner sleep loses its parent; env -i loses the mark, but not its parent.
+        let mut child = started("(sleep 61 & echo $!) ; env -i /bin/sleep 62", address);
+        let orphan: u32 = first_line(&mut child).parse().unwrap();
+        let tree = Tree::new(address, vec![child.id()], None);
+        let limit = Instant::now() + Duration::from_secs(10);
+        while tree.processes().len() < 3 && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let processes = tree.processes();
+        assert!(processes.contains(&child.id()) && processes.contains(&orphan));
+        assert_eq!(processes.len(), 3, "{processes:?}");
+        assert!(!processes.contains(&std::process::id()));
+        assert!(tree.peak_memory() > 0);
+        assert_eq!(tree.workers().len(), 2);
+        tree.kill();
+        assert_eq!(tree.processes(), Vec::<u32>::new());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,174 @@
+//! `surus lambda invoke` and `surus lambda dev` as users start them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A directory with an executable that is a runtime of these tests, and an event.
+fn project(event: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\nEMULATED_RUNTIME=echo exec '{}' --exact \
+         runtimes::this_program_is_a_runtime_where_it_is_told_to --nocapture\n",
+        program.display()
+    );
+    let bootstrap = directory.path().join("bootstrap");
+    std::fs::write(&bootstrap, script).unwrap();
+    std::fs::set_permissions(&bootstrap, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(directory.path().join("event.json"), event).unwrap();
+    directory
+}
+
+fn surus(project: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.arg("lambda").args(arguments).current_dir(project);
+    command.args(["--bootstrap", "bootstrap", "--unlimited"]);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn invoke(event: &str) -> Output {
+    let project = project(event);
+    surus(project.path(), &["invoke", "event.json"])
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_answer_is_on_stdout_and_the_log_on_stderr() {
+    let output = invoke(r#"{"print":"from the function","x":1}"#);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(answer["payload"]["x"], 1);
+    for part in [
+        "START RequestId: ",
+        "from the function",
+        "END RequestId: ",
+        "Memory Size: 1024 MB",
+    ] {
+        assert!(stderr.contains(part), "no {part} in {stderr}");
+    }
+}
+
+#[test]
+fn a_function_that_fails_is_a_failure() {
+    for (event, part) in [
+        (r#"{"fail":"it must"}"#, "it must"),
+        (r#"{"exit":1}"#, "Runtime exited with error: exit status 1"),
+    ] {
+        let output = invoke(event);
+        assert_eq!(output.status.code(), Some(1));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let message = answer["errorMessage"].as_str().unwrap();
+        assert!(message.contains(part), "{message}");
+        assert!(text(&output.stderr).contains("surus: the function failed: "));
+    }
+}
+
+#[test]
+fn an_event_may_come_from_standard_input() {
+    let project = project("");
+    let mut child = surus(
+        project.path(),
+        &["invoke", "-", "--env", "MINE=yes", "--fault", "slow-next"],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(br#"{"variable":"MINE"}"#).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "\"yes\"\n",
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_starts() {
+    let output = invoke("no JSON");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("event.json is not JSON"), "{stderr}");
+    assert!(!stderr.contains("START"), "{stderr}");
+    let project = project("{}");
+    for (arguments, status, part) in [
+        (vec!["invoke", "none.json"], 1, "cannot read none.json"),
+        (
+            vec!["invoke", "event.json", "none"],
+            1,
+            "none is not a directory",
+        ),
+        (
+            vec!["invoke", "event.json", "--memory", "1"],
+            1,
+            "128 to 10240 MB",
+        ),
+        (
+            vec!["invoke", "event.json", "--timeout", "20m"],
+            1,
+            "1s to 15m",
+        ),
+        (
+            vec!["invoke", "event.json", "--fault", "x"],
+            2,
+            "`x` is no fault; there are freeze",
+        ),
+        (
+            vec!["dev", "--front", "x"],
+            2,
+            "`x` is not one of url, http",
+        ),
+        (vec!["dev", "--every", "x"], 2, "1m=event.json"),
+    ] {
+        let output = surus(project.path(), &arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {stderr}"
+        );
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn dev_answers_requests_until_it_is_told_to_end() {
+    let project = project("{}");
+    let mut child = surus(
+        project.path(),
+        &["dev", "--listen", "127.0.0.1:0", "--front", "http"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let listening = lines.next().unwrap().unwrap();
+    let url = listening.strip_prefix("listening on ").unwrap().to_string();
+    for number in 0..3 {
+        let mut said = ureq::get(&format!("{url}/path?n={number}")).call().unwrap();
+        let answer: serde_json::Value = said.body_mut().read_json().unwrap();
+        assert_eq!(answer["payload"]["rawPath"], "/path");
+        assert_eq!(answer["payload"]["rawQueryString"], format!("n={number}"));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr).matches("REPORT RequestId: ").count(),
+        3
+    );
+}

@@ -1,0 +1,234 @@
+//! Every fault, as a runtime and a caller feel it.
+
+use std::time::{Duration, Instant};
+
+use super::fake::{attached, error, invoke};
+use super::runtimes::{function, written};
+use surus::emulator::fault::{Faults, Injection};
+use surus::emulator::{Emulator, Function, Status};
+
+fn faults(names: &[&str]) -> Faults {
+    Faults::new(
+        names
+            .iter()
+            .map(|name| name.parse::<Injection>().unwrap())
+            .collect(),
+    )
+}
+
+fn with(behaviour: &str, names: &[&str]) -> Function {
+    let mut function = function(behaviour);
+    function.faults = faults(names);
+    function
+}
+
+#[tokio::test]
+async fn a_410_is_the_end_of_an_event_and_not_of_the_runtime() {
+    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["410@2"])).await;
+    for number in 1..=4 {
+        let invoking = invoke(&emulator, "1");
+        let event = runtime.next().await;
+        let said = runtime.respond(event.id(), "x").await;
+        assert_eq!(said.status, if number % 2 == 0 { 410 } else { 202 });
+        let mut asking = runtime.another().await;
+        let next = tokio::spawn(async move {
+            let path = "/2018-06-01/runtime/invocation/next";
+            asking.try_call(http::Method::GET, path, &[], "").await
+        });
+        let invocation = invoking.await.unwrap();
+        next.abort();
+        match number % 2 {
+            0 => assert_eq!(
+                error(&invocation),
+                "Sandbox.Timedout: RequestId: ID Error: Task timed out"
+            ),
+            _ => assert_eq!(invocation.result.unwrap(), "x"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_413_is_the_callers_error() {
+    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["413"])).await;
+    let invoking = invoke(&emulator, "1");
+    let event = runtime.next().await;
+    let said = runtime.respond(event.id(), "small").await;
+    assert!(said.refusal().starts_with("413 RequestEntityTooLarge"));
+    runtime.echo();
+    let failed = invoking.await.unwrap();
+    assert!(error(&failed).starts_with("Function.ResponseSizeTooLarge"));
+}
+
+#[tokio::test]
+async fn after_a_500_nothing_works_until_the_runtime_ends() {
+    let (emulator, mut runtime) = attached(|function| {
+        function.faults = faults(&["500"]);
+        function.timeout = Duration::from_secs(1);
+    })
+    .await;
+    let invoking = invoke(&emulator, "1");
+    let event = runtime.next().await;
+    let internal = "500 InternalServerError: Internal Server Error";
+    let said = runtime.respond(event.id(), "x").await;
+    assert_eq!(said.refusal(), internal);
+    let said = runtime.get("/2018-06-01/runtime/invocation/next").await;
+    assert_eq!(said.refusal(), internal);
+    let failed = invoking.await.unwrap();
+    assert_eq!(failed.report.status, Status::Timeout);
+}
+
+#[tokio::test]
+async fn a_timeout_comes_just_as_the_runtime_answers() {
+    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["timeout"])).await;
+    let invoking = invoke(&emulator, "1");
+    let event = runtime.next().await;
+    let path = format!("/2018-06-01/runtime/invocation/{}/response", event.id());
+    let said = runtime.try_call(http::Method::POST, &path, &[], "x").await;
+    assert!(said.is_none_or(|said| said.status == 410));
+    let failed = invoking.await.unwrap();
+    assert_eq!(
+        error(&failed),
+        "Sandbox.Timedout: RequestId: ID Error: Task timed out after 3.00 seconds"
+    );
+    assert!(failed.report.duration < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn a_slow_event_arrives_in_pieces() {
+    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["slow-next"])).await;
+    let invoking = invoke(&emulator, "an event of some length");
+    let began = Instant::now();
+    let event = runtime.next().await;
+    assert_eq!(event.body, "an event of some length");
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    runtime.respond(event.id(), "x").await;
+    runtime.echo();
+    assert_eq!(invoking.await.unwrap().result.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_duplicate_has_the_same_id_and_is_another_attempt() {
+    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["duplicate@2"])).await;
+    let first = invoke(&emulator, "once");
+    let event = runtime.next().await;
+    runtime.respond(event.id(), "x").await;
+    let second = invoke(&emulator, "twice");
+    let event = runtime.next().await;
+    assert_eq!(first.await.unwrap().result.unwrap(), "x");
+    runtime.respond(event.id(), "y").await;
+    let again = runtime.next().await;
+    assert_eq!(again.body, "twice");
+    assert_eq!(again.id(), event.id());
+    assert_ne!(again.nonce(), event.nonce());
+    let stale = [("lambda-runtime-invocation-id", event.nonce())];
+    let path = format!("/2018-06-01/runtime/invocation/{}/response", again.id());
+    assert_eq!(runtime.post(&path, &stale, "z").await.status, 410);
+    runtime.respond(again.id(), "z").await;
+    runtime.echo();
+    assert_eq!(second.await.unwrap().result.unwrap(), "y");
+}
+
+#[tokio::test]
+async fn between_events_everything_stands_still() {
+    let emulator = Emulator::start(with("with-worker", &["freeze@2"]))
+        .await
+        .unwrap();
+    let mark = format!("AWS_LAMBDA_RUNTIME_API={}", emulator.address().unwrap());
+    for number in 1..=5 {
+        emulator.invoke("{}").await.result.unwrap();
+        let expected = if number % 2 == 0 { "TT" } else { "SS" };
+        let limit = Instant::now() + super::fake::LONG;
+        while states(&mark) != expected {
+            assert!(Instant::now() < limit, "{} after {number}", states(&mark));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    emulator.stop().await;
+}
+
+/// The state letters of the processes with this variable.
+fn states(variable: &str) -> String {
+    let mut states: Vec<String> = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let environ = std::fs::read(path.join("environ")).ok()?;
+            environ
+                .split(|byte| *byte == 0)
+                .any(|v| v == variable.as_bytes())
+                .then_some(())?;
+            let stat = std::fs::read_to_string(path.join("stat")).ok()?;
+            let state = stat.rsplit_once(')')?.1.split_whitespace().next()?;
+            Some(state.replace('R', "S"))
+        })
+        .collect();
+    states.sort();
+    states.concat()
+}
+
+#[tokio::test]
+async fn a_worker_is_killed_and_the_runtime_lives() {
+    let emulator = Emulator::start(with("with-worker", &["kill-worker@2"]))
+        .await
+        .unwrap();
+    emulator.invoke("{}").await.result.unwrap();
+    let invocation = emulator.invoke(r#"{"sleep":1000}"#).await;
+    assert!(invocation.result.is_ok());
+    let lines = written(&invocation.log);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("the worker ended: signal: 9")),
+        "{lines:?}"
+    );
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn out_of_memory_kills_the_largest() {
+    let emulator = Emulator::start(with("with-worker", &["out-of-memory@2"]))
+        .await
+        .unwrap();
+    emulator.invoke("{}").await.result.unwrap();
+    let failed = emulator.invoke(r#"{"sleep":600000}"#).await;
+    assert_eq!(
+        error(&failed),
+        "Runtime.ExitError: RequestId: ID Error: Runtime exited with error: signal: killed"
+    );
+    assert_eq!(
+        failed.report.status,
+        Status::Error("Runtime.OutOfMemory".into())
+    );
+    assert!(emulator.invoke("{}").await.result.is_ok());
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn the_file_system_is_read_only_but_for_tmp() {
+    let probe = std::process::Command::new("unshare")
+        .args(["--mount", "true"])
+        .status();
+    if !probe.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: no mount name space is allowed here");
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let place = directory.path().join("file").display().to_string();
+    let payload = serde_json::json!({"write": place}).to_string();
+    for (names, expected) in [
+        (
+            &["read-only"][..],
+            r#""read-only filesystem or storage medium""#,
+        ),
+        (&[][..], "null"),
+    ] {
+        let emulator = Emulator::start(with("echo", names)).await.unwrap();
+        let written = emulator.invoke(payload.clone()).await.result.unwrap();
+        assert_eq!(written, expected);
+        let name = format!("/tmp/surus-read-only-{}", std::process::id());
+        let in_tmp = serde_json::json!({"write": name}).to_string();
+        assert_eq!(emulator.invoke(in_tmp).await.result.unwrap(), "null");
+        emulator.stop().await;
+        let _ = std::fs::remove_file(name);
+    }
+}
