@@ -172,3 +172,38 @@ fn dev_answers_requests_until_it_is_told_to_end() {
         3
     );
 }
+
+#[test]
+fn without_a_bootstrap_the_function_is_surus_with_the_application() {
+    let project = tempfile::tempdir().unwrap();
+    // PHP may run as another user.
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "<?php error_log('from PHP'); echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'];";
+    std::fs::write(project.path().join("index.php"), script).unwrap();
+    let event = serde_json::json!({
+        "version": "2.0",
+        "rawPath": "/a%20b",
+        "rawQueryString": "x=1",
+        "headers": {"host": "app.example"},
+        "requestContext": {"http": {"method": "GET", "path": "/a%20b", "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"}},
+        "isBase64Encoded": false,
+    });
+    std::fs::write(project.path().join("event.json"), event.to_string()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "invoke", "event.json", "--unlimited"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["statusCode"], 200);
+    assert_eq!(answer["body"], "GET /a%20b?x=1");
+    let at = |part: &str| {
+        stderr
+            .find(part)
+            .unwrap_or_else(|| panic!("no {part} in {stderr}"))
+    };
+    assert!(at("START RequestId: ") < at("from PHP"), "{stderr}");
+    assert!(at("from PHP") < at("END RequestId: "), "{stderr}");
+}
