@@ -1,0 +1,290 @@
+//! Do messages of a queue of SQS end as they should, whatever happens to the workers? ElasticMQ is the queue, `surus lambda` the
+//! function, the emulator what is between them.
+//!
+//! ElasticMQ comes from `scripts/elasticmq` and needs Java; where either is missing nothing is tested, and the test says so.
+//! Ten times as many messages: `cargo test --test queue -- --ignored --nocapture`.
+#![allow(clippy::unwrap_used)]
+
+#[path = "queue/account.rs"]
+mod account;
+#[path = "queue/elasticmq.rs"]
+mod elasticmq;
+#[path = "queue/function.rs"]
+mod function;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use account::{Message, Name};
+use elasticmq::{Queue, Server};
+use function::{Consumer, Killer, TIMEOUT};
+
+/// What has failed comes again after this. A second more than an event may take, so that nothing comes again while it is being done.
+const VISIBILITY: Duration = Duration::from_secs(3);
+/// For messages that shall not become dead letters. Those behind one that fails come again with it, which counts for them, too.
+const MANY: u32 = 100;
+/// Nothing here takes so long where nothing is wrong.
+const LONG: Duration = Duration::from_secs(400);
+
+struct Run {
+    name: &'static str,
+    is_fifo: bool,
+    reports_failures: bool,
+    max_receives: u32,
+    kills: usize,
+}
+
+/// What has become of the messages.
+struct Outcome {
+    notes: Vec<account::Note>,
+    dead: BTreeSet<Name>,
+    killed: Vec<u32>,
+    /// This process was kept from running long enough for messages to become visible while they were done.
+    has_stalled: bool,
+}
+
+impl Run {
+    /// Sends the messages, and has them done until none is left. None where there is no queue to be had.
+    async fn run(&self, messages: &[Message]) -> Option<Outcome> {
+        let server = tokio::task::spawn_blocking(Server::get).await.unwrap()?;
+        let began = Instant::now();
+        let queue = Queue::create(
+            &server,
+            self.name,
+            self.is_fifo,
+            VISIBILITY,
+            self.max_receives,
+        );
+        let consumer = Consumer::start(&queue.url(), self.reports_failures).await;
+        let killer = Killer::start(consumer.path(), self.kills);
+        let (sent, counted) = (queue.clone(), queue.clone());
+        let bodies: Vec<(String, usize)> = messages.iter().map(|m| (m.body(), m.group)).collect();
+        let left = tokio::task::spawn_blocking(move || {
+            send(&sent, bodies);
+            until_empty(&counted)
+        });
+        let left = left.await;
+        let killed = killer.end();
+        let (notes, complaints) = consumer.end().await;
+        assert_eq!(left.unwrap(), 0, "messages are left");
+        let dead = tokio::task::spawn_blocking(move || queue.take_dead())
+            .await
+            .unwrap();
+        let dead = dead.iter().map(|body| {
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            let of = |key: &str| body[key].as_u64().unwrap() as usize;
+            (of("group"), of("number"))
+        });
+        let notes = account::read(&notes);
+        println!(
+            "{}: {} messages, {} attempts, {} workers killed, in {:.1} s",
+            self.name,
+            messages.len(),
+            notes
+                .iter()
+                .filter(|n| n.what == account::What::Begins)
+                .count(),
+            killed.pids.len(),
+            began.elapsed().as_secs_f64()
+        );
+        let has_stalled = killed.stall > (VISIBILITY - TIMEOUT) / 2;
+        assert!(complaints.is_empty() || has_stalled, "{complaints:?}");
+        Some(Outcome {
+            notes,
+            dead: dead.collect(),
+            killed: killed.pids,
+            has_stalled,
+        })
+    }
+}
+
+/// From several threads, one for the messages of a group.
+fn send(queue: &Queue, messages: Vec<(String, usize)>) {
+    const THREADS: usize = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let own = messages
+                .iter()
+                .filter(|(_, group)| group % THREADS == thread);
+            let own: Vec<_> = own.cloned().collect();
+            scope.spawn(move || queue.send(&own));
+        }
+    });
+}
+
+/// Waits until there are no messages. The number of those that are left in spite of that.
+fn until_empty(queue: &Queue) -> usize {
+    let limit = Instant::now() + LONG;
+    loop {
+        let left = queue.len();
+        if left == 0 || Instant::now() > limit {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Two in a hundred fail the first or the first two times, one in two hundred kills its worker, half of these when it is done. They are
+/// spread over the groups evenly, in each of which one has to wait for the other.
+fn messages(count: usize, groups: usize) -> Vec<Message> {
+    let mut all: Vec<Message> = (0..count)
+        .map(|at| Message {
+            group: at % groups,
+            number: at / groups,
+            ..Message::default()
+        })
+        .collect();
+    let mut random = 20_261_121_u64;
+    let mut below = |limit: usize| {
+        random = random
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e);
+        (random >> 33) as usize % limit
+    };
+    let mut waiting: Vec<usize> = Vec::new();
+    let mut pick = || {
+        if waiting.is_empty() {
+            waiting = (0..groups).collect();
+        }
+        let group = waiting.swap_remove(below(waiting.len()));
+        group + groups * below(count / groups)
+    };
+    for number in 0..count / 50 {
+        all[pick()].fails = 1 + number % 2;
+    }
+    for number in 0..count.div_ceil(200) {
+        match number % 2 {
+            0 => all[pick()].late = 1,
+            _ => all[pick()].dies = 1,
+        }
+    }
+    all
+}
+
+/// Has all of them done while workers are killed, and finds what is wrong with that.
+async fn all_are_done(name: &'static str, is_fifo: bool, reports_failures: bool, count: usize) {
+    // A group of a queue that has none is only a name.
+    let messages = messages(count, 50);
+    let run = Run {
+        name,
+        is_fifo,
+        reports_failures,
+        max_receives: MANY,
+        kills: count / 50,
+    };
+    let Some(outcome) = run.run(&messages).await else {
+        return;
+    };
+    assert!(outcome.dead.is_empty(), "dead: {:?}", outcome.dead);
+    let attempts = account::attempts(&outcome.notes);
+    let mut wrong = account::nothing_is_lost(&messages, &outcome.dead, &attempts);
+    if reports_failures && !outcome.has_stalled {
+        wrong.extend(account::done_twice(&attempts, &outcome.killed));
+    }
+    if !reports_failures {
+        wrong.extend(account::deleted_with_failures(&attempts));
+    }
+    if is_fifo {
+        let again = !reports_failures || outcome.has_stalled;
+        wrong.extend(account::out_of_order(&outcome.notes, &outcome.dead, again));
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    // The messages that were told to, did.
+    for message in messages {
+        let least = 1 + message.fails + message.dies + message.late;
+        let times = attempts[&message.name()].len();
+        assert!(times >= least, "{message:?} came {times} times");
+    }
+}
+
+/// Some that always fail, among others.
+async fn what_always_fails_is_dead(name: &'static str, is_fifo: bool) {
+    let messages: Vec<Message> = (0..40)
+        .map(|at| (at % 8, at / 8))
+        .map(|(group, number)| Message {
+            group,
+            number,
+            fails: if number == 2 && group < 3 { 1000 } else { 0 },
+            ..Message::default()
+        })
+        .collect();
+    const MAX_RECEIVES: u32 = 3;
+    let run = Run {
+        name,
+        is_fifo,
+        reports_failures: true,
+        max_receives: MAX_RECEIVES,
+        kills: 0,
+    };
+    let Some(outcome) = run.run(&messages).await else {
+        return;
+    };
+    let attempts = account::attempts(&outcome.notes);
+    let mut wrong = account::nothing_is_lost(&messages, &outcome.dead, &attempts);
+    if is_fifo {
+        wrong.extend(account::out_of_order(
+            &outcome.notes,
+            &outcome.dead,
+            outcome.has_stalled,
+        ));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for message in &messages {
+        let is_dead = outcome.dead.contains(&message.name());
+        let times = attempts.get(&message.name()).map_or(0, Vec::len);
+        assert!(
+            times <= MAX_RECEIVES as usize,
+            "{message:?} came {times} times"
+        );
+        if message.fails > 0 {
+            assert!(is_dead && times > 0, "{message:?}");
+        } else if is_dead {
+            // It was behind one that fails, and came as often.
+            let is_behind = is_fifo && message.group < 3 && message.number > 2;
+            assert!(is_behind, "{message:?}");
+        }
+    }
+}
+
+// Most of their time is spent waiting for messages to become visible, so they do it at once.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_message_is_done_and_those_of_a_group_in_their_order() {
+    tokio::join!(
+        all_are_done("standard", false, true, 1000),
+        all_are_done("groups", true, true, 1000),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_that_fail_as_a_whole_come_again_as_a_whole() {
+    tokio::join!(
+        all_are_done("whole", false, false, 100),
+        all_are_done("whole-groups", true, false, 100),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_always_fail_become_dead_letters() {
+    tokio::join!(
+        what_always_fails_is_dead("poison", false),
+        what_always_fails_is_dead("poison-groups", true),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "40 seconds; ten times as many messages"]
+async fn ten_thousand_messages_are_done() {
+    all_are_done("many", false, true, 10_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "40 seconds; ten times as many messages"]
+async fn ten_thousand_messages_of_groups_are_done_in_their_order() {
+    all_are_done("many-groups", true, true, 10_000).await;
+}

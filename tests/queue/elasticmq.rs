@@ -1,0 +1,243 @@
+//! ElasticMQ, started by the tests: a queue that speaks SQS's protocol and is not ours.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Says where it listens as soon as it does.
+const LISTENS: &str = "Started SQS rest server, bind address 127.0.0.1:";
+
+const CONFIGURATION: &str = r#"
+node-address { protocol = http, host = "127.0.0.1", port = 0, context-path = "" }
+rest-sqs { enabled = true, bind-port = 0, bind-hostname = "127.0.0.1", sqs-limits = strict }
+rest-stats { enabled = false }
+"#;
+
+/// Dropping the last one ends it.
+pub struct Server {
+    /// A shell that ends it when its standard input does, be it that this process is killed.
+    shell: Child,
+    url: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    /// One for all tests that run. None where it cannot be had, and nothing can be tested.
+    pub fn get() -> Option<Arc<Server>> {
+        static RUNNING: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        let mut running = RUNNING.lock().unwrap();
+        if let Some(server) = running.upgrade() {
+            return Some(server);
+        }
+        let missing = match (jars(), has_java()) {
+            (Some(jars), true) => {
+                let server = Arc::new(Server::start(&jars));
+                *running = Arc::downgrade(&server);
+                return Some(server);
+            }
+            (None, _) => "there is no ElasticMQ: run scripts/elasticmq",
+            (_, false) => "there is no Java: apt-get install default-jre-headless",
+        };
+        let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        assert!(!is_ci, "{missing}");
+        println!("not tested, {missing}");
+        None
+    }
+
+    fn start(jars: &Path) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let configuration = dir.path().join("elasticmq.conf");
+        std::fs::write(&configuration, CONFIGURATION).unwrap();
+        let mut shell = Command::new("sh")
+            .args(["-c", r#""$@" </dev/null & cat >/dev/null; kill -KILL $!; wait"#])
+            .args(["elasticmq", "java", "-Xmx256m", "-XX:+UseSerialGC"])
+            .arg(format!("-Dconfig.file={}", configuration.display()))
+            .arg("-cp")
+            .arg(jars.join("*"))
+            .arg("org.elasticmq.server.Main")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, port) = mpsc::channel();
+        let lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            let mut said = Vec::new();
+            for line in lines.map_while(Result::ok) {
+                if let Some((_, after)) = line.split_once(LISTENS) {
+                    let digits = after.split(',').next().unwrap().to_string();
+                    let _ = sender.send(Ok(digits));
+                }
+                said.push(line);
+            }
+            let _ = sender.send(Err(said.join("\n")));
+        });
+        let port = match port.recv_timeout(Duration::from_secs(120)) {
+            Ok(Ok(port)) => port,
+            Ok(Err(said)) => panic!("ElasticMQ has ended:\n{said}"),
+            Err(_) => panic!("ElasticMQ has not started within 2 minutes"),
+        };
+        Server {
+            shell,
+            url: format!("http://127.0.0.1:{port}"),
+            _dir: dir,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Where `scripts/elasticmq` has put it.
+fn jars() -> Option<PathBuf> {
+    // target/debug/surus
+    let target = Path::new(env!("CARGO_BIN_EXE_surus")).ancestors().nth(2)?;
+    let jars = target.join("elasticmq");
+    jars.join("complete").exists().then_some(jars)
+}
+
+fn has_java() -> bool {
+    let java = Command::new("java")
+        .arg("-version")
+        .stderr(Stdio::null())
+        .status();
+    java.is_ok_and(|status| status.success())
+}
+
+/// A queue with its dead letters.
+#[derive(Clone)]
+pub struct Queue {
+    server: Arc<Server>,
+    agent: ureq::Agent,
+    name: String,
+    is_fifo: bool,
+}
+
+impl Queue {
+    pub fn create(
+        server: &Arc<Server>,
+        name: &str,
+        is_fifo: bool,
+        visibility: Duration,
+        max_receives: u32,
+    ) -> Queue {
+        let queue = Queue {
+            server: server.clone(),
+            agent: ureq::Agent::new_with_defaults(),
+            name: name.into(),
+            is_fifo,
+        };
+        let mut attributes = json!({"VisibilityTimeout": visibility.as_secs().to_string()});
+        if is_fifo {
+            attributes["FifoQueue"] = json!("true");
+        }
+        let create = |name: &str, attributes: &Value| {
+            let arguments = json!({"QueueName": name, "Attributes": attributes});
+            queue.call("CreateQueue", arguments);
+        };
+        create(&queue.full_name("-dead"), &attributes);
+        let dead = queue.call(
+            "GetQueueAttributes",
+            json!({"QueueUrl": queue.dead_url(), "AttributeNames": ["QueueArn"]}),
+        );
+        let policy = json!({
+            "deadLetterTargetArn": dead["Attributes"]["QueueArn"],
+            "maxReceiveCount": max_receives,
+        });
+        attributes["RedrivePolicy"] = json!(policy.to_string());
+        create(&queue.full_name(""), &attributes);
+        queue
+    }
+
+    fn full_name(&self, suffix: &str) -> String {
+        let kind = if self.is_fifo { ".fifo" } else { "" };
+        format!("{}{suffix}{kind}", self.name)
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}/000000000000/{}", self.server.url, self.full_name(""))
+    }
+
+    fn dead_url(&self) -> String {
+        let name = self.full_name("-dead");
+        format!("{}/000000000000/{name}", self.server.url)
+    }
+
+    /// Sends them in this order, each with its group.
+    pub fn send(&self, messages: &[(String, usize)]) {
+        for (number, messages) in messages.chunks(10).enumerate() {
+            let entries: Vec<Value> = messages
+                .iter()
+                .enumerate()
+                .map(|(at, (body, group))| {
+                    let mut entry = json!({"Id": at.to_string(), "MessageBody": body});
+                    if self.is_fifo {
+                        entry["MessageGroupId"] = json!(format!("group-{group}"));
+                        entry["MessageDeduplicationId"] = json!(format!("{group}-{number}-{at}"));
+                    }
+                    entry
+                })
+                .collect();
+            let arguments = json!({"QueueUrl": self.url(), "Entries": entries});
+            let sent = self.call("SendMessageBatch", arguments);
+            let sent = sent["Successful"].as_array().map_or(0, Vec::len);
+            assert_eq!(sent, messages.len());
+        }
+    }
+
+    /// How many messages are in it, whether they can be seen or not.
+    pub fn len(&self) -> usize {
+        let arguments = json!({"QueueUrl": self.url(), "AttributeNames": ["All"]});
+        let attributes = self.call("GetQueueAttributes", arguments);
+        ["", "NotVisible", "Delayed"]
+            .iter()
+            .map(|kind| {
+                let name = format!("ApproximateNumberOfMessages{kind}");
+                let count = attributes["Attributes"][&name].as_str().unwrap();
+                count.parse::<usize>().unwrap()
+            })
+            .sum()
+    }
+
+    /// Takes the dead letters out of their queue and returns their bodies.
+    pub fn take_dead(&self) -> Vec<String> {
+        let mut bodies = Vec::new();
+        let url = self.dead_url();
+        loop {
+            let arguments = json!({"QueueUrl": url, "MaxNumberOfMessages": 10});
+            let received = self.call("ReceiveMessage", arguments);
+            let Some(messages) = received["Messages"]
+                .as_array()
+                .filter(|all| !all.is_empty())
+            else {
+                return bodies;
+            };
+            for message in messages {
+                bodies.push(message["Body"].as_str().unwrap().to_string());
+                let receipt = &message["ReceiptHandle"];
+                let arguments = json!({"QueueUrl": url, "ReceiptHandle": receipt});
+                self.call("DeleteMessage", arguments);
+            }
+        }
+    }
+
+    fn call(&self, action: &str, arguments: Value) -> Value {
+        let mut answer = self
+            .agent
+            .post(&self.server.url)
+            .header("content-type", "application/x-amz-json-1.0")
+            .header("x-amz-target", format!("AmazonSQS.{action}"))
+            .send(arguments.to_string())
+            .unwrap_or_else(|error| panic!("{action} {arguments}: {error}"));
+        let text = answer.body_mut().read_to_string().unwrap();
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+}

@@ -1,0 +1,241 @@
+//! The function under test: `surus lambda` with PHP that notes what it does, in the emulator, behind a queue; and who kills its workers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use surus::emulator::sqs::{Mapping, Poller};
+use surus::emulator::{Emulator, Function, Initialization};
+use tokio::task::AbortHandle;
+
+/// What a message says is how it goes wrong the first times: `fails` so often, then dies before it is done (`dies`), or when it has noted
+/// that it is (`late`). Of processes that have ended only files remain, so they count.
+const HANDLER: &str = r#"<?php
+return static function (array $event, Surus\Lambda\Context $context): void {
+    $note = static fn (string $line) => file_put_contents(__DIR__.'/notes', "$line\n", FILE_APPEND);
+    if (isset($event['meet'])) {
+        // So that every environment has started.
+        $note('meet');
+        while (substr_count(file_get_contents(__DIR__.'/notes'), 'meet') < $event['meet']) {
+            usleep(5000);
+        }
+        return;
+    }
+    [$record] = $event['Records'];
+    $message = json_decode($record['body'], true);
+    $about = implode(' ', [$message['group'], $message['number'], getmypid(), $context->awsRequestId]);
+    $times = static function (string $what) use ($message): int {
+        $file = __DIR__."/times/$message[group]-$message[number]-$what";
+        file_put_contents($file, 'x', FILE_APPEND);
+        clearstatcache();
+        return filesize($file);
+    };
+    $note("begins $about");
+    usleep(random_int(0, 1000));
+    if ($message['fails'] && $times('fails') <= $message['fails']) {
+        $note("failed $about");
+        throw new RuntimeException('as told');
+    }
+    if ($message['dies'] && $times('dies') <= $message['dies']) {
+        $note("killed $about");
+        posix_kill(getmypid(), SIGKILL);
+    }
+    $note("done $about");
+    if ($message['late'] && $times('late') <= $message['late']) {
+        $note("killed $about");
+        posix_kill(getmypid(), SIGKILL);
+    }
+};
+"#;
+
+/// Batches under way at once, each in an environment of its own.
+const ENVIRONMENTS: usize = 2;
+const WORKERS: usize = 4;
+/// Of one event.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+pub struct Consumer {
+    emulator: Emulator,
+    dir: tempfile::TempDir,
+    polling: AbortHandle,
+    complaints: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Consumer {
+    /// Consumes the queue from now on.
+    pub async fn start(queue: &str, reports_failures: bool) -> Consumer {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_path_buf();
+        install(&path, reports_failures);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let kept = log.clone();
+        let arguments = ["lambda", path.to_str().unwrap()];
+        let mut function = Function::command(env!("CARGO_BIN_EXE_surus"), arguments);
+        function.timeout = TIMEOUT;
+        function.memory = 1769;
+        function.environments = ENVIRONMENTS;
+        function.initialization = Initialization::Provisioned;
+        function.keeps_log = false;
+        function.sink = Some(Arc::new(move |line: &str| {
+            kept.lock().unwrap().push(line.to_string());
+        }));
+        if let Ok(php) = std::env::var("SURUS_ENGINE_PHP") {
+            function.variables.insert("SURUS_ENGINE_PHP".into(), php);
+        }
+        let emulator = Emulator::start(function).await.unwrap();
+        let meet = || emulator.invoke(format!(r#"{{"meet":{ENVIRONMENTS}}}"#));
+        let (one, other) = tokio::join!(meet(), meet());
+        assert!(one.result.is_ok() && other.result.is_ok(), "{one:?}");
+        let mapping = Mapping {
+            queue: queue.into(),
+            batch: 10,
+            window: Duration::ZERO,
+            reports_failures,
+            pollers: ENVIRONMENTS,
+        };
+        let complaints = Arc::new(Mutex::new(Vec::new()));
+        let heard = complaints.clone();
+        let tell = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_string()));
+        let poller = Poller::new(emulator.clone(), mapping, tell).await.unwrap();
+        let polling = tokio::spawn(poller.run()).abort_handle();
+        Consumer {
+            emulator,
+            dir,
+            polling,
+            complaints,
+            log,
+        }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().to_path_buf()
+    }
+
+    /// Ends it, and returns what the handlers have noted and what the poller has to complain of.
+    pub async fn end(self) -> (String, Vec<String>) {
+        self.polling.abort();
+        self.emulator.stop().await;
+        if std::env::var_os("SHOW").is_some() {
+            eprintln!("{}", self.log.lock().unwrap().join("\n"));
+        }
+        let notes = std::fs::read_to_string(self.dir.path().join("notes")).unwrap();
+        let complaints = self.complaints.lock().unwrap().clone();
+        (notes, complaints)
+    }
+}
+
+fn install(dir: &Path, reports_failures: bool) {
+    open_to_all(dir);
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
+    for part in ["src", "lambda"] {
+        copy(
+            &package.join(part),
+            &dir.join("vendor/surus/surus").join(part),
+        );
+    }
+    std::fs::create_dir(dir.join("times")).unwrap();
+    open_to_all(&dir.join("times"));
+    std::fs::write(dir.join("notes"), "").unwrap();
+    std::fs::set_permissions(dir.join("notes"), PermissionsExt::from_mode(0o666)).unwrap();
+    std::fs::write(dir.join("handler.php"), HANDLER).unwrap();
+    let partial_batch = if reports_failures { "on" } else { "off" };
+    let settings = format!(
+        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \"record\"\npartial_batch = \"{partial_batch}\"\n"
+    );
+    std::fs::write(dir.join("surus.toml"), settings).unwrap();
+}
+
+fn open_to_all(dir: &Path) {
+    std::fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &to),
+            false => drop(std::fs::copy(&path, &to).unwrap()),
+        }
+    }
+}
+
+/// Kills workers of a function, one every now and then, whatever they are doing.
+pub struct Killer {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Killed>,
+}
+
+#[derive(Default)]
+pub struct Killed {
+    pub pids: Vec<u32>,
+    /// The longest that this thread has been kept from running.
+    pub stall: Duration,
+}
+
+impl Killer {
+    pub fn start(function: PathBuf, most: usize) -> Killer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut killed = Killed::default();
+            let mut random = std::process::id() as usize;
+            while !is_over.load(Ordering::Relaxed) {
+                const PAUSE: Duration = Duration::from_millis(50);
+                let began = Instant::now();
+                std::thread::sleep(PAUSE);
+                killed.stall = killed.stall.max(began.elapsed().saturating_sub(PAUSE));
+                if killed.pids.len() >= most {
+                    continue;
+                }
+                let workers = workers(&function);
+                random = random
+                    .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                    .wrapping_add(0x1405_7b7e);
+                if let Some(pid) = workers.get((random >> 33) % workers.len().max(1)) {
+                    let kill = Command::new("kill")
+                        .args(["-KILL", &pid.to_string()])
+                        .output();
+                    if kill.is_ok_and(|kill| kill.status.success()) {
+                        killed.pids.push(*pid);
+                    }
+                }
+            }
+            killed
+        });
+        Killer { stop, thread }
+    }
+
+    pub fn end(self) -> Killed {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// This process has started the runtimes, they their templates, and those the workers.
+fn workers(function: &Path) -> Vec<u32> {
+    let name = function.to_str().unwrap();
+    let runtimes = children(std::process::id()).into_iter().filter(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(name)
+    });
+    runtimes.flat_map(children).flat_map(children).collect()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let mut all = Vec::new();
+    for task in tasks.into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        all.extend(
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+    }
+    all
+}
