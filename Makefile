@@ -60,6 +60,11 @@ bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet
 	scripts/install bench test
 	python3 benches/peers $(BENCH)
 
+.PHONY: bench-lambda
+bench-lambda: build ## Measure what an event, a cold start and a queue's messages cost on Lambda (root, a quiet machine); BENCH=--quick for a try
+	scripts/install serve test
+	cargo bench --bench lambda -- $(BENCH)
+
 .PHONY: bench-docs
 bench-docs: ## Make docs/performance.md, its charts and README's table from the last `make bench`
 	scripts/install lint

@@ -23,6 +23,9 @@ uint64_t surus_now(void)
 
 void surus_set_state(enum surus_state state)
 {
+	if (surus_self->outbox.discards) {
+		return; /* a warm-up is part of the boot */
+	}
 	atomic_store_explicit(&surus_self->line->since, surus_now(), memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
 }

@@ -7,6 +7,7 @@ mod apps {
     mod browser;
     mod client;
     mod database;
+    mod examples;
     mod site;
 
     mod checkpoint;

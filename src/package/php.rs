@@ -1,6 +1,7 @@
 //! PHP, with everything that it needs of the machine it is taken from.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, bail};
 
@@ -77,6 +78,8 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
         );
     }
 
+    can_be_told(&interpreter)?;
+
     let search = Search::new(Some(machine));
     let mut roots = vec![php.program.clone()];
     roots.extend(extensions.iter().map(|extension| extension.file.clone()));
@@ -150,6 +153,21 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
         loader: format!("{OURS}/lib/{loader}"),
         ini_file,
     })
+}
+
+/// Does the loader take what `engine.loader` tells it?
+fn can_be_told(loader: &Path) -> anyhow::Result<()> {
+    let help = Command::new(loader)
+        .arg("--help")
+        .output()
+        .with_context(|| format!("cannot start {}", loader.display()))?;
+    if !String::from_utf8_lossy(&help.stdout).contains("--argv0") {
+        bail!(
+            "{} is of a glibc before 2.33 and cannot start PHP from a package; make it on a newer system, such as Debian 12",
+            loader.display()
+        );
+    }
+    Ok(())
 }
 
 fn first(paths: &[&str]) -> Option<PathBuf> {
@@ -238,5 +256,11 @@ mod tests {
         let expected = b"\0/var/task/.surus/tz/%s/%s\0/var/task/.surus/tz\0/usr/share/zoneinfo-x\0";
         assert_eq!(patched, expected);
         assert!(replaced(b"nothing".to_vec(), ZONES, &ours).is_none());
+    }
+
+    #[test]
+    fn a_loader_that_cannot_be_told_is_refused() {
+        let error = can_be_told(Path::new("/bin/true")).unwrap_err().to_string();
+        assert!(error.contains("glibc before 2.33"), "{error}");
     }
 }

@@ -1,33 +1,13 @@
 //! The application in `examples/laravel`: JSON, Blade, validation, a session.
 
 use super::client::Client;
-use super::site::{BOOTING, Site, example, installed};
+use super::examples::laravel;
+use super::site::BOOTING;
 use crate::common::Surus;
 
 #[test]
 fn a_laravel_application_runs_on_every_engine() {
-    installed(
-        "/usr/share/php/Illuminate/autoload.php",
-        "php-laravel-framework",
-    );
-    let parts = [
-        "app",
-        "bootstrap/app.php",
-        "composer.json",
-        "config",
-        "public",
-        "resources",
-        "routes",
-        "surus.toml",
-        "worker.php",
-    ];
-    let site = parts
-        .iter()
-        .fold(Site::new(), |site, part| {
-            site.copy(&example("laravel").join(part), part)
-        })
-        .directory("bootstrap/cache")
-        .vendor();
+    let site = laravel();
     visit(&site.serve(&[]));
     let script = site.www().join("worker.php");
     for engine in BOOTING {

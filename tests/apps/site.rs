@@ -151,6 +151,18 @@ impl Site {
         self
     }
 
+    /// The entries of php.ini that have PHP store beside it what it stores by the way. Whoever runs PHP may write there.
+    pub fn stored(&self) -> [String; 2] {
+        if is_root() {
+            give(self.directory.path(), ids_of("www-data"));
+        }
+        let sessions = self.directory.path().join("sessions");
+        [
+            format!("session.save_path={}", sessions.display()),
+            format!("sys_temp_dir={}", self.tmp().display()),
+        ]
+    }
+
     /// Serves it, with what PHP stores by the way kept beside it.
     pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
         self.serve_with(&[], env)
@@ -158,14 +170,10 @@ impl Site {
 
     /// The same, with more on the command line.
     pub fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Surus {
-        if is_root() {
-            give(self.directory.path(), ids_of("www-data"));
-        }
-        let sessions = self.directory.path().join("sessions");
-        let sessions = format!("session.save_path={}", sessions.display());
-        let temporary = format!("sys_temp_dir={}", self.tmp().display());
-        let stored = ["-d", &*sessions, "-d", &*temporary];
-        Surus::spawn(&self.www(), &[&stored, args].concat(), env)
+        let stored = self.stored();
+        let stored = stored.each_ref().map(|text| ["-d", text.as_str()]);
+        let stored = stored.as_flattened();
+        Surus::spawn(&self.www(), &[stored, args].concat(), env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }

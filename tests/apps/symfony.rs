@@ -2,41 +2,9 @@
 
 use super::browser::Browser;
 use super::client::Client;
-use super::site::{BOOTING, Site, example, installed};
+use super::examples::symfony;
+use super::site::{BOOTING, Site};
 use crate::common::Surus;
-
-fn site() -> Site {
-    installed(
-        "/usr/share/php/Symfony/Bundle/FrameworkBundle/autoload.php",
-        "php-symfony-framework-bundle",
-    );
-    installed(
-        "/usr/share/php/Symfony/Bundle/TwigBundle/autoload.php",
-        "php-symfony-twig-bundle",
-    );
-    installed(
-        "/usr/share/php/Symfony/Component/Form/autoload.php",
-        "php-symfony-form",
-    );
-    installed(
-        "/usr/share/php/Symfony/Component/Runtime/autoload.php",
-        "php-symfony-runtime",
-    );
-    let parts = [
-        "composer.json",
-        "public",
-        "src",
-        "surus.toml",
-        "templates",
-        "worker.php",
-    ];
-    parts
-        .iter()
-        .fold(Site::new(), |site, part| {
-            site.copy(&example("symfony").join(part), part)
-        })
-        .vendor()
-}
 
 fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
     let cache = site.tmp().join("cache");
@@ -46,7 +14,7 @@ fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
 
 #[test]
 fn a_symfony_application_routes_renders_validates_and_remembers() {
-    let site = site();
+    let site = symfony();
     let surus = serve(&site, &[], &[]);
     visit(&surus);
     assert!(
@@ -59,7 +27,7 @@ fn a_symfony_application_routes_renders_validates_and_remembers() {
 /// The standard public/index.php, and nothing else that is said about how to run it.
 #[test]
 fn symfonys_front_controller_runs_booted_with_one_environment_variable() {
-    let site = site();
+    let site = symfony();
     let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime");
     assert_eq!(engine(&serve(&site, &[], &[runtime])), "rewind");
     for engine in BOOTING.into_iter().chain(["classic"]) {
@@ -69,7 +37,7 @@ fn symfonys_front_controller_runs_booted_with_one_environment_variable() {
 
 #[test]
 fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
-    let site = site();
+    let site = symfony();
     let script = site.www().join("worker.php");
     let script = script.to_str().unwrap();
     assert_eq!(engine(&serve(&site, &["--script", script], &[])), "rewind");

@@ -358,6 +358,30 @@ fn a_warm_up_that_fails_stops_the_boot() {
 }
 
 #[test]
+fn a_worker_is_ready_when_its_warm_ups_are_over() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let boot = format!(
+        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); touch('{}/'.getmypid()); }});",
+        place.path().display()
+    );
+    for engine in ["worker", "standby"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/hello.php")];
+        let site = try_booted(engine, &boot, &["--workers", "2"], &warmup);
+        let _site = site.unwrap_or_else(|log| panic!("{log}"));
+        let warm = std::fs::read_dir(place.path()).unwrap().count();
+        assert!(warm >= 2, "{engine}: {warm} of 2");
+        for file in std::fs::read_dir(place.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_a_boot_may_not_leave_open_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("peer");

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
+use super::answer::Answer;
 use super::request::Request;
 use super::watch::Watch;
 
@@ -106,6 +107,17 @@ pub fn load(topic: &str, text: &str) -> Topic {
     read
 }
 
+/// The scripts that cases share.
+pub fn write_scripts(to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/scripts")).unwrap()
+    {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
 impl Case {
     pub fn has_user_ini(&self) -> bool {
         let is_one = |path: &String| path.rsplit('/').next() == Some(".user.ini");
@@ -165,6 +177,32 @@ impl Case {
 }
 
 impl Step {
+    /// What the case says of the reference's answer and is not so.
+    pub fn unexpected(&self, reference: &Answer) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut text = String::new();
+        for (name, value) in &reference.headers {
+            text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
+        }
+        text += &String::from_utf8_lossy(&reference.body);
+        let shown: String = text.chars().take(3000).collect();
+        let status = self.status.unwrap_or(200);
+        if reference.status != status {
+            wrong.push(format!(
+                "the case is about status {status}, and this is {}:\n{shown}",
+                reference.status
+            ));
+        }
+        for needle in &self.has {
+            if !text.contains(needle.as_str()) {
+                wrong.push(format!(
+                    "the case is about {needle:?}, which is not in:\n{shown}"
+                ));
+            }
+        }
+        wrong
+    }
+
     /// The file to make in `state` for `who`, if any: after an answer, or when a text has arrived.
     pub fn touch(&self, state: &Path, who: &str) -> Touch {
         let file = self

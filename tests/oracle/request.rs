@@ -99,4 +99,19 @@ impl Request {
         wire.extend_from_slice(b"0\r\n\r\n");
         wire
     }
+
+    /// For a person who has to find out what went wrong.
+    pub fn shown(&self) -> String {
+        let body = &self.body[..self.body.len().min(200)];
+        let head: String = self
+            .head()
+            .trim_end()
+            .lines()
+            .map(|line| format!("      > {line:.300}\n"))
+            .collect();
+        match self.body.len() {
+            0 => head,
+            length => format!("{head}      > ({length} bytes) {}\n", body.escape_ascii()),
+        }
+    }
 }

@@ -1,22 +1,19 @@
 //! Runs the cases of one topic on every oracle and reports every difference.
 
-use std::path::Path;
-
 use regex::bytes::Regex;
 
 use super::answer::Answer;
 use super::compare::{Blind, differences};
-use super::corpus::{Case, Step, Topic, Touch, load};
+use super::corpus::{Case, Step, Topic, Touch, load, write_scripts};
 use super::exceptions::{self, Exceptions};
 use super::oracles::{Name, Oracles, eventually};
-use super::request::Request;
 use super::watch::Watch;
 
 /// Panics with all that differs in the topic, Surus running PHP by `engine`.
 pub fn check(engine: &str, topic: &str, text: &str) {
     let Topic { ini, cases } = load(topic, text);
     let mut oracles = Oracles::start(engine, &ini, |root, state| {
-        copy_scripts(&root.join("scripts"));
+        write_scripts(&root.join("scripts"));
         cases.iter().for_each(|case| case.write(root, state));
     });
     let exceptions = exceptions::load(engine);
@@ -54,16 +51,6 @@ pub fn check(engine: &str, topic: &str, text: &str) {
     );
 }
 
-fn copy_scripts(to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for file in
-        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/scripts")).unwrap()
-    {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
-    }
-}
-
 struct Trial<'a> {
     case: &'a Case,
     oracles: &'a mut Oracles,
@@ -96,7 +83,7 @@ impl Trial<'_> {
             }
             let request = self.case.request(step, "{who}");
             let mut say = |who: Name, what: String| {
-                wrong.push(format!("   {who:?}: {what}\n{}", shown(&request)))
+                wrong.push(format!("   {who:?}: {what}\n{}", request.shown()))
             };
             let reference = match self.ask(Name::Fpm, step) {
                 Ok(answer) => answer,
@@ -105,7 +92,7 @@ impl Trial<'_> {
                     continue;
                 }
             };
-            for what in unexpected(step, &reference) {
+            for what in step.unexpected(&reference) {
                 say(Name::Fpm, what);
             }
             for &who in &others {
@@ -241,45 +228,5 @@ impl Trial<'_> {
             needed[at] = true;
         }
         at.is_some()
-    }
-}
-
-/// What the case says of the reference's answer and is not so.
-fn unexpected(step: &Step, reference: &Answer) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut text = String::new();
-    for (name, value) in &reference.headers {
-        text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
-    }
-    text += &String::from_utf8_lossy(&reference.body);
-    let shown: String = text.chars().take(3000).collect();
-    let status = step.status.unwrap_or(200);
-    if reference.status != status {
-        wrong.push(format!(
-            "the case is about status {status}, and this is {}:\n{shown}",
-            reference.status
-        ));
-    }
-    for needle in &step.has {
-        if !text.contains(needle.as_str()) {
-            wrong.push(format!(
-                "the case is about {needle:?}, which is not in:\n{shown}"
-            ));
-        }
-    }
-    wrong
-}
-
-fn shown(request: &Request) -> String {
-    let body = &request.body[..request.body.len().min(200)];
-    let head: String = request
-        .head()
-        .trim_end()
-        .lines()
-        .map(|line| format!("      > {line:.300}\n"))
-        .collect();
-    match request.body.len() {
-        0 => head,
-        length => format!("{head}      > ({length} bytes) {}\n", body.escape_ascii()),
     }
 }

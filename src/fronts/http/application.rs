@@ -8,7 +8,7 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 use tracing::{debug, warn};
 
-use super::check::{Refusal, refuse};
+use super::check::{Refusal, check_relayed, refuse};
 use super::reply::{fit_length, plain, redirect, strip_connection_headers};
 use super::send_file::{self, SendFile};
 use super::{compress, files};
@@ -49,14 +49,19 @@ pub enum Begun {
 }
 
 impl Application {
-    /// Answers a request that is here as a whole. `event` makes of it what the engine is asked, as for [`begin`](Self::begin).
+    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is asked, as for
+    /// [`begin`](Self::begin).
     pub async fn answer(
         &self,
         head: http::request::Parts,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
-        let answer = match self.begin(head, Instant::now(), event) {
+        let begun = match check_relayed(&head) {
+            Ok(()) => self.begin(head, Instant::now(), event),
+            Err(refusal) => Begun::Refusal(refusal),
+        };
+        let answer = match begun {
             Begun::Answer(response) => Ok(response),
             Begun::Refusal(refusal) => Err(refusal),
             Begun::Event {

@@ -36,35 +36,14 @@ pub fn check(
             "the request target is too long",
         ));
     }
-    if head.method.as_str().len() > MAX_METHOD {
-        return Err(refuse(StatusCode::NOT_IMPLEMENTED, "no such method"));
-    }
-    if head.method == Method::CONNECT {
-        return Err(refuse(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "this is not a proxy",
-        ));
-    }
+    check_method(&head.method)?;
     let is_server_wide = head.method == Method::OPTIONS && target == "*";
     if !target.starts_with('/') && !is_server_wide {
         return bad("the request target is not a path");
     }
-    let (mut host, mut hosts, mut is_coded) = (None, 0, false);
-    for (name, value) in &head.headers {
-        if *name == header::HOST {
-            host = Some(value);
-            hosts += 1;
-        }
-        is_coded |= *name == header::TRANSFER_ENCODING;
-    }
+    let (host, is_coded) = check_host(&head.headers)?;
     if is_coded {
         check_transfer_encoding(&head.headers)?;
-    }
-    if hosts > 1 {
-        return bad("more than one Host");
-    }
-    if host.is_some_and(|host| !is_host(host.as_bytes())) {
-        return bad("an invalid Host");
     }
     match head.uri.authority() {
         Some(authority) => {
@@ -104,6 +83,46 @@ pub fn check(
         None => {}
     }
     Ok(())
+}
+
+/// Those rules that are left for a request which somebody else has taken in. It may have no `Host`: load balancers ask without one
+/// whether a function is well.
+pub fn check_relayed(head: &http::request::Parts) -> Result<(), Refusal> {
+    check_method(&head.method)?;
+    check_host(&head.headers).map(|_| ())
+}
+
+fn check_method(method: &Method) -> Result<(), Refusal> {
+    if method.as_str().len() > MAX_METHOD {
+        return Err(refuse(StatusCode::NOT_IMPLEMENTED, "no such method"));
+    }
+    if *method == Method::CONNECT {
+        return Err(refuse(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this is not a proxy",
+        ));
+    }
+    Ok(())
+}
+
+/// `Host`, if there is one, and whether there is a transfer coding: one look at all headers.
+fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), Refusal> {
+    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
+    let (mut host, mut hosts, mut is_coded) = (None, 0, false);
+    for (name, value) in headers {
+        if *name == header::HOST {
+            host = Some(value);
+            hosts += 1;
+        }
+        is_coded |= *name == header::TRANSFER_ENCODING;
+    }
+    if hosts > 1 {
+        return bad("more than one Host");
+    }
+    if host.is_some_and(|host| !is_host(host.as_bytes())) {
+        return bad("an invalid Host");
+    }
+    Ok((host, is_coded))
 }
 
 /// hyper takes everything whose last word is `chunked` for chunked alone.

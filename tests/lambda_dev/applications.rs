@@ -1,0 +1,199 @@
+//! Do real applications answer a visitor behind a Function URL as they do behind `surus serve`?
+
+use regex::Regex;
+use surus::emulator::http::Front;
+
+use super::behind::Behind;
+use crate::apps::client::{Answer, Client, Upload};
+use crate::apps::examples::{laravel, symfony};
+use crate::apps::site::Site;
+use crate::common::Surus;
+
+/// Asks both, and panics with the first difference.
+fn compare(site: &Site, env: &[(&str, &str)], visit: impl Fn(&Client) -> Vec<Answer>) {
+    let [sessions, temporary] = site.stored();
+    let value = |entry: &str| entry.split_once('=').unwrap().1.to_string();
+    let (sessions, temporary) = (value(&sessions), value(&temporary));
+    let stored = [
+        ("SURUS_PHP_SESSION__SAVE_PATH", sessions.as_str()),
+        ("SURUS_PHP_SYS_TEMP_DIR", temporary.as_str()),
+    ];
+    let env = [&stored, env].concat();
+    let serve = Surus::spawn(&site.www(), &[], &env)
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+    let function = Behind::start(&site.www(), &env);
+    let url = format!("http://{}", function.front(Front::Url));
+    let served = visit(&Client::new(&serve.url));
+    let answered = visit(&Client::new(&url));
+    assert_eq!(served.len(), answered.len());
+    for (served, answered) in served.iter().zip(&answered) {
+        assert_eq!(
+            seen(served, &serve.url),
+            seen(answered, &url),
+            "{}",
+            answered.url
+        );
+    }
+}
+
+/// An answer without what is another one each time: the moment, keys of sessions, tokens of forms, and the address.
+fn seen(answer: &Answer, url: &str) -> (u16, String, Vec<String>, String) {
+    // Moments, and what is about the connection.
+    let own = [
+        "date",
+        "expires",
+        "x-amzn-requestid",
+        "content-length",
+        "transfer-encoding",
+    ];
+    let random = Regex::new(
+        r#"(?x) expires=[^;]+ | Max-Age=\d+ | =[A-Za-z0-9%+/,_.-]{20,} | value="[A-Za-z0-9_.-]{20,}""#,
+    )
+    .unwrap();
+    let address = url.trim_start_matches("http://");
+    let mask = |text: &str| {
+        let text = text.replace(address, "<address>");
+        random.replace_all(&text, "<random>").into_owned()
+    };
+    let headers = answer.headers.iter();
+    let headers = headers.filter(|(name, _)| !own.contains(&name.as_str()));
+    let mut headers: Vec<String> = headers
+        .map(|(name, value)| {
+            format!(
+                "{name}: {}",
+                mask(&String::from_utf8_lossy(value.as_bytes()))
+            )
+        })
+        .collect();
+    headers.sort();
+    (
+        answer.status,
+        mask(&answer.url),
+        headers,
+        mask(&answer.text()),
+    )
+}
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+fn visit_symfony(visitor: &Client) -> Vec<Answer> {
+    let signed = [
+        ("entry[name]", "Hanno"),
+        ("entry[message]", "<b>Ave</b>\nRoma"),
+        ("entry[send]", ""),
+    ];
+    let refused = [
+        ("entry[name]", "H"),
+        ("entry[message]", ""),
+        ("entry[send]", ""),
+    ];
+    let echo = br#"{"deep":{"er":[1,2,"\u00fc"]}}"#.to_vec();
+    vec![
+        visitor.get("/").shows("carried by an elephant"),
+        visitor.get("/api/hello").ok(),
+        visitor
+            .get("/hello/J%C3%BCrgen%20%26%20Co")
+            .shows("Jürgen &amp; Co"),
+        visitor.get("/style.css").shows("--clay"),
+        visitor
+            .get_as("/style.css", &[("range", "bytes=3-9")])
+            .status(206),
+        visitor.get("/no/such/page").status(404),
+        visitor.post("/api/hello", &[]).status(405),
+        visitor
+            .post_as("/api/echo?a[]=1&a[]=2", &JSON, echo)
+            .shows(r#"["1","2"]"#),
+        visitor.get("/api/rows/5000").ok(),
+        visitor.get("/visits").shows("Your first visit"),
+        visitor.get("/visits").shows("Visit number 2"),
+        visitor.post("/guestbook", &refused).status(422),
+        // Redirected, with a notice that the session has kept.
+        visitor
+            .post("/guestbook", &signed)
+            .shows("Thank you, Hanno."),
+        visitor
+            .get("/guestbook")
+            .shows("Roma")
+            .lacks("Thank you, Hanno."),
+    ]
+}
+
+/// What it does with a file, beside Symfony's front controller.
+const UPLOAD: &str = r#"<?php
+$file = $_FILES['picture'];
+$moved = sys_get_temp_dir().'/moved';
+$is_moved = move_uploaded_file($file['tmp_name'], $moved);
+header('Content-Type: application/octet-stream');
+header('X-Upload: '.json_encode([$_POST, $file['name'], $file['type'], $file['size'], $file['error'], $is_moved]));
+readfile($moved);
+"#;
+
+#[test]
+fn symfony_answers_as_behind_serve() {
+    let site = symfony().write("public/upload.php", UPLOAD);
+    let cache = site.tmp().join("cache");
+    let cache = ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap());
+    let picture: Vec<u8> = (0..100_000u32)
+        .map(|n| (n.wrapping_mul(n) >> 3) as u8)
+        .collect();
+    compare(&site, &[cache], |visitor| {
+        let file = Upload {
+            field: "picture",
+            name: "Mont Cenis.png",
+            mime: "image/png",
+            bytes: &picture,
+        };
+        let uploaded = visitor
+            .upload("/upload.php", &[("title", "ü & b")], &file)
+            .ok();
+        assert_eq!(uploaded.body, picture);
+        let said = uploaded.header("x-upload").to_string();
+        assert!(
+            said.ends_with(r#""Mont Cenis.png","image\/png",100000,0,true]"#),
+            "{said}"
+        );
+        let mut seen = visit_symfony(visitor);
+        seen.push(uploaded);
+        seen
+    });
+}
+
+#[test]
+fn a_booted_symfony_answers_as_behind_serve() {
+    let site = symfony();
+    let cache = site.tmp().join("cache");
+    let env = [
+        ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap()),
+        ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime"),
+    ];
+    compare(&site, &env, visit_symfony);
+}
+
+fn visit_laravel(visitor: &Client) -> Vec<Answer> {
+    let mut seen = vec![
+        visitor.get("/api/hello").ok(),
+        // A redirect.
+        visitor.get("/").shows("<h1>Hello, Hannibal!</h1>"),
+        visitor.get("/hello/a%20%26%20b").shows("a &amp; b"),
+        visitor
+            .post_as("/api/echo?a=1", &JSON, br#"{"deep":[1]}"#.to_vec())
+            .ok(),
+        visitor.get("/no/such/page").status(404),
+        visitor.post("/api/hello", &[]).status(405),
+        visitor.get("/visits").shows("Your first visit"),
+        visitor.get("/visits").shows("Visit number 2<"),
+        visitor.post("/visits", &[("name", "Gisgo")]).status(419),
+    ];
+    let token = visitor.get("/visits").ok().input("_token");
+    seen.push(
+        visitor
+            .post("/visits", &[("_token", &token), ("name", "Gisgo & Söhne")])
+            .shows(", Gisgo &amp; Söhne</h1>"),
+    );
+    seen
+}
+
+#[test]
+fn laravel_answers_as_behind_serve() {
+    compare(&laravel(), &[], visit_laravel);
+}

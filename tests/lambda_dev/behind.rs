@@ -1,0 +1,92 @@
+//! An application as a function: the emulator runs `surus lambda` for it, and fronts of the emulator stand before it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use surus::emulator::http::{Front, Gateway};
+use surus::emulator::{Emulator, Function, Initialization, Runtime};
+use tokio::net::TcpListener;
+
+/// Dropping it ends the function.
+pub struct Behind {
+    emulator: Emulator,
+    log: Arc<Mutex<String>>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Behind {
+    /// Returns when the application is booted.
+    pub fn start(dir: &Path, env: &[(&str, &str)]) -> Behind {
+        let log = Arc::new(Mutex::new(String::new()));
+        let sink = log.clone();
+        let mut function = Function::new(Runtime::Command {
+            program: env!("CARGO_BIN_EXE_surus").into(),
+            arguments: vec!["lambda".into(), dir.to_str().unwrap().into()],
+            directory: dir.into(),
+        });
+        function.timeout = Duration::from_secs(60);
+        function.initialization = Initialization::Provisioned;
+        function.keeps_log = false;
+        function.sink = Some(Arc::new(move |line: &str| {
+            let mut log = sink.lock().unwrap();
+            log.push_str(line);
+            log.push('\n');
+        }));
+        for (name, value) in env {
+            function.variables.insert((*name).into(), (*value).into());
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let emulator = runtime.block_on(Emulator::start(function));
+        let emulator = emulator.unwrap_or_else(|error| {
+            panic!("{error:#}\n{}", log.lock().unwrap());
+        });
+        Behind {
+            emulator,
+            log,
+            runtime,
+        }
+    }
+
+    /// Puts a front before it, and returns its `127.0.0.1:PORT`.
+    pub fn front(&self, front: Front) -> String {
+        self.serve(front, false)
+    }
+
+    /// The same for a front that passes answers on as they come; `lambda.mode` has to be `stream`.
+    pub fn streaming_front(&self, front: Front) -> String {
+        self.serve(front, true)
+    }
+
+    fn serve(&self, front: Front, is_streamed: bool) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0");
+        let listener = self.runtime.block_on(listener).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let gateway = Gateway::new(self.emulator.clone(), front, is_streamed);
+        self.runtime.spawn(gateway.serve(listener));
+        address
+    }
+
+    /// What it answers an event.
+    pub fn invoke(&self, event: &str) -> serde_json::Value {
+        let invocation = self
+            .runtime
+            .block_on(self.emulator.invoke(event.to_string()));
+        serde_json::from_slice(&invocation.result.unwrap()).unwrap()
+    }
+
+    /// Everything that the function has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.emulator.stop());
+    }
+}

@@ -1,0 +1,87 @@
+//! What differs behind Lambda and is no failure, each with its reason: `exceptions.toml`.
+
+use serde::Deserialize;
+use surus::emulator::http::Front;
+
+use super::corpus::Mode;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exceptions {
+    /// Entries of `$_SERVER` that are not compared.
+    pub variable: Vec<Variable>,
+    /// Parts of one case's answer.
+    pub difference: Vec<Difference>,
+    /// Cases that are not asked.
+    pub absence: Vec<Absence>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variable {
+    /// A star at its end stands for everything that follows.
+    name: String,
+    reason: String,
+}
+
+impl Variable {
+    pub fn is(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == self.name,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    pub case: String,
+    /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
+    pub part: String,
+    /// The fronts that have it, as `surus lambda dev --front` names them; all when there are none.
+    #[serde(default)]
+    fronts: Vec<String>,
+    /// The one value of `lambda.mode` that has it; both when there is none.
+    mode: Option<String>,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absence {
+    /// How their names begin.
+    pub cases: String,
+    /// As those of a difference.
+    #[serde(default)]
+    fronts: Vec<String>,
+    /// The one value of `lambda.mode` that has it; both when there is none.
+    mode: Option<String>,
+    reason: String,
+}
+
+/// Those that apply behind `front` in this mode.
+pub fn load(front: Front, mode: Mode) -> Exceptions {
+    let mut all: Exceptions = toml::from_str(include_str!("exceptions.toml"))
+        .unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
+    let variables = all.variable.iter().map(|variable| &variable.reason);
+    let differences = all.difference.iter().map(|difference| &difference.reason);
+    let absences = all.absence.iter().map(|absence| &absence.reason);
+    assert!(
+        variables
+            .chain(differences)
+            .chain(absences)
+            .all(|reason| reason.len() > 20),
+        "an exception without a reason"
+    );
+    let is_here = |fronts: &[String], only: &Option<String>| {
+        let mut named = fronts.iter().map(|name| name.parse::<Front>().unwrap());
+        let is_mode = only.as_ref().is_none_or(|only| only == mode.name());
+        is_mode && (fronts.is_empty() || named.any(|named| named == front))
+    };
+    all.difference
+        .retain(|difference| is_here(&difference.fronts, &difference.mode));
+    all.absence
+        .retain(|absence| is_here(&absence.fronts, &absence.mode));
+    all
+}
