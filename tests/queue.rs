@@ -24,7 +24,7 @@ const VISIBILITY: Duration = Duration::from_secs(3);
 /// For messages that shall not become dead letters. Those behind one that fails come again with it, which counts for them, too.
 const MANY: u32 = 100;
 /// Nothing here takes so long where nothing is wrong.
-const LONG: Duration = Duration::from_secs(400);
+const LONG: Duration = Duration::from_secs(180);
 
 struct Run {
     name: &'static str,
