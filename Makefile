@@ -49,6 +49,11 @@ test: setup static ## Run all tests
 	scripts/elasticmq
 	cargo test --workspace
 
+.PHONY: test-queue
+test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
+	scripts/elasticmq
+	cargo test --test queue -- --ignored --nocapture
+
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
 check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm

@@ -2,7 +2,7 @@
 //! function, the emulator what is between them.
 //!
 //! ElasticMQ comes from `scripts/elasticmq` and needs Java; where either is missing nothing is tested, and the test says so.
-//! Ten times as many messages: `cargo test --test queue -- --ignored --nocapture`.
+//! Ten times as many messages: `make test-queue`.
 #![allow(clippy::unwrap_used)]
 
 #[path = "queue/account.rs"]
