@@ -81,7 +81,28 @@ fn main() {
     let fresh = beside.with_extension("new");
     std::fs::copy(&executable, &fresh).unwrap();
     std::fs::rename(&fresh, &beside).unwrap(); // a running one keeps its file
+    put_library(&sapi.join("../php"), &beside.with_file_name("php"));
     println!("cargo:rustc-env=SURUS_PHP_EXECUTABLE={}", beside.display());
+}
+
+/// Puts the PHP library where `surus lambda` looks for what hands events to handlers.
+fn put_library(from: &Path, to: &Path) {
+    for part in ["lambda", "src"] {
+        println!("cargo:rerun-if-changed={}", from.join(part).display());
+        copy(&from.join(part), &to.join(part));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
 }
 
 struct PhpConfig {

@@ -207,3 +207,22 @@ fn without_a_bootstrap_the_function_is_surus_with_the_application() {
     assert!(at("START RequestId: ") < at("from PHP"), "{stderr}");
     assert!(at("from PHP") < at("END RequestId: "), "{stderr}");
 }
+
+#[test]
+fn the_example_of_a_queue_does_what_its_readme_says() {
+    let queue = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/queue");
+    // Who may read the project.
+    let us = Command::new("id").arg("-un").output().unwrap();
+    let user = format!("SURUS_ENGINE_USER={}", text(&us.stdout).trim());
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "invoke"])
+        .arg(queue.join("event.json"))
+        .arg(&queue)
+        .args(["--unlimited", "--env", &user])
+        .output()
+        .unwrap();
+    let (answer, log) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{answer}{log}");
+    assert_eq!(answer.matches("itemIdentifier").count(), 1, "{answer}");
+    assert!(log.contains("Hello, Hannibal!"), "{log}");
+}
