@@ -210,17 +210,17 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
         .shows(&format!("{engine}&#8221; \\ waiting"));
 
     // What the boot has made with other permalinks is made anew.
-    let permalinks = |structure: &str, tags: &str| {
+    let permalinks = |structure: &str, categories: &str| {
         database.run(&format!(
             "UPDATE wordpress.wp_options SET option_value = '{structure}' WHERE option_name = 'permalink_structure';
-             UPDATE wordpress.wp_options SET option_value = '{tags}' WHERE option_name = 'tag_base';
+             UPDATE wordpress.wp_options SET option_value = '{categories}' WHERE option_name = 'category_base';
              DELETE FROM wordpress.wp_options WHERE option_name = 'rewrite_rules'"
         ));
     };
     permalinks("/then/%postname%/", "about");
     same(&reader, "/").shows("/then/alpen/");
     same(&reader, "/then/alpen/").shows("Elephants.");
-    same(&reader, "/wp-json/wp/v2/posts").shows("then");
+    same(&reader, "/wp-json/wp/v2/categories").shows("about");
     permalinks("/%postname%/", "");
     same(&reader, "/").lacks("/then/");
 

@@ -533,7 +533,10 @@ fn regular_expressions_that_come_again_are_compiled_ahead() {
             assert_eq!(site.get("/hello.php").body, "hello");
         }
         let log = site.surus.log();
-        assert!(!log.contains("replaced") && !log.contains("differs"), "{log}");
+        assert!(
+            !log.contains("replaced") && !log.contains("differs"),
+            "{log}"
+        );
     }
 }
 
