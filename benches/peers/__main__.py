@@ -13,6 +13,7 @@ from pathlib import Path
 import check
 import machine
 import memory
+import replacement
 import report
 import round_trip
 import rounds
@@ -24,7 +25,7 @@ from results import Results
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PARTS = ("pages", "round-trip", "slow", "memory")
+PARTS = ("pages", "round-trip", "slow", "memory", "replacement")
 
 
 def main() -> None:
@@ -78,11 +79,15 @@ def main() -> None:
             if "slow" in options.parts:
                 with start(contestant, "plain", 2, "slow") as server:
                     results.slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+            page = next(page for page in PAGES if page.app == "symfony")
             if "memory" in options.parts:
-                page = next(page for page in PAGES if page.app == "symfony")
                 results.sizes[contestant.name] = memory.measure(
                     lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
                 )
+            # Kept connections of two nginx processes want two children.
+            if "replacement" in options.parts and contestant.sends_files:
+                with start(contestant, "symfony", 1, "replacement") as server:
+                    results.replacements[contestant.name] = replacement.measure(server, page, _say)
             results.write(unfinished)
 
     unfinished.replace(options.json)
@@ -94,7 +99,7 @@ def main() -> None:
 def _apps(pages: list, parts: list[str]) -> list[str]:
     """Those that are asked for, each once."""
     names = [page.app for page in pages if "pages" in parts]
-    names += ["plain"] * bool({"round-trip", "slow"} & set(parts)) + ["symfony"] * ("memory" in parts)
+    names += ["plain"] * bool({"round-trip", "slow"} & set(parts)) + ["symfony"] * bool({"memory", "replacement"} & set(parts))
     return list(dict.fromkeys(names))
 
 

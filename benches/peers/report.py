@@ -6,6 +6,7 @@ from typing import Callable
 from contestants import CONTESTANTS
 from load import Load
 from memory import FEW, MORE, Memory
+from replacement import Replacement
 from results import Results
 from round_trip import RoundTrip
 from rounds import Cell
@@ -33,6 +34,8 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
         parts += ["## Beside a slow script\n", _slow_scripts(results.slow_scripts, _get(results.about, "slow_seconds"))]
     if results.sizes:
         parts += ["## Memory\n", _memory(results.sizes)]
+    if results.replacements:
+        parts += ["## When a worker ends\n", _replacements(results.replacements)]
     return "\n".join(parts)
 
 
@@ -89,6 +92,8 @@ def goals(results: Results) -> str:
             lines.append(f"- {_met(more <= 15)}: Surus rewind, {where}: {more:.1f} µs of CPU more than Surus worker; goal at most 15")
     if size := results.sizes.get("Surus rewind"):
         lines.append(f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5")
+    if replaced := results.replacements.get("Surus rewind"):
+        lines.append(f"- {_met(replaced.missed_ms <= 5)}: Surus rewind: another worker is ready after {replaced.missed_ms:.1f} ms; goal at most 5")
     return "## Goals\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -174,6 +179,21 @@ def _memory(sizes: dict[str, Memory]) -> str:
     ]
     for who, size in sizes.items():
         lines.append(f"| {_escaped(who)} | {size.few:.1f} MiB | {size.more:.1f} MiB | {size.worker:.1f} MiB |")
+    return "\n".join(lines) + "\n"
+
+
+def _replacements(results: dict[str, Replacement]) -> str:
+    lines = [
+        "One worker with the Symfony example is killed, and the JSON route asked for at the moment at which it is gone. What the answer "
+        "takes longer than the one before is the time until another worker is ready, and what that does at first.",
+        "",
+        "| | usual answer | answer after the end | until another is ready | without an answer |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for who, result in results.items():
+        usual, replaced = (_spread(values, f"{{:.1f}}{SPACE}ms".format) for values in (result.usual_ms, result.replaced_ms))
+        asked = len(result.replaced_ms) + result.lost
+        lines.append(f"| {_escaped(who)} | {usual} | {replaced} | {result.missed_ms:.1f}{SPACE}ms | {result.lost} of {asked} |")
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,7 @@
 from contestants import CONTESTANTS
 from load import Load
 from memory import Memory
+from replacement import Replacement
 from pages import PAGES, Page
 from results import Results
 from round_trip import RoundTrip
@@ -64,4 +65,5 @@ def everything() -> Results:
         {"Surus classic": RoundTrip(three, three)},
         {"Surus classic": Beside(three, three, three)},
         {"Surus rewind": Memory(20.0, 34.0)},
+        {"Surus rewind": Replacement([0.2, 0.5, 0.3], [2.3, 3.0, 2.2], 1)},
     )
