@@ -68,6 +68,8 @@ const char *surus_boot_refuses(void);
 
 /* --- random.c --- */
 
+/* When PHP has started, where the boot runs in the template: watches over GMP's generator. */
+void surus_random_prepare(void);
 /* At the end of the boot: has generators start anew in every fork, and notes those that the boot has made. */
 void surus_random_note(void);
 /* In a fork, and after each rewind: sees to it that no generator gives what it gave before. */
