@@ -35,8 +35,9 @@ bool surus_chunks_install(void);
 void surus_chunks_begin(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);
-/* Are these addresses those of a chunk that we keep for the next request? */
-bool surus_chunks_has(uintptr_t start, uintptr_t end);
+/* Where the chunk ends that has this address and that we keep for the next request; 0 when none has, and then `next` is where one
+ * begins, if that is before what it was. */
+uintptr_t surus_chunks_until(uintptr_t at, uintptr_t *next);
 /* Pages of the chunks that we keep. */
 size_t surus_chunks_pages(void);
 
