@@ -3,6 +3,7 @@
 from statistics import median
 from typing import Callable
 
+from alone import Alone
 from contestants import CONTESTANTS
 from load import Load
 from memory import FEW, MORE, Memory
@@ -28,6 +29,8 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
         parts += [f"## {group}\n", *(charts or {}).get(group, [])]
         for cells in pages.values():
             parts += [f"### {cells[0].page.title}\n", _table(cells)]
+    if results.alone:
+        parts += ["## HTTP and PHP alone\n", _alone(results.alone)]
     if results.round_trips:
         parts += ["## What a server adds\n", _round_trips(results.round_trips)]
     if results.slow_scripts:
@@ -168,6 +171,22 @@ def _least(engine: str, cell: Cell) -> float | None:
     if cell.connections == 64 and (engine == "rewind" or engine == "worker" and hello64):
         return cell.page.booted_least
     return None
+
+
+def _alone(results: dict[str, Alone]) -> str:
+    lines = [
+        "What the hello-world page costs without the other half: nginx gives its bytes by itself; php-cgi runs its script again and again in "
+        "one process, request startup and shutdown included, and prints into nothing. The sum is what nobody can fall below who uses this "
+        "PHP and this HTTP server; bringing the two together comes on top.",
+        "",
+        "| | HTTP | PHP | sum |",
+        "|---|---:|---:|---:|",
+    ]
+    for who, result in results.items():
+        http, php = _values(result.http, "cpu_us"), result.php_us
+        halves = " | ".join(_spread(values, f"{{:.1f}}{SPACE}µs".format) for values in (http, php))
+        lines.append(f"| {_escaped(who)} | {halves} | {median(http) + median(php):.1f}{SPACE}µs |")
+    return "\n".join(lines) + "\n"
 
 
 def _memory(sizes: dict[str, Memory]) -> str:

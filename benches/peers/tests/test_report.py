@@ -54,6 +54,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(report._escaped("a | b"), "a \\| b")
 
 
+class Alone(unittest.TestCase):
+    def test_is_added_up(self):
+        text = plain(report.markdown(Results(ABOUT, alone=everything().alone)))
+        self.assertIn("| nginx without PHP | 6.0 µs | 8.5 µs | 14.5 µs |", text)
+
+
 class ASlowScript(unittest.TestCase):
     def test_may_leave_the_fast_one_without_an_answer(self):
         three = loads(1, 1, 1)
