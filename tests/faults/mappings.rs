@@ -2,34 +2,35 @@
 
 use crate::booted::try_booted;
 
-/// Maps through FFI, which the boot has loaded. `$beside($at, $protection)` maps 64 KiB ahead of `$at`, and `$mapping($what)` finds the
-/// last mapping that is described so.
+/// Maps through FFI, which the boot has loaded. `$beside($at, $protection)` maps 64 KiB ahead of `$at`.
 const BOOT: &str = r"
     const ANONYMOUS_PRIVATE_AND_WHERE_SAID = 0x22 | 0x100000, NOTHING = 0, READ_WRITE = 3;
-    $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);');
+    $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
+        intptr_t memchr(void *data, int byte, size_t size);');
     // Far from where the kernel puts what says no place.
     $reserved = $c->mmap(1 << 44, 1 << 20, NOTHING, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0);
     $reserved === 1 << 44 or exit;
     $beside = function ($at, $protection) use ($c) {
         return $c->mmap($at - (1 << 16), 1 << 16, $protection, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0) === $at - (1 << 16);
     };
-    $chunk = function () {
-        // PHP's allocator takes 2 MiB at a time; in a request they are the only anonymous memory of that size.
-        preg_match_all('/^([0-9a-f]+)-([0-9a-f]+) rw-p 00000000 00:00 0 *$/m', file_get_contents('/proc/self/maps'), $all, PREG_SET_ORDER);
-        foreach ($all as [, $start, $end]) {
-            if ((hexdec($end) - hexdec($start)) % (2 << 20) === 0 && hexdec($start) % (2 << 20) === 0) {
-                return hexdec($start);
+    // PHP's allocator takes 2 MiB at a time, the next mostly below the one before.
+    $below_a_chunk = function () use ($c, $beside) {
+        $data = FFI::new('char[1000000]');
+        $at = $c->memchr($data, 0, 1) & -(2 << 20);
+        for ($chunks = 0; $chunks < 64; $chunks++) {
+            if ($beside($at - $chunks * (2 << 20), READ_WRITE)) {
+                return true;
             }
         }
-        return 0;
+        return false;
     };
-    surus_serve(function () use ($beside, $chunk, $reserved) {
+    surus_serve(function () use ($beside, $below_a_chunk, $reserved) {
         $many = [];
         for ($i = 0; $i < 40000; $i++) {
             $many[] = str_repeat('x', 100) . $i;
         }
         echo getmypid(), ' ', match ($_GET['beside'] ?? '') {
-            'chunk' => json_encode(($at = $chunk()) && $beside($at, READ_WRITE)),
+            'chunk' => json_encode($below_a_chunk()),
             'reserved' => json_encode($beside($reserved, NOTHING)),
             default => 'nothing',
         };
