@@ -585,46 +585,73 @@ static bool cool(bool all)
 	return true;
 }
 
-/* Is `m` one of those at the mark? */
-static bool was_there(const struct mapping *m)
+/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as `m` is; else `next` is where the next
+ * begins, if that is before what it was. */
+static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
 {
 	for (size_t i = 0; i < s->mapping_count; i++) {
-		struct mapping *before = &s->mappings[i];
-		if (m->stack && before->stack) {
-			/* It has grown below what is put back, and stays so. */
-			s->pages += (before->start - m->start) / PAGE;
-			before->start = m->start;
+		const struct mapping *before = &s->mappings[i];
+
+		if (at >= before->start && at < before->end) {
+			bool same = m->prot == before->prot && m->private == before->private && m->inode == before->inode &&
+			            (m->inode == 0 || m->offset + (at - m->start) == before->offset + (at - before->start));
+			*end = same ? before->end : 0;
 			return true;
 		}
-		if (m->start == before->start) {
-			return m->end == before->end && m->prot == before->prot && m->private == before->private &&
-			       m->inode == before->inode && m->offset == before->offset;
+		if (before->start > at && before->start < *next) {
+			*next = before->start;
 		}
 	}
 	return false;
 }
 
-/* Removes mappings that were not there at the mark. False: one that was there has gone or changed. */
+/* The stack may have grown below what is put back, and stays so. */
+static void follow_stack(size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		for (size_t n = 0; s->now[i].stack && n < s->mapping_count; n++) {
+			struct mapping *before = &s->mappings[n];
+			if (before->stack && s->now[i].start < before->start) {
+				s->pages += (before->start - s->now[i].start) / PAGE;
+				before->start = s->now[i].start;
+			}
+		}
+	}
+}
+
+/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one may be of the mark in part, or of
+ * PHP's memory. False: one that was there has gone or changed. */
 static bool unmap_new(void)
 {
-	size_t count = read_mappings(s->now), found = 0;
+	size_t count = read_mappings(s->now), found = 0, wanted = 0;
 
+	follow_stack(count);
+	for (size_t i = 0; i < s->mapping_count; i++) {
+		wanted += s->mappings[i].end - s->mappings[i].start;
+	}
 	for (size_t i = 0; i < count; i++) {
 		const struct mapping *m = &s->now[i];
-		if (was_there(m)) {
-			found++;
-		} else if (!surus_chunks_has(m->start, m->end)) {
-			for (size_t n = 0; n < s->mapping_count; n++) {
-				if (m->start < s->mappings[n].end && m->end > s->mappings[n].start) {
-					return false; /* a mapping of the mark in another shape */
+
+		for (uintptr_t at = m->start; at < m->end;) {
+			uintptr_t next = m->end, end;
+
+			if (was_there(m, at, &next, &end)) {
+				if (!end) {
+					return false;
 				}
-			}
-			if (munmap((void *)m->start, m->end - m->start) != 0) {
+				end = end < m->end ? end : m->end;
+				found += end - at;
+				at = end;
+			} else if ((end = surus_chunks_until(at, &next))) {
+				at = end;
+			} else if (munmap((void *)at, next - at) == 0) {
+				at = next;
+			} else {
 				return false;
 			}
 		}
 	}
-	return count > 0 && found == s->mapping_count;
+	return count > 0 && found == wanted;
 }
 
 const char *surus_snapshot_check(void)

@@ -334,6 +334,7 @@ int surus_template_run(const char *program)
 		return 71;
 	}
 	if (surus_boots_in_template()) {
+		surus_random_prepare();
 		/* The application's code is never run as root; so neither is the rest of this process's life. */
 		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
 	}

@@ -16,7 +16,7 @@ const BOOT: &str = "surus_serve(function () {
 });";
 
 /// A site whose workers are booted by `boot`, what stands behind `<?php`.
-fn try_booted(
+pub fn try_booted(
     engine: &str,
     boot: &str,
     args: &[&str],
