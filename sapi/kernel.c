@@ -270,7 +270,7 @@ const char *surus_kernel_refuses(void)
 		char peer[300];
 
 		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX ||
-		    fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode)) {
+		    fd == SURUS_FD_WAITING || fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode)) {
 			continue;
 		}
 		name_peer(fd, peer, sizeof(peer));

@@ -18,6 +18,7 @@ enum {
 	SURUS_FD_SETTINGS = 6,   /* NUL-terminated settings, read once */
 	SURUS_FD_WARMUP = 7,     /* if there are warm-ups: messages as in the inbox, each behind its length in four bytes */
 	SURUS_FD_PROFILE = 8,    /* if a start is profiled: shared memory for what is noted of it */
+	SURUS_FD_WAITING = 9,    /* SOCK_SEQPACKET: each worker says once that it has come to wait for events */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
@@ -116,6 +117,7 @@ struct surus_self {
 	uint64_t served;         /* those of them that somebody waited for */
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
+	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
 	/* One byte more than a message may have: the last value gets its NUL there. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,12 +115,22 @@ static bool retires(void)
 	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
 }
 
+/* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is replaced later. */
+static void say_waiting(void)
+{
+	if (!surus_self->said) {
+		surus_self->said = true;
+		send(SURUS_FD_WAITING, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
 bool surus_worker_take(void)
 {
 	struct surus_event *event = &surus_self->event;
 
 	while (!retires()) {
 		surus_set_state(SURUS_IDLE);
+		say_waiting();
 		int received = surus_event_receive(event);
 		if (received == 0) {
 			retire(SURUS_EXIT_INBOX_CLOSED);

@@ -71,12 +71,15 @@ pub struct Template {
     pub control: AsyncSeqpacket,
     /// Our end of the inbox.
     pub inbox: Seqpacket,
+    /// Each worker sends a message when it has come to wait for events.
+    pub waiting: AsyncSeqpacket,
 }
 
 /// Starts the template. `requests` is how many request ids the scoreboard has.
 pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<Template> {
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
+    let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
@@ -96,6 +99,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         (their_inbox, 4),
         (their_board, 5),
         (settings, 6),
+        (their_waiting, 9),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
@@ -113,6 +117,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         child,
         control: AsyncSeqpacket::new(control)?,
         inbox,
+        waiting: AsyncSeqpacket::new(waiting)?,
     })
 }
 
