@@ -318,8 +318,15 @@ static void end(void)
 		return;
 	}
 	surus_isolated_end();
+	if (surus_boots_in_template()) {
+		surus_regex_note();
+	}
 	if (surus_settings.engine == SURUS_REWIND) {
-		surus_rewind();
+		if (!surus_regex_is_behind()) {
+			surus_rewind();
+		}
+		surus_set_state(SURUS_RETIRED);
+		_exit(SURUS_EXIT_RENEWED);
 	}
 	surus_set_state(SURUS_RETIRED);
 	_exit(SURUS_EXIT_SERVED);

@@ -10,8 +10,8 @@
 
 /* Maps memory that is never put back. NULL on failure. Before the snapshot only. */
 void *surus_exempt_map(size_t size);
-/* Copies the memory of this process and shares the copy with those that it forks. NULL, or why it cannot be. The descriptors are
- * those of the files of that name in /proc/self. */
+/* Copies the memory of this process and shares the copy with those that it forks from then on. NULL, or why it cannot be. The
+ * descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_take(int maps, int pagemap);
 /* Bytes of the snapshot, holes included. */
 size_t surus_snapshot_size(void);
@@ -33,6 +33,8 @@ size_t surus_snapshot_hot(void);
 bool surus_chunks_install(void);
 /* From here on chunks are a request's, and go with it. */
 void surus_chunks_begin(void);
+/* Chunks are the boot's again. */
+void surus_chunks_pause(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);
 /* Are these addresses those of a chunk that we keep for the next request? */

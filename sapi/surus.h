@@ -203,6 +203,9 @@ int surus_boot_run(void);
 /* The script has come to serve. True: here, where events are to be taken. False: there will be none. */
 bool surus_boot_done(void);
 
+/* In the template: learns from the events that there have been, when it is time. */
+void surus_boot_learn(void);
+
 /* --- serve.c: the life of one event in a booted process --- */
 
 /* Registers them. */
@@ -223,6 +226,20 @@ void surus_shut_down(struct _zend_module_entry *extension);
 void surus_ours_note(void);
 /* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */
 void surus_isolated_end(void);
+
+/* --- regex.c: regular expressions that events have had compiled --- */
+
+/* In the template, before anything is forked. */
+bool surus_regex_start(void);
+/* What is compiled by now, the boot has had compiled. */
+void surus_regex_booted(void);
+/* At the end of an event: notes those that it has had compiled. */
+void surus_regex_note(void);
+/* In the template: is it time to compile those that have come again? In a worker: that too, or has the template compiled some since
+ * this worker was forked? */
+bool surus_regex_is_behind(void);
+/* In the template: compiles them. */
+void surus_regex_compile(void);
 
 /* --- user_ini.c: .user.ini files --- */
 
@@ -275,6 +292,7 @@ enum {
 	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
 	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; said on stderr */
 	SURUS_EXIT_DIFFERS = 108,  /* rewound memory is not what it was; said on stderr */
+	SURUS_EXIT_RENEWED = 109,  /* so that one takes its place that knows what the template has learnt */
 	/* As SURUS_EXIT_REPLACED, by what the event had done; the words are in rewind.c. */
 	SURUS_EXIT_REPLACED_SIGNALS = 110,
 	SURUS_EXIT_REPLACED_PROCESS = 111,

@@ -500,6 +500,46 @@ fn serving_twice_or_in_a_handler_or_on_classic_is_an_error_that_says_what_to_do(
     }
 }
 
+/// php-fpm keeps them, too. Whether an expression was compiled before this event shows in how it fails: `pcre.jit` counts only when it
+/// is compiled.
+#[test]
+fn regular_expressions_that_come_again_are_compiled_ahead() {
+    const BY_THE_JIT: &str = "JIT stack limit exhausted";
+    for engine in ["rewind", "fork"] {
+        let site = try_booted(
+            engine,
+            BOOT,
+            &["--workers", "2"],
+            &[("SURUS_ENGINE_PARANOID", "true")],
+        )
+        .unwrap_or_else(|log| panic!("{log}"));
+        std::fs::write(
+            site.dir.path().join("match.php"),
+            "<?php ini_set('pcre.jit', $_GET['jit']); preg_match('/^(foo)+$/', str_repeat('foo', 100000)); echo preg_last_error_msg();",
+        )
+        .unwrap();
+        for _ in 0..3 {
+            assert_eq!(
+                site.get("/match.php?jit=0").body,
+                "Recursion limit exhausted"
+            );
+            assert_eq!(site.get("/match.php?jit=1").body, BY_THE_JIT);
+        }
+        until("the expression is compiled ahead", || {
+            site.get("/match.php?jit=0").body == BY_THE_JIT
+        });
+        for _ in 0..20 {
+            assert_eq!(site.get("/match.php?jit=0").body, BY_THE_JIT);
+            assert_eq!(site.get("/hello.php").body, "hello");
+        }
+        let log = site.surus.log();
+        assert!(
+            !log.contains("replaced") && !log.contains("differs"),
+            "{log}"
+        );
+    }
+}
+
 /// Reasons are counted and said, once each, and every request has its answer.
 #[test]
 fn what_cannot_be_rewound_is_replaced_counted_and_said_once() {
