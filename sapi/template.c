@@ -329,6 +329,9 @@ int surus_template_run(const char *program)
 	}
 	surus_report(report, sizeof(report));
 	surus_profile_mark("reported");
+	if (!surus_worker_read_groups()) {
+		return SURUS_EXIT_SETUP;
+	}
 	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
