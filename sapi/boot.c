@@ -118,7 +118,7 @@ bool surus_boot_done(void)
 		surus_worker_speak();
 		return true;
 	}
-	const char *why = surus_kernel_refuses();
+	const char *why = surus_boot_refuses();
 	if (why) {
 		fprintf(stderr, "surus-php: %s\n", why);
 		surus_self->exit_status = SURUS_EXIT_BOOT;

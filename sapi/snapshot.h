@@ -46,8 +46,12 @@ size_t surus_chunks_pages(void);
 
 /* Watches over functions that change the process; when PHP has started. */
 bool surus_kernel_prepare(void);
-/* In the template, before the snapshot: NULL, or what the boot has left that cannot be shared by workers, in words. */
-const char *surus_kernel_refuses(void);
+enum { SURUS_DESCRIPTORS = 512 };
+/* At the end of the boot: notes which descriptors it has opened. All that are open become bits of SURUS_DESCRIPTORS bytes. False: they
+ * cannot be listed. */
+bool surus_kernel_note_boot(unsigned char *open_ones, int *last);
+/* Has the boot opened this descriptor? */
+bool surus_kernel_is_boots(int fd);
 /* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
 const char *surus_kernel_note(void);
 /* Releases the locks that an event holds on files of the boot; before its end is told, since the next may want them. */
@@ -58,6 +62,11 @@ const char *surus_kernel_put_back(void);
 int surus_open_own(const char *path);
 /* Does this process have more than one thread? */
 bool surus_has_threads(void);
+
+/* --- refuse.c: what the boot may not leave to its workers --- */
+
+/* In the template, before the snapshot: NULL, or what the boot has left that workers cannot share, in words. */
+const char *surus_boot_refuses(void);
 
 /* --- random.c --- */
 

@@ -184,6 +184,14 @@ void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
 bool surus_client_gone(void);
 
+/* --- abort.c: the end of a script whose client has gone --- */
+
+/* Begins an event, whose client is there. */
+void surus_abort_begin(void);
+/* To be called when something is written to a client that has gone. Returns where the script may go on, or ends it by leaving through
+ * an exception. May not return. */
+void surus_abort(void);
+
 /* --- variables.c: an event's variables as PHP has them --- */
 
 struct _zval_struct;
@@ -213,6 +221,8 @@ void surus_boot_learn(void);
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
+/* Does code of the script run for an event: its handler, or what it has registered for the end? */
+bool surus_serve_calls(void);
 /* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
 void surus_serve_script_ended(void);
 /* To be called when the script has ended, before PHP's request shutdown. */

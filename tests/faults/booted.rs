@@ -439,6 +439,80 @@ fn what_a_boot_may_not_leave_open_is_refused_by_name() {
 }
 
 #[test]
+fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&fifo)
+        .status();
+    assert!(made.unwrap().success());
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let fifo = fifo.display();
+    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
+    let serve = "surus_serve(fn () => print 'served');";
+    for (boot, left) in [
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "a pipe open (descriptor ",
+        ),
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            "$p = proc_open(['true'], [1 => ['pipe', 'w']], $pipes);".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            format!("{pipe} $c->close($ends[1]);"),
+            "opened by a library, not by PHP",
+        ),
+        (format!("$f = fopen('{fifo}', 'r+');"), "the FIFO /"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(
+                engine,
+                &format!("{boot} {serve}"),
+                &[("SURUS_PHP_FFI__ENABLE", "true")],
+            );
+            assert!(
+                log.contains(left) && log.contains("close it before surus_serve()"),
+                "{engine}: {boot}\n{log}"
+            );
+        }
+    }
+    // Where the workers boot each for itself, none shares it.
+    let own = format!("$f = fopen('{fifo}', 'r+'); {serve}");
+    let shared = format!("[\"fifo:{fifo}\"]");
+    let may = [("SURUS_ENGINE_SHARED_SOCKETS", shared.as_str())];
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (engine, boot, env) in [
+        ("standby", own.clone(), &[][..]),
+        ("worker", own.clone(), &[]),
+        ("rewind", own.clone(), &may),
+        ("fork", own, &may),
+        // What is written there is in the log, whoever writes it.
+        (
+            "rewind",
+            format!("$f = fopen('php://stderr', 'w'); {serve}"),
+            &[],
+        ),
+        // Nobody is at the other end.
+        ("rewind", format!("{pipe} {serve}"), &ffi),
+        ("fork", format!("{pipe} {serve}"), &ffi),
+    ] {
+        let site = try_booted(engine, &boot, &["--workers", "1"], env)
+            .unwrap_or_else(|log| panic!("{engine}: {boot}\n{log}"));
+        assert_eq!(site.get("/hello.php").body, "served", "{engine}: {boot}");
+    }
+}
+
+#[test]
 fn a_boot_that_cannot_fork_its_workers_says_so() {
     if !is_root() {
         return;
