@@ -8,6 +8,7 @@ use serde_json::json;
 use super::blog::{PNG, database, install, site};
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
+use super::database::Database;
 use super::site::example;
 use crate::common::Surus;
 
