@@ -314,6 +314,7 @@ int surus_template_run(const char *program)
 	surus_gone = (_Atomic uint8_t *)(lines + surus_settings.workers);
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
 	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
 	signal(SIGINT, SIG_IGN);
@@ -328,6 +329,9 @@ int surus_template_run(const char *program)
 	}
 	surus_report(report, sizeof(report));
 	surus_profile_mark("reported");
+	if (!surus_worker_read_groups()) {
+		return SURUS_EXIT_SETUP;
+	}
 	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");

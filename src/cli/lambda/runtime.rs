@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -42,7 +42,7 @@ pub struct Which {
 }
 
 /// The pool of workers that have events done which are not HTTP, and what it may have otherwise (`[pool.events]`).
-const EVENTS: &str = "events";
+pub(super) const EVENTS: &str = "events";
 
 pub fn run(which: Which) -> anyhow::Result<()> {
     let began = Instant::now();
@@ -167,6 +167,7 @@ async fn function(
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
                 partial_batch: config.lambda.partial_batch,
+                takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: boot_one(asked).await?,
                 script: Script {

@@ -30,6 +30,8 @@ pub struct Shared {
     /// Workers whose outbox is still open.
     alive: AtomicUsize,
     report: OnceLock<Report>,
+    /// Told of everything that the template says, and of its end, for who waits for the boot.
+    pub news: Notify,
     /// How the first worker ended that never came to wait for events: the others will not fare better.
     stillborn: OnceLock<String>,
     retire: Notify,
@@ -81,6 +83,7 @@ impl Shared {
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
+            news: Notify::new(),
             stillborn: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
@@ -282,11 +285,13 @@ impl Shared {
                     break;
                 }
             }
+            self.news.notify_one();
         }
         // It ends its workers when it sees this.
         drop(control);
         let status = self.reap(&mut child).await;
         self.ended.cancel();
+        self.news.notify_one();
         // Nobody will say how the workers end; their readers look for themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
             worker.exit = None;

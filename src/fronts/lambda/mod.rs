@@ -21,6 +21,7 @@ mod thaw;
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use function::Function;
@@ -53,6 +54,8 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
     /// One record may take so long.
@@ -86,6 +89,7 @@ impl Default for Settings {
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),
             record_timeout: None,
             fifo_failure: batch::FifoFailure::default(),
