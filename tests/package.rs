@@ -310,6 +310,53 @@ fn what_does_not_fit_says_what_takes_the_room() {
     assert!(!zip.exists());
 }
 
+/// That its image runs, `make check-image` says.
+#[test]
+fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    // Beside the zip in the application's directory, which is what an image is built of.
+    let zip = project.0.path().join("function.zip");
+    let mut args = vec!["--bootstrap", bootstrap.to_str().unwrap()];
+    let plain = zips.path().join("plain.zip");
+    assert!(project.package(&plain, &args).status.success());
+    let path = project.0.path().join("Dockerfile");
+    assert!(!path.exists());
+
+    args.extend(["--extension", "pdo_sqlite", "--dockerfile"]);
+    let made = project.package(&zip, &args);
+    assert!(made.status.success(), "{}", text(&made));
+    let written = fs::read_to_string(&path).unwrap();
+    for expected in ["FROM debian:", "-sqlite3 ", "-opcache ", "\"lambda\"]"] {
+        assert!(written.contains(expected), "{expected} in {written}");
+    }
+    let printed = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "template", "dockerfile"])
+        .arg(project.0.path())
+        .args(["--extension", "pdo_sqlite"])
+        .output()
+        .unwrap();
+    assert_eq!(text(&printed), written);
+
+    // Once more, it is the same, and belongs to no package.
+    let again = project.package(&zip, &args);
+    assert!(again.status.success(), "{}", text(&again));
+    let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
+    let has = |name| archive.index_for_name(name).is_some();
+    assert!(has("index.php") && !has("Dockerfile"));
+
+    fs::write(&path, "FROM scratch\n").unwrap();
+    fs::remove_file(&zip).unwrap();
+    let refused = project.package(&zip, &args);
+    let said = text(&refused);
+    assert!(
+        !refused.status.success() && said.contains("is there already"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "FROM scratch\n");
+    assert!(!zip.exists());
+}
+
 #[test]
 fn what_is_missing_is_said_before_anything_is_written() {
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
