@@ -11,6 +11,8 @@ mod booted;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/opcache.rs"]
+mod opcache;
 #[path = "faults/processes.rs"]
 mod processes;
 #[path = "faults/scripts.rs"]

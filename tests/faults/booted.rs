@@ -10,7 +10,7 @@ use crate::common::Surus;
 use crate::site::{Site, app, is_root, kill, lives, until};
 
 /// Each event runs the file that it names.
-const BOOT: &str = "surus_serve(function () {
+pub const BOOT: &str = "surus_serve(function () {
     chdir(dirname($_SERVER['SCRIPT_FILENAME']));
     (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
 });";
@@ -22,7 +22,17 @@ fn try_booted(
     args: &[&str],
     env: &[(&str, &str)],
 ) -> Result<Site, String> {
-    let dir = app();
+    boot_in(app(), engine, boot, args, env)
+}
+
+/// The same, in a directory that is there already.
+pub fn boot_in(
+    dir: tempfile::TempDir,
+    engine: &str,
+    boot: &str,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Site, String> {
     let script = dir.path().join("boot.php");
     std::fs::write(&script, format!("<?php {boot}")).unwrap();
     let mut settings = vec![
@@ -588,7 +598,7 @@ fn what_cannot_be_rewound_is_replaced_counted_and_said_once() {
     assert!(!log.contains("differs"), "{log}");
 }
 
-fn metrics(admin: &Path) -> String {
+pub fn metrics(admin: &Path) -> String {
     let output = Command::new("curl")
         .args(["-s", "--unix-socket"])
         .arg(admin)
