@@ -382,9 +382,10 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
     let project = project(&files);
     let check = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-        run(command.arg("check").arg(project.path()).args(args)).stdout
+        run(command.arg("check").args(args).current_dir(project.path())).stdout
     };
     let unread = |said: &str| -> Vec<String> {
+        says(said, &["✓ engine"]);
         let lines = said.lines().filter(|line| line.contains("is not read"));
         lines.map(str::to_string).collect()
     };
@@ -400,11 +401,15 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
     ]));
     assert_eq!(public.len(), 1, "{public:?}");
     says(&public[0], &["public/admin/.user.ini", "`worker`"]);
-    let classic = check(&["--engine", "classic"]);
-    says(&classic, &["✓ engine"]);
-    assert!(unread(&classic).is_empty(), "{classic}");
-    let none = check(&["--script", "worker.php", "-d", "user_ini.filename="]);
-    assert!(unread(&none).is_empty(), "{none}");
+    let classic = unread(&check(&["--engine", "classic"]));
+    assert!(classic.is_empty(), "{classic:?}");
+    let none = unread(&check(&[
+        "--script",
+        "worker.php",
+        "-d",
+        "user_ini.filename=",
+    ]));
+    assert!(none.is_empty(), "{none:?}");
 }
 
 #[test]
