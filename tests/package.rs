@@ -310,6 +310,59 @@ fn what_does_not_fit_says_what_takes_the_room() {
     assert!(!zip.exists());
 }
 
+#[test]
+fn a_package_with_compiled_files_runs_them_and_not_their_sources() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let write = |name: &str, text: &str| fs::write(project.0.path().join(name), text).unwrap();
+    // One that PHP refuses, one that ends it, one behind them.
+    write("broken.php", "<?php if (");
+    write("fatal.php", "<?php echo 1; namespace X;");
+    write("last.php", "<?php return 'as packaged';");
+    write(
+        "worker.php",
+        "<?php surus_serve(function () { echo require __DIR__.'/last.php'; });",
+    );
+    write("index.php", "<?php echo require __DIR__.'/last.php';");
+    let zip = zips.path().join("function.zip");
+    let args = ["--bootstrap", bootstrap.to_str().unwrap(), "--compile"];
+    let made = project.package(&zip, &args);
+    let said = text(&made);
+    assert!(made.status.success(), "{said}");
+    let skipped = "/var/task/broken.php, /var/task/fatal.php";
+    assert!(
+        said.contains("compiled: ") && said.contains(skipped),
+        "{said}"
+    );
+
+    let root = unpack(&zip);
+    let last = root.path().join("var/task/last.php");
+    assert!(last.is_file());
+    // Nobody looks at the source, unless what was compiled is not found.
+    fs::write(last, "<?php return 'from the source';").unwrap();
+    for (engine, environment) in [
+        ("classic", ""),
+        ("rewind", "SURUS_ENGINE_SCRIPT=worker.php"),
+        ("worker", "SURUS_ENGINE_SCRIPT=worker.php"),
+    ] {
+        let environment = format!("SURUS_ENGINE_NAME={engine} {environment}");
+        let function = Function::start(root.path(), &environment);
+        for round in 0..3 {
+            let id = format!("{engine}-{round}");
+            assert_eq!(function.ask(&id, &request()).text(), "as packaged", "{id}");
+        }
+        let answer = function.ask(&format!("{engine}-event"), &json!({"number": 20}));
+        assert_eq!(answer.json()["number"], 21);
+        drop(function);
+        let without = format!("{environment} SURUS_LAMBDA_COMPILED=/nowhere");
+        let function = Function::start(root.path(), &without);
+        assert_eq!(function.ask("source", &request()).text(), "from the source");
+    }
+}
+
 /// That its image runs, `make check-image` says.
 #[test]
 fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {

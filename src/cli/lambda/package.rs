@@ -34,6 +34,9 @@ pub struct Args {
     /// A surus that needs no library (make musl); this one, or `bootstrap` beside it, when not given
     #[arg(long, value_name = "FILE")]
     bootstrap: Option<PathBuf>,
+    /// Bring along what OPcache makes of the PHP files, so that no cold start has to compile them; needs root or user namespaces
+    #[arg(long)]
+    compile: bool,
     /// Write a Dockerfile with the same extensions beside the zip, too, for a container image
     #[arg(long)]
     dockerfile: bool,
@@ -51,7 +54,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .dockerfile
         .then(|| Dockerfile::new(&args, &project, &loaded.config, &output))
         .transpose()?;
-    let files = gather(&args, &project, &loaded, &output)?;
+    let mut files = gather(&args, &project, &loaded, &output)?;
+    let compiles = args.compile || loaded.config.package.compile;
+    // Until the zip has been written.
+    let _compiled = compiles
+        .then(|| super::compile::add(&mut files, package::place(&project)))
+        .transpose()?;
 
     let sizes = Sizes::of(&files)?;
     print!("{}", sizes.table());
