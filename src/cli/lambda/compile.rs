@@ -31,10 +31,16 @@ http_response_code(200);
 echo '{}';
 "#;
 
-/// With nothing of this machine but /proc and /dev. Who is not root becomes it where nobody else is.
+/// With nothing of this machine but /proc and /dev.
 const ENTER: &str = r#"PATH=$PATH:/usr/sbin:/sbin
 mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" || exit 1
-exec chroot "$0" /var/task/bootstrap /compile"#;
+"#;
+
+/// As root, which PHP then runs as.
+const AS_ROOT: &str = r#"exec chroot "$0" /var/task/bootstrap /compile"#;
+
+/// Who is not root has become it to mount, and is somebody else again behind that: where users are mapped, nobody can change who he is.
+const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
 
 /// Adds the compiled files to the package whose surus.toml has that name. What is returned has to stay until the package is written.
 pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> {
@@ -78,20 +84,25 @@ pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> 
 /// Returns the files that could not be compiled.
 async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut arguments = vec!["--mount", "--propagation", "private"];
-    if !surus_sys::process::is_root() {
+    let become_it = if surus_sys::process::is_root() {
+        AS_ROOT
+    } else {
         arguments.extend(["--user", "--map-root-user"]);
-    }
+        AS_USER
+    };
+    let enter = format!("{ENTER}{become_it}");
     let root_text = root
         .to_str()
         .context("the temporary directory is not UTF-8")?;
-    arguments.extend(["sh", "-ec", ENTER, root_text]);
+    arguments.extend(["sh", "-ec", &enter, root_text]);
     let mut function = Function::command("unshare", arguments);
     function.timeout = Duration::from_secs(900);
     function.handler = "compile".into();
-    // Of what PHP would become there; the files are ours, and nothing of the application runs.
-    function
-        .variables
-        .insert("SURUS_ENGINE_USER".into(), "root".into());
+    if surus_sys::process::is_root() {
+        // The files are ours, and nothing of the application runs.
+        let variables = &mut function.variables;
+        variables.insert("SURUS_ENGINE_USER".into(), "root".into());
+    }
     function.keeps_log = false;
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = log.clone();
