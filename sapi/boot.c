@@ -96,6 +96,20 @@ int surus_boot_run(void)
 	return status;
 }
 
+void surus_boot_learn(void)
+{
+	if (!surus_regex_is_behind()) {
+		return;
+	}
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_chunks_pause();
+	}
+	surus_regex_compile();
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_rewind_checkpoint();
+	}
+}
+
 bool surus_boot_done(void)
 {
 	done = true;
@@ -104,7 +118,7 @@ bool surus_boot_done(void)
 		surus_worker_speak();
 		return true;
 	}
-	const char *why = surus_kernel_refuses();
+	const char *why = surus_boot_refuses();
 	if (why) {
 		fprintf(stderr, "surus-php: %s\n", why);
 		surus_self->exit_status = SURUS_EXIT_BOOT;
@@ -112,6 +126,7 @@ bool surus_boot_done(void)
 	}
 	surus_ours_note();
 	surus_random_note();
+	surus_regex_booted();
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_checkpoint();
 	}

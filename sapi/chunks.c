@@ -168,6 +168,11 @@ void surus_chunks_begin(void)
 	c->noting = true;
 }
 
+void surus_chunks_pause(void)
+{
+	c->noting = false;
+}
+
 const char *surus_chunks_end(void)
 {
 	size_t kept = 0;

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +12,8 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/single_threaded.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,8 +29,8 @@ static struct kernel {
 	mode_t umask;
 	const char *touched; /* what a function has changed that cannot be put back */
 	bool unlock;         /* a lock may be held on a file of the boot */
-	unsigned char before_boot[512]; /* descriptors that were open when the boot began, as bits */
-	unsigned char of_boot[512];     /* those that it has opened */
+	unsigned char before_boot[SURUS_DESCRIPTORS]; /* descriptors that were open when the boot began, as bits */
+	unsigned char of_boot[SURUS_DESCRIPTORS];     /* those that it has opened */
 	/* What those lead to, and where in it they are. */
 	struct file {
 		int fd;
@@ -183,7 +180,7 @@ static bool open_descriptors(unsigned char *open_ones, int *last)
 	if (!directory) {
 		return false;
 	}
-	memset(open_ones, 0, 512);
+	memset(open_ones, 0, SURUS_DESCRIPTORS);
 	*last = 2;
 	while ((entry = readdir(directory))) {
 		int fd = atoi(entry->d_name);
@@ -207,88 +204,20 @@ bool surus_has_threads(void)
 	return stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink > 3;
 }
 
-static void name_peer(int fd, char *text, size_t size)
+bool surus_kernel_note_boot(unsigned char *open_ones, int *last)
 {
-	struct sockaddr_storage address;
-	socklen_t len = sizeof(address);
-	char host[256], port[32];
-
-	if (getpeername(fd, (struct sockaddr *)&address, &len) != 0) {
-		len = sizeof(address);
-		if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
-			snprintf(text, size, "?");
-			return;
-		}
+	if (!open_descriptors(open_ones, last)) {
+		return false;
 	}
-	if (address.ss_family == AF_UNIX) {
-		const char *path = ((struct sockaddr_un *)&address)->sun_path;
-		snprintf(text, size, "unix:%s", len > sizeof(sa_family_t) ? path : "");
-	} else if (getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port, sizeof(port),
-	                       NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
-		snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-	} else {
-		snprintf(text, size, "?");
-	}
-}
-
-/* A pair of sockets that are both ours, as libcurl has to wake itself: there is nobody at the other end. */
-static bool is_own_pair(int fd)
-{
-	struct sockaddr_un name;
-	struct ucred peer;
-	socklen_t name_len = sizeof(name), peer_len = sizeof(peer);
-
-	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 && name.sun_family == AF_UNIX &&
-	       name_len == sizeof(sa_family_t) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
-	       peer.pid == getpid();
-}
-
-static bool is_allowed(const char *peer)
-{
-	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
-		if (strcmp(*allowed, peer) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
-const char *surus_kernel_refuses(void)
-{
-	static char text[512];
-	static unsigned char open_ones[512];
-	int last;
-
-	if (!open_descriptors(open_ones, &last)) {
-		return NULL; /* /proc is not there; who needs it says so */
-	}
-	for (size_t i = 0; k && i < sizeof(open_ones); i++) {
+	for (size_t i = 0; k && i < sizeof(k->of_boot); i++) {
 		k->of_boot[i] = (unsigned char)(open_ones[i] & ~k->before_boot[i]);
 	}
-	for (int fd = 3; fd <= last; fd++) {
-		struct stat file;
-		char peer[300];
+	return true;
+}
 
-		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX ||
-		    fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode)) {
-			continue;
-		}
-		name_peer(fd, peer, sizeof(peer));
-		if (!is_own_pair(fd) && !is_allowed(peer)) {
-			snprintf(text, sizeof(text),
-			         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), "
-			         "connect in the handler, or name it in engine.shared_sockets if they may share it",
-			         peer);
-			return text;
-		}
-	}
-	if (surus_has_threads()) {
-		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
-	}
-	if (waitpid(-1, NULL, WNOHANG) == 0) {
-		return "the boot leaves a child process running; end it before surus_serve()";
-	}
-	return NULL;
+bool surus_kernel_is_boots(int fd)
+{
+	return k && fd < 4096 && k->of_boot[fd / 8] & 1 << fd % 8;
 }
 
 /* Workers share what the template has opened, and so the place in it: a file of the boot is opened anew. */
@@ -335,7 +264,7 @@ bool surus_kernel_prepare(void)
 
 const char *surus_kernel_note(void)
 {
-	static unsigned char open_ones[512];
+	static unsigned char open_ones[SURUS_DESCRIPTORS];
 
 	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	k->umask = umask(0);
@@ -355,7 +284,7 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (k->of_boot[fd / 8] & 1 << fd % 8 && fstat(fd, &file) == 0 && !own_file(fd, &file)) {
+		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && !own_file(fd, &file)) {
 			return "it has too many files open";
 		}
 	}
@@ -378,7 +307,7 @@ static const char *put_back_descriptors(void)
 		return "descriptor: a descriptor of the boot was closed";
 	}
 	if (syscall(SYS_close_range, (unsigned)k->last + 1, ~0u, 0) != 0) {
-		static unsigned char open_ones[512];
+		static unsigned char open_ones[SURUS_DESCRIPTORS];
 		int last;
 		if (!open_descriptors(open_ones, &last)) {
 			return "descriptor: descriptors cannot be closed";

@@ -39,7 +39,7 @@ static size_t ub_write(const char *data, size_t len)
 		return len;
 	}
 	if (surus_client_gone() || !surus_outbox_write(data, len)) {
-		php_handle_aborted_connection();
+		surus_abort();
 	}
 	return len;
 }
@@ -105,7 +105,7 @@ static void flush(void *context)
 	sapi_send_headers();
 #endif
 	if (surus_client_gone() || !surus_outbox_flush()) {
-		php_handle_aborted_connection();
+		surus_abort();
 	}
 }
 

@@ -23,7 +23,7 @@
 
 static struct {
 	bool come;    /* the script has come to serve for the first time */
-	bool calling; /* its handler runs */
+	bool calling; /* its handler runs, or what that has registered for the end */
 	bool rest;    /* there is none: the rest of the script serves */
 	zend_fcall_info handler;
 	zend_fcall_info_cache handler_cache;
@@ -183,6 +183,7 @@ static void begin(void)
 	zval handler;
 
 	surus_outbox_begin(surus_self->event.id);
+	surus_abort_begin();
 	surus_php_fill_request_info();
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(header_is_being_sent) = 0;
@@ -224,6 +225,40 @@ static void begin(void)
 
 /* --- the middle --- */
 
+/* Says what nobody has caught, as PHP does at the end of a script; exit() is an exception too, of which nobody hears. */
+static void end_exception(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+
+	if (EG(exception)) {
+		EG(current_execute_data) = NULL;
+		zend_exception_error(EG(exception), E_ERROR);
+		EG(current_execute_data) = frame;
+	}
+}
+
+/* As zend_user_exception_handler, which calls it without a frame: there an exit() in it would end as a fatal error does. */
+static void call_exception_handler(void)
+{
+	zend_object *exception = EG(exception);
+	zval handler, argument, result;
+
+	if (zend_is_unwind_exit(exception)) {
+		return;
+	}
+	EG(exception) = NULL;
+	ZVAL_COPY(&handler, &EG(user_exception_handler));
+	ZVAL_OBJ(&argument, exception);
+	ZVAL_UNDEF(&result);
+	if (call_user_function(NULL, NULL, &handler, &result, 1, &argument) == SUCCESS) {
+		zval_ptr_dtor(&result);
+		OBJ_RELEASE(exception);
+	} else {
+		EG(exception) = exception;
+	}
+	zval_ptr_dtor(&handler);
+}
+
 /* Runs the handler. False: a fatal error has ended it. */
 static bool call(void)
 {
@@ -237,18 +272,10 @@ static bool call(void)
 	surus_set_state(SURUS_RUNNING);
 	zend_try {
 		zend_call_function(&serving.handler, &serving.handler_cache);
-		if (EG(exception)) {
-			/* Whom a handler of exceptions throws to: nobody. */
-			EG(current_execute_data) = NULL;
-			/* As zend_execute_scripts; exit() is an exception here too, of which nobody else hears. */
-			if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
-				zend_user_exception_handler();
-			}
-			if (EG(exception)) {
-				zend_exception_error(EG(exception), E_ERROR);
-			}
-			EG(current_execute_data) = frame;
+		if (EG(exception) && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+			call_exception_handler();
 		}
+		end_exception();
 		zval_ptr_dtor(&result);
 	} zend_catch {
 		survived = false;
@@ -284,9 +311,16 @@ static void end_in_worker(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
+	/* With our frame: without one, PHP makes a fatal error of an exit() in a shutdown function. */
+	serving.calling = true;
+	php_call_shutdown_functions();
+	serving.calling = false;
+	EG(current_execute_data) = frame;
+	zend_try {
+		end_exception();
+	} zend_end_try();
 	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
 	EG(current_execute_data) = NULL;
-	php_call_shutdown_functions();
 	php_free_shutdown_functions();
 	zend_try {
 		php_output_end_all();
@@ -318,8 +352,15 @@ static void end(void)
 		return;
 	}
 	surus_isolated_end();
+	if (surus_boots_in_template()) {
+		surus_regex_note();
+	}
 	if (surus_settings.engine == SURUS_REWIND) {
-		surus_rewind();
+		if (!surus_regex_is_behind()) {
+			surus_rewind();
+		}
+		surus_set_state(SURUS_RETIRED);
+		_exit(SURUS_EXIT_RENEWED);
 	}
 	surus_set_state(SURUS_RETIRED);
 	_exit(SURUS_EXIT_SERVED);
@@ -338,6 +379,11 @@ void surus_serve_script_ended(void)
 bool surus_serve_called(void)
 {
 	return serving.come;
+}
+
+bool surus_serve_calls(void)
+{
+	return serving.calling;
 }
 
 void surus_serve_before_shutdown(void)

@@ -115,6 +115,17 @@ void *surus_exempt_map(size_t size)
 	return memory + GUARD;
 }
 
+static void exempt_unmap(void *memory)
+{
+	for (size_t i = 0; i < exempt_count; i++) {
+		if ((uintptr_t)memory > exempt[i].start && (uintptr_t)memory < exempt[i].end) {
+			munmap((void *)exempt[i].start, exempt[i].end - exempt[i].start);
+			exempt[i] = exempt[--exempt_count];
+			return;
+		}
+	}
+}
+
 /* --- comparing and copying --- */
 
 /* Makes `to` what `from` is, writing only where they differ: then mostly nothing has to be written, and reading takes the caches
@@ -310,12 +321,24 @@ static bool is_on_stack(size_t count)
 	return false;
 }
 
+/* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it have it themselves. */
+static bool begin_anew(void)
+{
+	if (!s) {
+		s = surus_exempt_map(sizeof(*s));
+		return s != NULL;
+	}
+	munmap((void *)s->bytes, s->size);
+	close(s->file);
+	exempt_unmap(s->known);
+	return true;
+}
+
 const char *surus_snapshot_take(int maps, int pagemap)
 {
 	size_t count;
 
-	s = surus_exempt_map(sizeof(*s));
-	if (!s) {
+	if (!begin_anew()) {
 		return "no memory for its bookkeeping";
 	}
 	s->maps_file = maps;

@@ -10,8 +10,8 @@
 
 /* Maps memory that is never put back. NULL on failure. Before the snapshot only. */
 void *surus_exempt_map(size_t size);
-/* Copies the memory of this process and shares the copy with those that it forks. NULL, or why it cannot be. The descriptors are
- * those of the files of that name in /proc/self. */
+/* Copies the memory of this process and shares the copy with those that it forks from then on. NULL, or why it cannot be. The
+ * descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_take(int maps, int pagemap);
 /* Bytes of the snapshot, holes included. */
 size_t surus_snapshot_size(void);
@@ -33,6 +33,8 @@ size_t surus_snapshot_hot(void);
 bool surus_chunks_install(void);
 /* From here on chunks are a request's, and go with it. */
 void surus_chunks_begin(void);
+/* Chunks are the boot's again. */
+void surus_chunks_pause(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);
 /* Are these addresses those of a chunk that we keep for the next request? */
@@ -44,8 +46,12 @@ size_t surus_chunks_pages(void);
 
 /* Watches over functions that change the process; when PHP has started. */
 bool surus_kernel_prepare(void);
-/* In the template, before the snapshot: NULL, or what the boot has left that cannot be shared by workers, in words. */
-const char *surus_kernel_refuses(void);
+enum { SURUS_DESCRIPTORS = 512 };
+/* At the end of the boot: notes which descriptors it has opened. All that are open become bits of SURUS_DESCRIPTORS bytes. False: they
+ * cannot be listed. */
+bool surus_kernel_note_boot(unsigned char *open_ones, int *last);
+/* Has the boot opened this descriptor? */
+bool surus_kernel_is_boots(int fd);
 /* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
 const char *surus_kernel_note(void);
 /* Releases the locks that an event holds on files of the boot; before its end is told, since the next may want them. */
@@ -56,6 +62,11 @@ const char *surus_kernel_put_back(void);
 int surus_open_own(const char *path);
 /* Does this process have more than one thread? */
 bool surus_has_threads(void);
+
+/* --- refuse.c: what the boot may not leave to its workers --- */
+
+/* In the template, before the snapshot: NULL, or what the boot has left that workers cannot share, in words. */
+const char *surus_boot_refuses(void);
 
 /* --- random.c --- */
 

@@ -181,6 +181,14 @@ void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
 bool surus_client_gone(void);
 
+/* --- abort.c: the end of a script whose client has gone --- */
+
+/* Begins an event, whose client is there. */
+void surus_abort_begin(void);
+/* To be called when something is written to a client that has gone. Returns where the script may go on, or ends it by leaving through
+ * an exception. May not return. */
+void surus_abort(void);
+
 /* --- variables.c: an event's variables as PHP has them --- */
 
 struct _zval_struct;
@@ -201,12 +209,17 @@ int surus_boot_run(void);
 /* The script has come to serve. True: here, where events are to be taken. False: there will be none. */
 bool surus_boot_done(void);
 
+/* In the template: learns from the events that there have been, when it is time. */
+void surus_boot_learn(void);
+
 /* --- serve.c: the life of one event in a booted process --- */
 
 /* Registers them. */
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
+/* Does code of the script run for an event: its handler, or what it has registered for the end? */
+bool surus_serve_calls(void);
 /* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
 void surus_serve_script_ended(void);
 /* To be called when the script has ended, before PHP's request shutdown. */
@@ -221,6 +234,20 @@ void surus_shut_down(struct _zend_module_entry *extension);
 void surus_ours_note(void);
 /* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */
 void surus_isolated_end(void);
+
+/* --- regex.c: regular expressions that events have had compiled --- */
+
+/* In the template, before anything is forked. */
+bool surus_regex_start(void);
+/* What is compiled by now, the boot has had compiled. */
+void surus_regex_booted(void);
+/* At the end of an event: notes those that it has had compiled. */
+void surus_regex_note(void);
+/* In the template: is it time to compile those that have come again? In a worker: that too, or has the template compiled some since
+ * this worker was forked? */
+bool surus_regex_is_behind(void);
+/* In the template: compiles them. */
+void surus_regex_compile(void);
 
 /* --- user_ini.c: .user.ini files --- */
 
@@ -273,6 +300,7 @@ enum {
 	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
 	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; said on stderr */
 	SURUS_EXIT_DIFFERS = 108,  /* rewound memory is not what it was; said on stderr */
+	SURUS_EXIT_RENEWED = 109,  /* so that one takes its place that knows what the template has learnt */
 	/* As SURUS_EXIT_REPLACED, by what the event had done; the words are in rewind.c. */
 	SURUS_EXIT_REPLACED_SIGNALS = 110,
 	SURUS_EXIT_REPLACED_PROCESS = 111,

@@ -71,6 +71,9 @@ static bool fill(uint32_t index)
 	pid_t pid;
 
 	place->fill_after = surus_now() + place->backoff;
+	if (surus_boots_in_template()) {
+		surus_boot_learn();
+	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, outbox) != 0 || pipe2(log, O_CLOEXEC) != 0) {
 		fprintf(stderr, "surus-php: no descriptors for another worker: %m\n");
 		goto failed;
@@ -362,7 +365,7 @@ int surus_template_run(const char *program)
 	}
 	surus_report(report, sizeof(report));
 	surus_profile_mark("reported");
-	if ((surus_boots_in_template() && !surus_kernel_prepare()) ||
+	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;

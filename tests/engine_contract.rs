@@ -28,6 +28,8 @@ macro_rules! engine_contract {
 mod answers;
 #[path = "engine_contract/ends.rs"]
 mod ends;
+#[path = "engine_contract/gone.rs"]
+mod gone;
 #[path = "engine_contract/isolation.rs"]
 mod isolation;
 #[path = "engine_contract/queue.rs"]

@@ -62,7 +62,7 @@ macro_rules! topics {
     };
 }
 
-topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini isolation finish }
+topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini isolation finish gone }
 
 fn answer() -> Answer {
     let output =

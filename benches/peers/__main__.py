@@ -10,9 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import alone
 import check
 import machine
 import memory
+import replacement
 import report
 import round_trip
 import rounds
@@ -24,7 +26,7 @@ from results import Results
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PARTS = ("pages", "round-trip", "slow", "memory")
+PARTS = ("pages", "alone", "round-trip", "slow", "memory", "replacement")
 
 
 def main() -> None:
@@ -70,6 +72,9 @@ def main() -> None:
                         results.write(unfinished)
                     # wrk does not look at bodies, so that one that goes wrong under load would show only here.
                     check.same_answer(servers, page)
+        if "alone" in options.parts:
+            with Server(alone.NGINX_ALONE, Path(scratch) / "alone", APPS["plain"], projects["plain"], options.surus, 1) as server:
+                results.alone[server.contestant.name] = alone.measure(server, max(options.connections), options.rounds, options.seconds, _say)
         # Where PHP runs inside the web server there are no workers to count.
         for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
             if "round-trip" in options.parts:
@@ -78,11 +83,15 @@ def main() -> None:
             if "slow" in options.parts:
                 with start(contestant, "plain", 2, "slow") as server:
                     results.slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
+            page = next(page for page in PAGES if page.app == "symfony")
             if "memory" in options.parts:
-                page = next(page for page in PAGES if page.app == "symfony")
                 results.sizes[contestant.name] = memory.measure(
                     lambda workers: start(contestant, "symfony", workers, f"memory-{workers}"), page, _say
                 )
+            # Kept connections of two nginx processes want two children.
+            if "replacement" in options.parts and contestant.sends_files:
+                with start(contestant, "symfony", 1, "replacement") as server:
+                    results.replacements[contestant.name] = replacement.measure(server, page, _say)
             results.write(unfinished)
 
     unfinished.replace(options.json)
@@ -94,7 +103,7 @@ def main() -> None:
 def _apps(pages: list, parts: list[str]) -> list[str]:
     """Those that are asked for, each once."""
     names = [page.app for page in pages if "pages" in parts]
-    names += ["plain"] * bool({"round-trip", "slow"} & set(parts)) + ["symfony"] * ("memory" in parts)
+    names += ["plain"] * bool({"alone", "round-trip", "slow"} & set(parts)) + ["symfony"] * bool({"memory", "replacement"} & set(parts))
     return list(dict.fromkeys(names))
 
 
@@ -134,7 +143,8 @@ def _check_machine(contestants: list[Contestant], pages: list, options: argparse
         for path, package in APPS[app].needs:
             if not Path(path).exists():
                 raise Refused(f"{path} does not exist: apt-get install {package}; or choose --pages and --parts without it")
-    for program, package in ({"wrk": "wrk", "php8.2": "php8.2-cli"} | {k: v for one in contestants for k, v in one.needs.items()}).items():
+    ours = {"wrk": "wrk", "php8.2": "php8.2-cli"} | ({alone.PHP_CGI: "php8.2-cgi", "nginx": "nginx"} if "alone" in options.parts else {})
+    for program, package in (ours | {k: v for one in contestants for k, v in one.needs.items()}).items():
         if not shutil.which(program):
             raise Refused(f"{program} is not installed: apt-get install {package}")
 

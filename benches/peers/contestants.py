@@ -68,14 +68,14 @@ def _surus(engine: str, **more) -> Contestant:
 CONTESTANTS = (
     Contestant(
         name="nginx + php-fpm",
-        values={"upstream": "", "keep": ""},
+        values={"upstream": "", "keep": "", "answer": ""},
         **NGINX_PHP_FPM,
     ),
     Contestant(
         name="nginx + php-fpm, kept",
         # An idle kept connection occupies a child. So that nginx's workers cannot hold all children idle between them, they
         # keep no more than there are.
-        values={"upstream": "keepalive @kept@;", "keep": "fastcgi_keep_conn on;"},
+        values={"upstream": "keepalive @kept@;", "keep": "fastcgi_keep_conn on;", "answer": ""},
         sends_files=False,
         **NGINX_PHP_FPM,
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import processes
 from pages import Page
-from server import Refused, Server, Unanswered
+from server import Changed, Refused, Server, Unanswered
 
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
 
@@ -52,7 +52,7 @@ def load(server: Server, page: Page, connections: int, seconds: int) -> Load:
         if line := re.search(rf"^.*{sign}.*$", result.stdout, re.MULTILINE):
             raise Refused(f"{who}: {line.group().strip()}")
     if not server.contestant.one_event and sorted(now) != sorted(pids):
-        raise Refused(f"{who}: the server's processes changed during the load")
+        raise Changed(f"{who}: the server's processes changed during the load")
     return Load(
         requests=requests,
         per_second=float(_find(result.stdout, r"Requests/sec:\s+([\d.]+)")),

@@ -3,9 +3,11 @@
 from statistics import median
 from typing import Callable
 
+from alone import Alone
 from contestants import CONTESTANTS
 from load import Load
 from memory import FEW, MORE, Memory
+from replacement import Replacement
 from results import Results
 from round_trip import RoundTrip
 from rounds import Cell
@@ -27,12 +29,16 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
         parts += [f"## {group}\n", *(charts or {}).get(group, [])]
         for cells in pages.values():
             parts += [f"### {cells[0].page.title}\n", _table(cells)]
+    if results.alone:
+        parts += ["## HTTP and PHP alone\n", _alone(results.alone)]
     if results.round_trips:
         parts += ["## What a server adds\n", _round_trips(results.round_trips)]
     if results.slow_scripts:
         parts += ["## Beside a slow script\n", _slow_scripts(results.slow_scripts, _get(results.about, "slow_seconds"))]
     if results.sizes:
         parts += ["## Memory\n", _memory(results.sizes)]
+    if results.replacements:
+        parts += ["## When a worker ends\n", _replacements(results.replacements)]
     return "\n".join(parts)
 
 
@@ -89,6 +95,8 @@ def goals(results: Results) -> str:
             lines.append(f"- {_met(more <= 15)}: Surus rewind, {where}: {more:.1f} µs of CPU more than Surus worker; goal at most 15")
     if size := results.sizes.get("Surus rewind"):
         lines.append(f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5")
+    if replaced := results.replacements.get("Surus rewind"):
+        lines.append(f"- {_met(replaced.missed_ms <= 5)}: Surus rewind: another worker is ready after {replaced.missed_ms:.1f} ms; goal at most 5")
     return "## Goals\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -165,6 +173,22 @@ def _least(engine: str, cell: Cell) -> float | None:
     return None
 
 
+def _alone(results: dict[str, Alone]) -> str:
+    lines = [
+        "What the hello-world page costs without the other half: nginx gives its bytes by itself; php-cgi runs its script again and again in "
+        "one process, request startup and shutdown included, and prints into nothing. The sum is what nobody can fall below who uses this "
+        "PHP and this HTTP server; bringing the two together comes on top.",
+        "",
+        "| | HTTP | PHP | sum |",
+        "|---|---:|---:|---:|",
+    ]
+    for who, result in results.items():
+        http, php = _values(result.http, "cpu_us"), result.php_us
+        halves = " | ".join(_spread(values, f"{{:.1f}}{SPACE}µs".format) for values in (http, php))
+        lines.append(f"| {_escaped(who)} | {halves} | {median(http) + median(php):.1f}{SPACE}µs |")
+    return "\n".join(lines) + "\n"
+
+
 def _memory(sizes: dict[str, Memory]) -> str:
     lines = [
         f"Memory of all processes (PSS) with the Symfony example, after 64 connections have asked for 2 s: {FEW} and {MORE} workers.",
@@ -174,6 +198,21 @@ def _memory(sizes: dict[str, Memory]) -> str:
     ]
     for who, size in sizes.items():
         lines.append(f"| {_escaped(who)} | {size.few:.1f} MiB | {size.more:.1f} MiB | {size.worker:.1f} MiB |")
+    return "\n".join(lines) + "\n"
+
+
+def _replacements(results: dict[str, Replacement]) -> str:
+    lines = [
+        "One worker with the Symfony example is killed, and the JSON route asked for at the moment at which it is gone. What the answer "
+        "takes longer than the one before is the time until another worker is ready, and what that does at first.",
+        "",
+        "| | usual answer | answer after the end | until another is ready | without an answer |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for who, result in results.items():
+        usual, replaced = (_spread(values, f"{{:.1f}}{SPACE}ms".format) for values in (result.usual_ms, result.replaced_ms))
+        asked = len(result.replaced_ms) + result.lost
+        lines.append(f"| {_escaped(who)} | {usual} | {replaced} | {result.missed_ms:.1f}{SPACE}ms | {result.lost} of {asked} |")
     return "\n".join(lines) + "\n"
 
 

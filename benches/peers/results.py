@@ -4,9 +4,11 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from alone import Alone
 from load import Load
 from memory import Memory
 from pages import Page
+from replacement import Replacement
 from round_trip import RoundTrip
 from rounds import Cell
 from server import Refused
@@ -21,7 +23,9 @@ class Results:
     round_trips: dict[str, RoundTrip] = field(default_factory=dict)
     slow_scripts: dict[str, Beside] = field(default_factory=dict)
     sizes: dict[str, Memory] = field(default_factory=dict)
-    """The last three by contestant."""
+    replacements: dict[str, Replacement] = field(default_factory=dict)
+    alone: dict[str, Alone] = field(default_factory=dict)
+    """The last four by contestant."""
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,6 +35,8 @@ class Results:
             "round_trip": {who: asdict(result) for who, result in self.round_trips.items()},
             "slow": {who: asdict(result) for who, result in self.slow_scripts.items()},
             "memory": {who: asdict(result) for who, result in self.sizes.items()},
+            "alone": {who: asdict(result) for who, result in self.alone.items()},
+            "replacement": {who: asdict(result) for who, result in self.replacements.items()},
         }
         path.write_text(json.dumps(raw, indent=1) + "\n")
 
@@ -44,6 +50,8 @@ def read(path: Path) -> Results:
             {who: RoundTrip(**_loads(result)) for who, result in raw.get("round_trip", {}).items()},
             {who: Beside(**_loads(result)) for who, result in raw.get("slow", {}).items()},
             {who: _known(Memory, result) for who, result in raw.get("memory", {}).items()},
+            {who: _known(Replacement, result) for who, result in raw.get("replacement", {}).items()},
+            {who: Alone(_loads({"http": result["http"]})["http"], result["php_us"]) for who, result in raw.get("alone", {}).items()},
         )
     except FileNotFoundError:
         raise Refused(f"{path} does not exist; make bench writes it") from None

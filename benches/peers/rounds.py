@@ -6,7 +6,9 @@ from typing import Callable
 
 from load import Load, load
 from pages import Page
-from server import Server
+from server import Changed, Server
+
+WARM_UPS = 5
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Cell:
 def measure(servers: list[Server], page: Page, connections: int, rounds: int, seconds: int, say: Callable[[str], None]) -> Cell:
     able = [server for server in servers if server.contestant.sends_files or not page.static]
     for server in able:
-        load(server, page, connections, min(2, seconds))  # warm-up
+        _warm_up(server, page, connections, min(2, seconds))
     loads: dict[str, list[Load]] = {server.contestant.name: [] for server in able}
     for turn in range(rounds):
         # Each has every place in the order about equally often.
@@ -46,3 +48,14 @@ def measure(servers: list[Server], page: Page, connections: int, rounds: int, se
                 f"wrk {result.wrk_busy:.0%}"
             )
     return Cell(page, connections, loads)
+
+
+def _warm_up(server: Server, page: Page, connections: int, seconds: int) -> None:
+    """`rewind` renews its workers when they have learnt from the first requests."""
+    for rest in reversed(range(WARM_UPS)):
+        try:
+            load(server, page, connections, seconds)
+            return
+        except Changed:
+            if not rest:
+                raise

@@ -17,6 +17,8 @@ from contestants import Contestant
 from pages import Page
 
 CONF = Path(__file__).parent / "conf"
+# By itself each would load the extensions that Debian has switched on for it.
+ENVIRONMENT = {"PATH": os.environ["PATH"], "PHP_INI_SCAN_DIR": "/etc/php/8.2/fpm/conf.d"}
 START_SECONDS = 20
 STOP_SECONDS = 10
 
@@ -29,11 +31,16 @@ class Unanswered(Refused):
     """Not one request had an answer."""
 
 
+class Changed(Refused):
+    """Its processes are not those that there were."""
+
+
 class Server:
     def __init__(self, contestant: Contestant, directory: Path, app: App, project: Path, surus: Path, workers: int):
         self.contestant = contestant
         self.app = app
         self.directory = directory
+        self.root = project / app.public
         self.port = _free_port()
         self._running: list[subprocess.Popen] = []
         self._words = {
@@ -41,7 +48,7 @@ class Server:
             "dir": str(directory),
             "port": str(self.port),
             "project": str(project),
-            "root": str(project / app.public),
+            "root": str(self.root),
             "script": str(project / "worker.php"),
             "surus": str(surus),
             "warmup": json.dumps(app.warmup),
@@ -54,15 +61,13 @@ class Server:
         self.directory.mkdir()
         for name in ("php.ini", *self.contestant.conf):
             (self.directory / name).write_text(self._fill((CONF / name).read_text()))
-        # By itself each would load the extensions that Debian has switched on for it.
-        environment = {"PATH": os.environ["PATH"], "PHP_INI_SCAN_DIR": "/etc/php/8.2/fpm/conf.d"}
         try:
             with open(self.directory / "output.log", "wb") as log:
                 for command in self.contestant.commands:
                     argv = shlex.split(self._fill(command))
                     # In a session of its own, so that Ctrl-C reaches only us, and we end it in order.
                     self._running.append(
-                        subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                        subprocess.Popen(argv, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
                     )
             self._wait_until_it_answers()
         except BaseException:

@@ -1,7 +1,7 @@
 <?php
 
 /*
- * WordPress, booted once: core, plugins and theme are loaded, up to where WordPress looks at the visitor. README.md says what that means.
+ * WordPress, booted once: core, plugins and theme are loaded, up to where WordPress looks at the visitor, and a little further. README.md says what that means.
  */
 
 /** Entry scripts that say what they are before they load WordPress: they need a process that has not loaded it. */
@@ -31,6 +31,7 @@ final class Surus_Checkpoint {
 		$booted = self::chosen();
 		$locale = determine_locale();
 		$vars   = self::vars();
+		$ahead  = new Surus_Ahead();
 
 		$this->close();
 		surus_checkpoint();
@@ -50,6 +51,11 @@ final class Surus_Checkpoint {
 		if ( determine_locale() !== $locale ) {
 			load_default_textdomain();
 			$GLOBALS['wp_locale'] = new WP_Locale();
+			$ahead->undo();
+		}
+		if ( ! $ahead->holds() ) {
+			$GLOBALS['wp_rewrite']->init();
+			$ahead->undo();
 		}
 		if ( self::chosen() !== $booted ) {
 			error_log( 'The theme or the active plugins are not those that this process has loaded. What helps: surus reload' );
@@ -91,5 +97,134 @@ final class Surus_Checkpoint {
 		$end  = strrpos( substr( $code, 0, strpos( $code, "\nfunction " ) ), '/**' );
 
 		return eval( 'return static function () {' . substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) ) . '};' );
+	}
+}
+
+/**
+ * What WordPress's own callbacks do on `init` that depends on neither visitor nor content, done at the boot: it makes the built-in types of
+ * posts, taxonomies and blocks. Nothing of it is done where a plugin or the theme might have a say in it before or meanwhile.
+ */
+final class Surus_Ahead {
+
+	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_types_from_metadata|register_block_core_\w+)$/';
+
+	/** Through these others may change what is made, as the visitor has it. */
+	private const FILTERS = [
+		'all', 'register_post_type_args', 'register_taxonomy_args', 'registered_post_type', 'registered_taxonomy', 'block_type_metadata',
+		'block_type_metadata_settings', 'register_block_type_args', 'wp_theme_json_data_default',
+	];
+
+	/** Options that decide about it. */
+	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
+
+	private readonly array $options;
+
+	/** The callbacks of `init` as WordPress had them. */
+	private readonly WP_Hook $init;
+
+	/** Scripts and styles that blocks have registered. Beside them WordPress registers its own, as the visitor has them, so that is left to
+	 * the request. */
+	private array $registered = [ 'wp_scripts' => WP_Scripts::class, 'wp_styles' => WP_Styles::class ];
+
+	public function __construct() {
+		$this->options = self::options();
+		$this->init    = clone $GLOBALS['wp_filter']['init'];
+		if ( array_filter( self::FILTERS, self::is_heard_by_others( ... ) ) ) {
+			return;
+		}
+		foreach ( $this->registered as $global => $class ) {
+			if ( isset( $GLOBALS[ $global ] ) ) {
+				unset( $this->registered[ $global ] );
+			} else {
+				$this->registered[ $global ] = $GLOBALS[ $global ] = ( new ReflectionClass( $class ) )->newInstanceWithoutConstructor();
+			}
+		}
+		// WordPress's own look whether it is time.
+		$GLOBALS['wp_current_filter'][] = 'init';
+		$GLOBALS['wp_actions']['init']  = 1;
+		$this->run();
+		unset( $GLOBALS['wp_actions']['init'] );
+		array_pop( $GLOBALS['wp_current_filter'] );
+		foreach ( array_keys( $this->registered ) as $global ) {
+			unset( $GLOBALS[ $global ] );
+		}
+		add_action( 'init', $this->register( ... ), 9 );
+		if ( isset( $GLOBALS['current_user'] ) ) {
+			// Something has looked at the visitor all the same.
+			unset( $GLOBALS['current_user'] );
+			$this->undo();
+		}
+	}
+
+	private function register(): void {
+		foreach ( $this->registered as $global => $kept ) {
+			// They are called as the functions that make them.
+			$global()->registered += $kept->registered;
+		}
+	}
+
+	/** Is all that was made what would be made now? */
+	public function holds(): bool {
+		return self::options() === $this->options;
+	}
+
+	/** Has `init` make everything anew. */
+	public function undo(): void {
+		$blocks = WP_Block_Type_Registry::get_instance();
+		foreach ( array_keys( $blocks->get_all_registered() ) as $name ) {
+			$blocks->unregister( $name );
+		}
+		WP_Theme_JSON_Resolver::clean_cached_data();
+		$GLOBALS['wp_filter']['init'] = $this->init;
+	}
+
+	private function run(): void {
+		foreach ( $this->init->callbacks as $priority => $callbacks ) {
+			foreach ( $callbacks as $callback ) {
+				$function = $callback['function'];
+				if ( ! self::is_of_wordpress( $function ) ) {
+					return;
+				}
+				if ( is_string( $function ) && preg_match( self::CALLBACKS, $function ) ) {
+					$function();
+					remove_action( 'init', $function, $priority );
+					$this->forget_what_came_too_late( $priority );
+				}
+			}
+		}
+	}
+
+	/** What is added to `init` while it runs is not called where that place has passed. */
+	private function forget_what_came_too_late( int $now ): void {
+		foreach ( $GLOBALS['wp_filter']['init']->callbacks as $priority => $callbacks ) {
+			foreach ( array_diff_key( $callbacks, $this->init->callbacks[ $priority ] ?? [] ) as $callback ) {
+				if ( $priority < $now ) {
+					remove_action( 'init', $callback['function'], $priority );
+				}
+			}
+		}
+	}
+
+	/** Is there a callback of a plugin's or the theme's? */
+	private static function is_heard_by_others( string $filter ): bool {
+		foreach ( $GLOBALS['wp_filter'][ $filter ]->callbacks ?? [] as $callbacks ) {
+			foreach ( $callbacks as $callback ) {
+				if ( ! self::is_of_wordpress( $callback['function'] ) ) {
+					return true;
+				}
+			}
+		}
+
+		return false;
+	}
+
+	private static function is_of_wordpress( callable $callback ): bool {
+		$file = ( new ReflectionFunction( Closure::fromCallable( $callback ) ) )->getFileName();
+
+		return is_string( $file ) && str_starts_with( $file, realpath( ABSPATH . WPINC ) . '/' );
+	}
+
+	private static function options(): array {
+		return array_map( 'get_option', self::OPTIONS );
 	}
 }

@@ -104,13 +104,13 @@ fn a_booted_wordpress_answers_as_a_classic_one() {
     for engine in ["rewind", "fork", "standby"] {
         let args = ["--engine", engine, "--listen", &*host];
         let surus = site.serve_with(&args, &[]);
-        compare(&format!("http://{host}"), engine, &surus);
+        compare(&format!("http://{host}"), engine, &surus, &database);
         // WordPress wants to hear one comment at a time.
         database.run("DELETE FROM wordpress.wp_comments WHERE comment_author = 'Hasdrubal'");
     }
 }
 
-fn compare(base: &str, engine: &str, surus: &Surus) {
+fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
     let reader = Client::new(base);
     let made = Regex::new("<dateCreated>.*</dateCreated>").unwrap();
     let same = |reader: &Client, path: &str| {
@@ -208,6 +208,21 @@ fn compare(base: &str, engine: &str, surus: &Surus) {
     author
         .get("/wp-admin/edit-comments.php?comment_status=moderated")
         .shows(&format!("{engine}&#8221; \\ waiting"));
+
+    // What the boot has made with other permalinks is made anew.
+    let permalinks = |structure: &str, categories: &str| {
+        database.run(&format!(
+            "UPDATE wordpress.wp_options SET option_value = '{structure}' WHERE option_name = 'permalink_structure';
+             UPDATE wordpress.wp_options SET option_value = '{categories}' WHERE option_name = 'category_base';
+             DELETE FROM wordpress.wp_options WHERE option_name = 'rewrite_rules'"
+        ));
+    };
+    permalinks("/then/%postname%/", "about");
+    same(&reader, "/").shows("/then/alpen/");
+    same(&reader, "/then/alpen/").shows("Elephants.");
+    same(&reader, "/wp-json/wp/v2/categories").shows("about");
+    permalinks("/%postname%/", "");
+    same(&reader, "/").lacks("/then/");
 
     let log = surus.log();
     for line in log.lines() {

@@ -449,6 +449,80 @@ fn what_a_boot_may_not_leave_open_is_refused_by_name() {
 }
 
 #[test]
+fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&fifo)
+        .status();
+    assert!(made.unwrap().success());
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let fifo = fifo.display();
+    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
+    let serve = "surus_serve(fn () => print 'served');";
+    for (boot, left) in [
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "a pipe open (descriptor ",
+        ),
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            "$p = proc_open(['true'], [1 => ['pipe', 'w']], $pipes);".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            format!("{pipe} $c->close($ends[1]);"),
+            "opened by a library, not by PHP",
+        ),
+        (format!("$f = fopen('{fifo}', 'r+');"), "the FIFO /"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(
+                engine,
+                &format!("{boot} {serve}"),
+                &[("SURUS_PHP_FFI__ENABLE", "true")],
+            );
+            assert!(
+                log.contains(left) && log.contains("close it before surus_serve()"),
+                "{engine}: {boot}\n{log}"
+            );
+        }
+    }
+    // Where the workers boot each for itself, none shares it.
+    let own = format!("$f = fopen('{fifo}', 'r+'); {serve}");
+    let shared = format!("[\"fifo:{fifo}\"]");
+    let may = [("SURUS_ENGINE_SHARED_SOCKETS", shared.as_str())];
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (engine, boot, env) in [
+        ("standby", own.clone(), &[][..]),
+        ("worker", own.clone(), &[]),
+        ("rewind", own.clone(), &may),
+        ("fork", own, &may),
+        // What is written there is in the log, whoever writes it.
+        (
+            "rewind",
+            format!("$f = fopen('php://stderr', 'w'); {serve}"),
+            &[],
+        ),
+        // Nobody is at the other end.
+        ("rewind", format!("{pipe} {serve}"), &ffi),
+        ("fork", format!("{pipe} {serve}"), &ffi),
+    ] {
+        let site = try_booted(engine, &boot, &["--workers", "1"], env)
+            .unwrap_or_else(|log| panic!("{engine}: {boot}\n{log}"));
+        assert_eq!(site.get("/hello.php").body, "served", "{engine}: {boot}");
+    }
+}
+
+#[test]
 fn a_boot_that_cannot_fork_its_workers_says_so() {
     if !is_root() {
         return;
@@ -506,6 +580,46 @@ fn serving_twice_or_in_a_handler_or_on_classic_is_an_error_that_says_what_to_do(
             site.get("/hello.php")
                 .body
                 .contains("cannot be called by a handler")
+        );
+    }
+}
+
+/// php-fpm keeps them, too. Whether an expression was compiled before this event shows in how it fails: `pcre.jit` counts only when it
+/// is compiled.
+#[test]
+fn regular_expressions_that_come_again_are_compiled_ahead() {
+    const BY_THE_JIT: &str = "JIT stack limit exhausted";
+    for engine in ["rewind", "fork"] {
+        let site = try_booted(
+            engine,
+            BOOT,
+            &["--workers", "2"],
+            &[("SURUS_ENGINE_PARANOID", "true")],
+        )
+        .unwrap_or_else(|log| panic!("{log}"));
+        std::fs::write(
+            site.dir.path().join("match.php"),
+            "<?php ini_set('pcre.jit', $_GET['jit']); preg_match('/^(foo)+$/', str_repeat('foo', 100000)); echo preg_last_error_msg();",
+        )
+        .unwrap();
+        for _ in 0..3 {
+            assert_eq!(
+                site.get("/match.php?jit=0").body,
+                "Recursion limit exhausted"
+            );
+            assert_eq!(site.get("/match.php?jit=1").body, BY_THE_JIT);
+        }
+        until("the expression is compiled ahead", || {
+            site.get("/match.php?jit=0").body == BY_THE_JIT
+        });
+        for _ in 0..20 {
+            assert_eq!(site.get("/match.php?jit=0").body, BY_THE_JIT);
+            assert_eq!(site.get("/hello.php").body, "hello");
+        }
+        let log = site.surus.log();
+        assert!(
+            !log.contains("replaced") && !log.contains("differs"),
+            "{log}"
         );
     }
 }

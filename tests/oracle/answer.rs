@@ -22,6 +22,17 @@ pub const CONNECTION_HEADERS: [&str; 5] = [
 ];
 
 impl Answer {
+    /// That of a client which has left before it had one.
+    pub fn unread() -> Answer {
+        Answer {
+            status: 200,
+            reason: String::new(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            complete: false,
+        }
+    }
+
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers
             .iter()

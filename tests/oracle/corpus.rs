@@ -88,6 +88,9 @@ pub struct Step {
     /// Make it not at the end but as soon as this has arrived: a script that waits for it shows that its output is not held
     /// back.
     touch_at: Option<String>,
+    /// And leave: nothing is compared, and what has become of the script is for a later step to ask.
+    #[serde(default)]
+    leave: bool,
 }
 
 /// When a step makes a file.
@@ -212,7 +215,11 @@ impl Step {
         match (file, self.touch_at.clone()) {
             (None, _) => Touch::Nothing,
             (Some(file), None) => Touch::Afterwards(file),
-            (Some(file), Some(text)) => Touch::During(Watch { text, file }),
+            (Some(file), Some(text)) => Touch::During(Watch {
+                text,
+                file,
+                leaves: self.leave,
+            }),
         }
     }
 

@@ -157,7 +157,13 @@ impl Trial<'_> {
     fn ask(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
         match step.touch(&self.oracles.state, who.token()) {
             Touch::Nothing => self.ask_until(who, step, None),
-            Touch::During(watch) => self.ask_until(who, step, Some(watch)),
+            Touch::During(watch) => {
+                let answer = self.ask_until(who, step, Some(watch.clone()));
+                match watch.has_left() {
+                    true => Ok(Answer::unread()),
+                    false => answer,
+                }
+            }
             Touch::Afterwards(file) => {
                 let answer = self.ask_until(who, step, None);
                 std::fs::write(file, "").unwrap();

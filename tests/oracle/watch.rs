@@ -1,4 +1,4 @@
-//! Whether a text has arrived yet, while the rest of the answer is still to come.
+//! Whether a text has arrived yet, while the rest of the answer is still to come: for who waits for it, or then leaves.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -8,6 +8,15 @@ use std::path::PathBuf;
 pub struct Watch {
     pub text: String,
     pub file: PathBuf,
+    /// Reads no more from there on.
+    pub leaves: bool,
+}
+
+impl Watch {
+    /// Has a client that reads with this gone?
+    pub fn has_left(&self) -> bool {
+        self.leaves && self.file.exists()
+    }
 }
 
 /// A reader that keeps an eye on what passes through it.
@@ -35,6 +44,9 @@ impl<R: Read> Read for Watched<R> {
             let text = watch.text.as_bytes();
             if self.seen.windows(text.len()).any(|window| window == text) {
                 std::fs::write(&watch.file, "")?;
+                if watch.leaves {
+                    return Err(io::Error::other("the client leaves"));
+                }
                 self.watch = None;
             }
         }

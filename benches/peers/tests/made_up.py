@@ -1,8 +1,10 @@
 """Results that nobody has measured, for tests."""
 
+from alone import Alone
 from contestants import CONTESTANTS
 from load import Load
 from memory import Memory
+from replacement import Replacement
 from pages import PAGES, Page
 from results import Results
 from round_trip import RoundTrip
@@ -64,4 +66,6 @@ def everything() -> Results:
         {"Surus classic": RoundTrip(three, three)},
         {"Surus classic": Beside(three, three, three)},
         {"Surus rewind": Memory(20.0, 34.0)},
+        {"Surus rewind": Replacement([0.2, 0.5, 0.3], [2.3, 3.0, 2.2], 1)},
+        {"nginx without PHP": Alone(loads(3000, cpu_us=6.0), [8.5])},
     )

@@ -54,6 +54,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(report._escaped("a | b"), "a \\| b")
 
 
+class Alone(unittest.TestCase):
+    def test_is_added_up(self):
+        text = plain(report.markdown(Results(ABOUT, alone=everything().alone)))
+        self.assertIn("| nginx without PHP | 6.0 µs | 8.5 µs | 14.5 µs |", text)
+
+
 class ASlowScript(unittest.TestCase):
     def test_may_leave_the_fast_one_without_an_answer(self):
         three = loads(1, 1, 1)
@@ -67,15 +73,17 @@ class AllOfIt(unittest.TestCase):
         text = report.markdown(everything())
         for page in PAGE.values():
             self.assertEqual(text.count(f"### {page.title}\n"), 1)
-        for heading in ("PHP pages", "Applications", "Static files", "What a server adds", "Beside a slow script", "Memory"):
+        for heading in ("PHP pages", "Applications", "Static files", "What a server adds", "Beside a slow script", "Memory", "When a worker ends"):
             self.assertEqual(text.count(f"\n## {heading}\n"), 1)
         self.assertIn("| Rounds | 3 of 5 s,", text)
         self.assertIn("Rounds are of 10 s.", text)
+        self.assertIn("| Surus rewind | 0.3 ms (0.2–0.5 ms) | 2.3 ms (2.2–3.0 ms) | 2.0 ms | 1 of 4 |", plain(text))
         self.assertIn("| Surus rewind | 20.0 MiB | 34.0 MiB | 3.5 MiB |", text)
 
     def test_leaves_the_goals_out(self):
         self.assertNotIn("goal", report.markdown(everything()))
         self.assertIn("- met: Surus rewind: 3.5 MiB for one more worker; goal below 5", report.goals(everything()))
+        self.assertIn("- met: Surus rewind: another worker is ready after 2.0 ms; goal at most 5", report.goals(everything()))
 
     def test_leaves_out_what_was_not_measured(self):
         text = report.markdown(Results({}))

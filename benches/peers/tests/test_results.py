@@ -24,8 +24,8 @@ class TheFile(unittest.TestCase):
         # JSON has no tuples.
         self.assertEqual([cell.loads for cell in back.cells], [cell.loads for cell in results.cells])
         self.assertEqual([cell.page.name for cell in back.cells], [cell.page.name for cell in results.cells])
-        self.assertEqual((back.about, back.round_trips, back.slow_scripts, back.sizes),
-                         (results.about, results.round_trips, results.slow_scripts, results.sizes))
+        self.assertEqual((back.about, back.round_trips, back.slow_scripts, back.sizes, back.replacements, back.alone),
+                         (results.about, results.round_trips, results.slow_scripts, results.sizes, results.replacements, results.alone))
 
     def test_has_rounds_without_an_answer(self):
         beside = Beside([], [None, made_up.load(1)], [None])
@@ -38,10 +38,11 @@ class TheFile(unittest.TestCase):
         raw["pages"][0]["page"]["symfony"] = False
         del raw["pages"][0]["page"]["booted_least"]
         del raw["memory"]
+        del raw["replacement"]
         self.path.write_text(json.dumps(raw))
         back = read(self.path)
         self.assertEqual(back.cells[0].page.name, "hello")
-        self.assertEqual(back.sizes, {})
+        self.assertEqual((back.sizes, back.replacements), ({}, {}))
 
     def test_forgets_who_has_no_round(self):
         made_up.everything().write(self.path)

@@ -475,6 +475,7 @@ pub fn why(wait_status: i32, killed: bool) -> Why {
         Some(105) => ("boot", false),
         Some(106) => ("failed", true),
         Some(108) => ("differs", false),
+        Some(109) => ("renewed", true),
         Some(_) => ("exit", false),
         None if killed => ("timeout", false),
         None => ("signal", false),

@@ -395,7 +395,7 @@ impl Shared {
             known
         };
         // Nor does the log need one for each event, where a worker is made for each.
-        let is_usual = matches!(why.label, "served" | "drained");
+        let is_usual = matches!(why.label, "served" | "drained" | "renewed");
         match why.expected {
             true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
             true if why.remedy.is_some() => {

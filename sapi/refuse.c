@@ -1,0 +1,208 @@
+/* What the boot has left that its workers cannot share: connections, pipes, threads, children. Each would have a part of what is one
+ * thing to its other end. */
+#include "snapshot.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <php.h>
+
+#include "surus.h"
+
+static char text[768];
+
+/* --- connections --- */
+
+static void name_peer(int fd, char *text, size_t size)
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof(address);
+	char host[256], port[32];
+
+	if (getpeername(fd, (struct sockaddr *)&address, &len) != 0) {
+		len = sizeof(address);
+		if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+			snprintf(text, size, "?");
+			return;
+		}
+	}
+	if (address.ss_family == AF_UNIX) {
+		const char *path = ((struct sockaddr_un *)&address)->sun_path;
+		snprintf(text, size, "unix:%s", len > sizeof(sa_family_t) ? path : "");
+	} else if (getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port, sizeof(port),
+	                       NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+		snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	} else {
+		snprintf(text, size, "?");
+	}
+}
+
+/* A pair of sockets that are both ours, as libcurl has to wake itself: there is nobody at the other end. */
+static bool is_own_pair(int fd)
+{
+	struct sockaddr_un name;
+	struct ucred peer;
+	socklen_t name_len = sizeof(name), peer_len = sizeof(peer);
+
+	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 && name.sun_family == AF_UNIX &&
+	       name_len == sizeof(sa_family_t) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
+	       peer.pid == getpid();
+}
+
+static bool is_allowed(const char *peer)
+{
+	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
+		if (strcmp(*allowed, peer) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static const char *refuse_connection(int fd)
+{
+	char peer[300];
+
+	name_peer(fd, peer, sizeof(peer));
+	if (is_own_pair(fd) || is_allowed(peer)) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), connect in the "
+	         "handler, or name it in engine.shared_sockets if they may share it",
+	         peer);
+	return text;
+}
+
+/* --- pipes --- */
+
+/* PHP's stream of a descriptor, and its resource's number; NULL where a library has opened it. */
+static php_stream *find_stream(int fd, zend_long *number)
+{
+	zend_resource *resource;
+
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+		php_stream *stream = resource->ptr;
+		int own = -1;
+
+		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) && stream->ops->cast &&
+		    stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS && own == fd) {
+			*number = resource->handle;
+			return stream;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return NULL;
+}
+
+/* Who has opened the descriptor, as far as that is known. */
+static void name_opener(int fd, char *name, size_t size)
+{
+	zend_long number;
+	php_stream *stream = find_stream(fd, &number);
+
+	if (!stream) {
+		snprintf(name, size, "opened by a library, not by PHP");
+	} else if (stream->orig_path) {
+		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, number);
+	} else {
+		/* Only those have no name. */
+		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, number);
+	}
+}
+
+static bool is_same(const struct stat *pipe, int fd)
+{
+	struct stat file;
+	return fstat(fd, &file) == 0 && file.st_dev == pipe->st_dev && file.st_ino == pipe->st_ino;
+}
+
+/* Are both ends of an anonymous pipe ours, as libraries have to wake themselves? There is nobody at the other end. */
+static bool has_both_ends(const struct stat *pipe, int last)
+{
+	bool reads = false, writes = false;
+
+	for (int fd = 3; fd <= last; fd++) {
+		if (is_same(pipe, fd)) {
+			int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+			reads |= mode != O_WRONLY;
+			writes |= mode != O_RDONLY;
+		}
+	}
+	return reads && writes;
+}
+
+static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
+{
+	char link[64], path[300], opener[300];
+
+	/* php://stderr and its kin lead to where a worker's own lead: into the log. */
+	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO) || is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
+		return NULL;
+	}
+	name_opener(fd, opener, sizeof(opener));
+	memcpy(path, "fifo:", 5);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t len = readlink(link, path + 5, sizeof(path) - 6);
+	path[len < 0 ? 5 : len + 5] = '\0';
+	if (path[5] == '/') {
+		if (is_allowed(path)) {
+			return NULL;
+		}
+		snprintf(text, sizeof(text),
+		         "the boot leaves the FIFO %s open (descriptor %d, %s), which the workers would share; close it before surus_serve(), open "
+		         "it in the handler, or name it in engine.shared_sockets, as %s, if they may share it",
+		         path + 5, fd, opener, path);
+		return text;
+	}
+	if (has_both_ends(pipe, last)) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; close it before surus_serve(), or open it in "
+	         "the handler",
+	         fd, opener);
+	return text;
+}
+
+/* --- all of it --- */
+
+const char *surus_boot_refuses(void)
+{
+	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	int last;
+
+	if (!surus_kernel_note_boot(open_ones, &last)) {
+		return NULL; /* /proc is not there; who needs it says so */
+	}
+	for (int fd = 3; fd <= last; fd++) {
+		struct stat file;
+		const char *why = NULL;
+
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fstat(fd, &file) != 0) {
+			continue;
+		}
+		if (S_ISSOCK(file.st_mode)) {
+			why = refuse_connection(fd);
+		} else if (S_ISFIFO(file.st_mode)) {
+			why = refuse_pipe(fd, &file, last);
+		}
+		if (why) {
+			return why;
+		}
+	}
+	if (surus_has_threads()) {
+		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
+	}
+	if (waitpid(-1, NULL, WNOHANG) == 0) {
+		return "the boot leaves a child process running; end it before surus_serve()";
+	}
+	return NULL;
+}
