@@ -11,6 +11,8 @@ mod account;
 mod elasticmq;
 #[path = "queue/function.rs"]
 mod function;
+#[path = "common/tree.rs"]
+mod tree;
 #[path = "queue/witness.rs"]
 mod witness;
 

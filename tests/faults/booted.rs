@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
-use crate::site::{Site, app, is_root, kill, lives, until};
+use crate::processes::kill_the_template;
+use crate::site::{Site, app, is_root, kill, until};
 
 /// Each event runs the file that it names.
 pub const BOOT: &str = "surus_serve(function () {
@@ -231,27 +232,7 @@ fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
 
 #[test]
 fn killing_the_template_costs_nothing() {
-    let site = booted(&["--workers", "2"], &[]);
-    let template = site.template();
-    let running = [
-        site.begun("/nap.php?ms=1000"),
-        site.begun("/nap.php?ms=1000"),
-    ];
-    kill(template, "KILL");
-    let load = site.load(4, "/hello.php");
-    for task in running {
-        assert_eq!(task.join().unwrap().unwrap().body, "rested");
-    }
-    until("there is another", || {
-        site.template() != template && lives(site.template())
-    });
-    std::thread::sleep(Duration::from_millis(500));
-    let answers = load.stop();
-    assert!(answers.len() > 10, "{}", answers.len());
-    assert!(
-        answers.iter().all(|status| *status == Some(200)),
-        "{answers:?}"
-    );
+    kill_the_template(&booted(&["--workers", "2"], &[]));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use surus::emulator::sqs::{Mapping, Poller};
 use surus::emulator::{Emulator, Function, Initialization};
 use tokio::task::AbortHandle;
 
+use crate::tree;
+
 /// What a message says is how it goes wrong the first times: `fails` so often, then dies before it is done (`dies`), or when it has noted
 /// that it is (`late`). Of processes that have ended only files remain, so they count.
 const HANDLER: &str = r#"<?php
@@ -130,13 +132,7 @@ impl Consumer {
 
 fn install(dir: &Path, reports_failures: bool) {
     open_to_all(dir);
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-    for part in ["src", "lambda"] {
-        copy(
-            &package.join(part),
-            &dir.join("vendor/surus/surus").join(part),
-        );
-    }
+    tree::copy_library(&dir.join("vendor/surus/surus"));
     std::fs::create_dir(dir.join("times")).unwrap();
     open_to_all(&dir.join("times"));
     std::fs::write(dir.join("notes"), "").unwrap();
@@ -151,18 +147,6 @@ fn install(dir: &Path, reports_failures: bool) {
 
 fn open_to_all(dir: &Path) {
     std::fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let to = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy(&path, &to),
-            false => drop(std::fs::copy(&path, &to).unwrap()),
-        }
-    }
 }
 
 /// Kills workers of a function, one every now and then, whatever they are doing.
