@@ -192,17 +192,19 @@ const char *surus_chunks_end(void)
 	return NULL;
 }
 
-bool surus_chunks_has(uintptr_t start, uintptr_t end)
+uintptr_t surus_chunks_until(uintptr_t at, uintptr_t *next)
 {
-	/* Neighbours are one mapping to the kernel. */
-	while (start < end) {
-		struct chunk *chunk = find((void *)start);
-		if (!chunk) {
-			return false;
+	for (size_t i = 0; i < c->count; i++) {
+		uintptr_t start = (uintptr_t)c->chunks[i].start, end = start + c->chunks[i].size;
+
+		if (at >= start && at < end) {
+			return end;
 		}
-		start += chunk->size;
+		if (start > at && start < *next) {
+			*next = start;
+		}
 	}
-	return true;
+	return 0;
 }
 
 size_t surus_chunks_pages(void)

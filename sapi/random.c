@@ -20,6 +20,50 @@ static size_t engine_count;
 /* The state of libc's random(): behind a word that says of what kind it is, 31 words of any content. */
 static char libc_state[128];
 
+/* --- GMP's --- */
+
+/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give the same numbers to all. */
+static const char *const gmp_names[] = {"gmp_random_seed", "gmp_random_bits", "gmp_random_range"};
+enum { GMP_FUNCTIONS = sizeof(gmp_names) / sizeof(*gmp_names) };
+static zend_function *gmp_functions[GMP_FUNCTIONS];
+static zif_handler gmp_handlers[GMP_FUNCTIONS];
+static bool gmp_seeded = true; /* by the boot itself, or since */
+
+static uint64_t seed(void);
+
+static ZEND_FUNCTION(surus_gmp)
+{
+	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
+		if (gmp_functions[i] != EX(func)) {
+			continue;
+		}
+		/* Who gives a seed of his own, wants that. */
+		if (i > 0 && !gmp_seeded) {
+			zval number, nothing;
+			gmp_seeded = true;
+			ZVAL_LONG(&number, (zend_long)(seed() >> 1));
+			zend_call_known_function(gmp_functions[0], NULL, NULL, &nothing, 1, &number, NULL);
+		}
+		gmp_seeded = true;
+		gmp_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+		return;
+	}
+}
+
+void surus_random_prepare(void)
+{
+	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), gmp_names[i], strlen(gmp_names[i]));
+		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+			gmp_functions[i] = function;
+			gmp_handlers[i] = function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(surus_gmp);
+		}
+	}
+}
+
+/* --- the others --- */
+
 /* Starts anew what can be left to start itself when it is used: in every fork, and after every rewind to where we are. */
 static void forget(void)
 {
@@ -38,6 +82,9 @@ void surus_random_note(void)
 	zend_objects_store *store = &EG(objects_store);
 
 	forget();
+	gmp_seeded = false;
+	/* What the template had, all would get. */
+	surus_self->random_left = 0;
 	initstate(1, libc_state, sizeof(libc_state));
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];

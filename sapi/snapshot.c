@@ -3,7 +3,8 @@
  * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file, so that a page
  * that nobody has written is the file's own, shared by all workers, and a page that has been written is anonymous
  * (/proc/self/pagemap tells them apart). An anonymous page stays so: it is compared with its old bytes after each event, and gets
- * back those that differ. These pages are the hot set. One that has not differed for long is the file's again.
+ * back those that differ. These pages are the hot set. One that has not differed for long is the file's again. Free pages of PHP's
+ * heap are nobody's and stay as they are.
  *
  * What a worker finds written when it begins, is its own beginning, and lies in a file of its own.
  *
@@ -63,6 +64,7 @@ struct hot {
 struct page {
 	uint16_t own; /* its number in this worker's own file, from 1; 0 when it is not there */
 	bool hot;
+	bool loose; /* free memory of PHP's heap, in which nobody looks for anything */
 	unsigned char cooled; /* how often it has been given back */
 };
 
@@ -398,7 +400,7 @@ static bool heat(const struct region *r, uintptr_t page)
 	size_t number = (r->offset + (page - r->start)) / PAGE;
 	struct page *known = &s->known[number];
 
-	if (known->hot) {
+	if (known->hot || known->loose) {
 		return true;
 	}
 	if (s->hot_count == MAX_HOT) {
@@ -470,14 +472,23 @@ static uintptr_t stack_end(void)
 	return 0;
 }
 
-static int protection(uintptr_t page)
+static const struct region *region_of(uintptr_t page)
 {
 	for (size_t i = 0; i < s->region_count; i++) {
 		if (page >= s->regions[i].start && page < s->regions[i].end) {
-			return s->regions[i].prot;
+			return &s->regions[i];
 		}
 	}
-	return PROT_NONE;
+	return NULL;
+}
+
+static void loosen(uintptr_t page)
+{
+	const struct region *r = region_of(page);
+
+	if (r) {
+		s->known[(r->offset + (page - r->start)) / PAGE].loose = true;
+	}
 }
 
 /* What this worker and the template have written since the snapshot is this worker's own beginning: it goes into a file that only
@@ -497,9 +508,9 @@ static bool keep_own(void)
 	}
 	for (size_t i = 0; complete && i < s->hot_count;) {
 		size_t run = 1;
-		int prot = protection((uintptr_t)s->hot[i].page);
+		int prot = region_of((uintptr_t)s->hot[i].page)->prot;
 		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE &&
-		       protection((uintptr_t)s->hot[i + run].page) == prot) {
+		       region_of((uintptr_t)s->hot[i + run].page)->prot == prot) {
 			run++;
 		}
 		complete = mmap(s->hot[i].page, run * PAGE, prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)(i * PAGE)) != MAP_FAILED;
@@ -523,6 +534,7 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 	if (!scan() || s->hot_count > HOT_BUDGET || !keep_own()) {
 		return "too much has been written since";
 	}
+	surus_heap_each_free(loosen);
 	s->mapping_count = read_mappings(s->mappings);
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
 	s->stack_high = stack_end();
@@ -573,46 +585,73 @@ static bool cool(bool all)
 	return true;
 }
 
-/* Is `m` one of those at the mark? */
-static bool was_there(const struct mapping *m)
+/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as `m` is; else `next` is where the next
+ * begins, if that is before what it was. */
+static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
 {
 	for (size_t i = 0; i < s->mapping_count; i++) {
-		struct mapping *before = &s->mappings[i];
-		if (m->stack && before->stack) {
-			/* It has grown below what is put back, and stays so. */
-			s->pages += (before->start - m->start) / PAGE;
-			before->start = m->start;
+		const struct mapping *before = &s->mappings[i];
+
+		if (at >= before->start && at < before->end) {
+			bool same = m->prot == before->prot && m->private == before->private && m->inode == before->inode &&
+			            (m->inode == 0 || m->offset + (at - m->start) == before->offset + (at - before->start));
+			*end = same ? before->end : 0;
 			return true;
 		}
-		if (m->start == before->start) {
-			return m->end == before->end && m->prot == before->prot && m->private == before->private &&
-			       m->inode == before->inode && m->offset == before->offset;
+		if (before->start > at && before->start < *next) {
+			*next = before->start;
 		}
 	}
 	return false;
 }
 
-/* Removes mappings that were not there at the mark. False: one that was there has gone or changed. */
+/* The stack may have grown below what is put back, and stays so. */
+static void follow_stack(size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		for (size_t n = 0; s->now[i].stack && n < s->mapping_count; n++) {
+			struct mapping *before = &s->mappings[n];
+			if (before->stack && s->now[i].start < before->start) {
+				s->pages += (before->start - s->now[i].start) / PAGE;
+				before->start = s->now[i].start;
+			}
+		}
+	}
+}
+
+/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one may be of the mark in part, or of
+ * PHP's memory. False: one that was there has gone or changed. */
 static bool unmap_new(void)
 {
-	size_t count = read_mappings(s->now), found = 0;
+	size_t count = read_mappings(s->now), found = 0, wanted = 0;
 
+	follow_stack(count);
+	for (size_t i = 0; i < s->mapping_count; i++) {
+		wanted += s->mappings[i].end - s->mappings[i].start;
+	}
 	for (size_t i = 0; i < count; i++) {
 		const struct mapping *m = &s->now[i];
-		if (was_there(m)) {
-			found++;
-		} else if (!surus_chunks_has(m->start, m->end)) {
-			for (size_t n = 0; n < s->mapping_count; n++) {
-				if (m->start < s->mappings[n].end && m->end > s->mappings[n].start) {
-					return false; /* a mapping of the mark in another shape */
+
+		for (uintptr_t at = m->start; at < m->end;) {
+			uintptr_t next = m->end, end;
+
+			if (was_there(m, at, &next, &end)) {
+				if (!end) {
+					return false;
 				}
-			}
-			if (munmap((void *)m->start, m->end - m->start) != 0) {
+				end = end < m->end ? end : m->end;
+				found += end - at;
+				at = end;
+			} else if ((end = surus_chunks_until(at, &next))) {
+				at = end;
+			} else if (munmap((void *)at, next - at) == 0) {
+				at = next;
+			} else {
 				return false;
 			}
 		}
 	}
-	return count > 0 && found == s->mapping_count;
+	return count > 0 && found == wanted;
 }
 
 const char *surus_snapshot_check(void)
@@ -678,8 +717,9 @@ const void *surus_snapshot_difference(void)
 	for (size_t i = 0; i < s->region_count; i++) {
 		const struct region *r = &s->regions[i];
 		for (uintptr_t page = r->start; page < r->end; page += PAGE) {
-			const unsigned char *before = original((r->offset + (page - r->start)) / PAGE);
-			if (memcmp((void *)page, before, PAGE) != 0) {
+			size_t number = (r->offset + (page - r->start)) / PAGE;
+			const unsigned char *before = original(number);
+			if (!s->known[number].loose && memcmp((void *)page, before, PAGE) != 0) {
 				for (size_t b = 0; b < PAGE; b++) {
 					if (((unsigned char *)page)[b] != before[b]) {
 						return (void *)(page + b);

@@ -37,10 +37,18 @@ void surus_chunks_begin(void);
 void surus_chunks_pause(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);
-/* Are these addresses those of a chunk that we keep for the next request? */
-bool surus_chunks_has(uintptr_t start, uintptr_t end);
+/* Where the chunk ends that has this address and that we keep for the next request; 0 when none has, and then `next` is where one
+ * begins, if that is before what it was. */
+uintptr_t surus_chunks_until(uintptr_t at, uintptr_t *next);
 /* Pages of the chunks that we keep. */
 size_t surus_chunks_pages(void);
+
+/* --- heap.c: what of PHP's heap the boot does not use --- */
+
+/* Fills the gaps between the blocks of the boot, so that what is allocated from here on lies in pages of its own. */
+void surus_heap_settle(void);
+/* Calls `each` for every free page. */
+void surus_heap_each_free(void (*each)(uintptr_t page));
 
 /* --- kernel.c: what a request leaves in the kernel --- */
 
@@ -70,6 +78,8 @@ const char *surus_boot_refuses(void);
 
 /* --- random.c --- */
 
+/* When PHP has started, where the boot runs in the template: watches over GMP's generator. */
+void surus_random_prepare(void);
 /* At the end of the boot: has generators start anew in every fork, and notes those that the boot has made. */
 void surus_random_note(void);
 /* In a fork, and after each rewind: sees to it that no generator gives what it gave before. */

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Surus;
+use common::{Surus, extension_files};
 
 /// In the boot and in requests.
 const LOCAL: &str = "apcu bcmath curl dom enchant exif fileinfo gd gettext gmp iconv igbinary imagick imap intl ldap mbstring msgpack \
@@ -59,7 +59,7 @@ fn check(settings: &[&str]) {
         "<?php class Preloaded { public static $n = 0; } function preloaded() { return 1; }",
     )
     .unwrap();
-    let scan_dir = load(dir.path());
+    let scan_dir = extension_files(dir.path(), ADDED);
     let servers = Servers::start();
 
     let mut args = vec!["--workers".to_string(), "1".into()];
@@ -121,29 +121,6 @@ fn check(settings: &[&str]) {
 
 fn is_answer(body: &str) -> bool {
     body.starts_with("200 ") && !body.contains("not ")
-}
-
-/// Where PHP finds the settings of php-fpm, and those that load what php-fpm does not.
-fn load(dir: &Path) -> String {
-    let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
-    let installed = format!("/etc/php/{minor}/fpm/conf.d");
-    let enabled: Vec<String> = std::fs::read_dir(&installed)
-        .unwrap()
-        .map(|file| file.unwrap().file_name().to_str().unwrap().to_string())
-        .collect();
-    let added = dir.join("ini");
-    std::fs::create_dir(&added).unwrap();
-    let lines: String = ADDED
-        .split_whitespace()
-        .filter(|name| {
-            !enabled
-                .iter()
-                .any(|file| file.ends_with(&format!("-{name}.ini")))
-        })
-        .map(|name| format!("extension={name}\n"))
-        .collect();
-    std::fs::write(added.join("90-added.ini"), lines).unwrap();
-    format!("{installed}:{}", added.display())
 }
 
 struct Answer {

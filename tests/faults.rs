@@ -11,6 +11,10 @@ mod booted;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/mappings.rs"]
+mod mappings;
+#[path = "faults/opcache.rs"]
+mod opcache;
 #[path = "faults/processes.rs"]
 mod processes;
 #[path = "faults/scripts.rs"]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use surus::engines::CATALOGUE;
 
 use super::common::Surus;
+use super::common::tree::copy;
 
 /// One engine under test.
 #[derive(Clone, Copy)]
@@ -82,27 +83,28 @@ impl Home {
         workers: usize,
         args: &[&str],
     ) -> Surus {
+        self.serve_in(subject, script, front, workers, args, &[])
+    }
+
+    /// The same in an environment.
+    pub fn serve_in(
+        &self,
+        subject: Subject,
+        script: &str,
+        front: &str,
+        workers: usize,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Surus {
         let workers = workers.to_string();
         let script = if subject.boots { script } else { front };
         let script = self.root.join(script);
         let mut all = vec!["--engine", subject.name, "--workers", &workers];
         all.extend(["--script", script.to_str().unwrap()]);
         all.extend(args);
-        let env = [("SURUS_ACCESS_LOG_FORMAT", "off")];
-        Surus::spawn(&self.root, &all, &env)
+        let mut environment = vec![("SURUS_ACCESS_LOG_FORMAT", "off")];
+        environment.extend(env);
+        Surus::spawn(&self.root, &all, &environment)
             .unwrap_or_else(|log| panic!("surus did not start {}:\n{log}", subject.name))
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! Starts and ends the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod tree;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -131,4 +133,27 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
             line.clear();
         }
     });
+}
+
+/// PHP_INI_SCAN_DIR with which php-fpm's extensions are loaded, and those of `names` that Debian has not switched on. Writes below `dir`.
+pub fn extension_files(dir: &Path, names: &str) -> String {
+    let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
+    let installed = format!("/etc/php/{minor}/fpm/conf.d");
+    let enabled: Vec<String> = std::fs::read_dir(&installed)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().to_str().unwrap().to_string())
+        .collect();
+    let added = dir.join("ini");
+    std::fs::create_dir(&added).unwrap();
+    let lines: String = names
+        .split_whitespace()
+        .filter(|name| {
+            !enabled
+                .iter()
+                .any(|file| file.ends_with(&format!("-{name}.ini")))
+        })
+        .map(|name| format!("extension={name}\n"))
+        .collect();
+    std::fs::write(added.join("90-added.ini"), lines).unwrap();
+    format!("{installed}:{}", added.display())
 }

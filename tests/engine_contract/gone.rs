@@ -32,9 +32,11 @@ async fn leave(engine: &Subject, code: &str) -> String {
     };
     let (ask, tracker): (Ask, _) = engine.php(&code).held();
     drop(engine.send(ask).await.unwrap());
-    std::fs::write(&file, "").unwrap();
-    // The workers may be somebody else.
-    let _ = std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666));
+    // There at once with the right of the workers, who may be somebody else, to write to it.
+    let fresh = file.with_extension("new");
+    std::fs::write(&fresh, "").unwrap();
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::rename(&fresh, &file).unwrap();
     tracker.wait().await;
     std::fs::read_to_string(&file)
         .unwrap()

@@ -159,7 +159,7 @@ impl Trial<'_> {
             Touch::Nothing => self.ask_until(who, step, None),
             Touch::During(watch) => {
                 let answer = self.ask_until(who, step, Some(watch.clone()));
-                match watch.has_left() {
+                match watch.leaves && watch.file.exists() {
                     true => Ok(Answer::unread()),
                     false => answer,
                 }

@@ -12,13 +12,6 @@ pub struct Watch {
     pub leaves: bool,
 }
 
-impl Watch {
-    /// Has a client that reads with this gone?
-    pub fn has_left(&self) -> bool {
-        self.leaves && self.file.exists()
-    }
-}
-
 /// A reader that keeps an eye on what passes through it.
 pub struct Watched<R> {
     reader: R,

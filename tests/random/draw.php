@@ -4,15 +4,36 @@
 /** What is made before the first request: engines that nobody has seeded. */
 function random_boot(): array
 {
-    return [
+    $libraries = [];
+    foreach (random_libraries() as $library => [$function]) {
+        try {
+            $libraries[$library] = FFI::cdef($function, $library);
+        } catch (FFI\Exception) {
+            // It is not there.
+        }
+    }
+    return $libraries + [
         'Mt19937' => new Random\Engine\Mt19937,
         'PcgOneseq128XslRr64' => new Random\Engine\PcgOneseq128XslRr64,
         'Xoshiro256StarStar' => new Random\Engine\Xoshiro256StarStar,
         'Secure' => new Random\Engine\Secure,
         'randomizer' => new Random\Randomizer,
         'sqlite' => extension_loaded('sqlite3') ? new SQLite3(':memory:') : null,
+        'gmp' => extension_loaded('gmp'),
         'curl' => extension_loaded('curl') ? curl_init() : null,
         'ec' => extension_loaded('openssl') ? openssl_pkey_new(['private_key_type' => OPENSSL_KEYTYPE_EC, 'curve_name' => 'prime256v1']) : null,
+    ];
+}
+
+/**
+ * Libraries that extensions use: the function that draws, and how it is called. They are loaded by the boot: a process that has loaded one
+ * in a request is not rewound.
+ */
+function random_libraries(): array
+{
+    return [
+        'libgnutls.so.30' => ['int gnutls_rnd(int level, void *data, size_t length);', fn ($ffi, $data) => $ffi->gnutls_rnd(0, $data, 16)],
+        'libgcrypt.so.20' => ['void gcry_create_nonce(void *data, size_t length);', fn ($ffi, $data) => $ffi->gcry_create_nonce($data, 16)],
     ];
 }
 
@@ -85,7 +106,7 @@ function random_draw(array $boot): array
         $draws['SQLite'] = (new SQLite3(':memory:'))->querySingle('select hex(randomblob(16))');
         $draws['SQLite of boot'] = $boot['sqlite']->querySingle('select hex(randomblob(16))');
     }
-    if (extension_loaded('gmp')) {
+    if ($boot['gmp']) {
         $draws['gmp_random_bits'] = gmp_strval(gmp_random_bits(128), 16);
     }
     if (extension_loaded('uuid')) {
@@ -94,14 +115,11 @@ function random_draw(array $boot): array
     if (extension_loaded('zip')) {
         $draws['zip encryption'] = random_zip_salt();
     }
-    foreach (['libgnutls.so.30' => 'int gnutls_rnd(int level, void *data, size_t length);', 'libgcrypt.so.20' => 'void gcry_create_nonce(void *data, size_t length);'] as $library => $function) {
-        try {
-            // Libraries that extensions use, of which no function of PHP's shows the numbers.
-            $ffi = FFI::cdef($function, $library);
-            $data = $ffi->new('unsigned char[16]');
-            $library === 'libgcrypt.so.20' ? $ffi->gcry_create_nonce($data, 16) : $ffi->gnutls_rnd(0, $data, 16);
+    foreach (random_libraries() as $library => [, $draw]) {
+        if (isset($boot[$library])) {
+            $data = FFI::new('unsigned char[16]');
+            $draw($boot[$library], $data);
             $draws[$library] = bin2hex(FFI::string($data, 16));
-        } catch (Throwable) {
         }
     }
     return $draws;

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
+use super::compiled;
 use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
@@ -81,6 +82,11 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
     let mut terminate = signal(SignalKind::terminate())?;
     let names = Names::default();
     let prepared = prepare(project, &names);
+    let mut compiled = None;
+    let prepared = prepared.map(|(directory, mut config)| {
+        compiled = compiled::find(&mut config);
+        (directory, config)
+    });
     let settings = prepared
         .as_ref()
         .map(|(_, config)| config.lambda.clone())
@@ -92,7 +98,9 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
     let shutdown = async move {
         terminate.recv().await;
     };
-    lambda::run(environment, &settings, boot, shutdown).await
+    let ended = lambda::run(environment, &settings, boot, shutdown).await;
+    drop(compiled);
+    ended
 }
 
 /// Reads the configuration and starts the log.

@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 
 use super::outbox::{self, Outbox};
 use super::slots::{Reached, Refusal, Slot, Slots};
-use super::template::{self, Report, Said, Spec};
+use super::template::{self, Report, Said, Spec, Stuck};
 use crate::event::{Failure, Response};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -279,6 +279,7 @@ impl Shared {
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
+                Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
                 Ok(Said::End) => break,
                 Err(error) => {
                     error!(%error, "the template cannot be understood");
@@ -418,6 +419,28 @@ impl Shared {
         if let Some(hear) = worker.and_then(|worker| worker.exit) {
             let _ = hear.send(exit);
         }
+    }
+
+    /// Files that no event has used so far are compiled by every event that uses them, from now on.
+    fn opcache_is_stuck(&self, why: Stuck) {
+        let (reason, remedy) = match why {
+            Stuck::Full => (
+                "full",
+                "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and restart Surus; or, if old versions \
+                 of files fill it, `surus reload`",
+            ),
+            Stuck::Restart => (
+                "restart",
+                "`surus reload`, also in place of what called opcache_reset()",
+            ),
+        };
+        self.metrics.opcache_stuck(self.engine, reason);
+        warn!(
+            engine = self.engine,
+            reason,
+            remedy,
+            "OPcache takes no new files until a reload; each event compiles those that are missing in it"
+        );
     }
 
     /// With the template and all workers gone, nobody will take what is left in the inbox.

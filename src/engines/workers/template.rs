@@ -267,8 +267,18 @@ pub enum Said {
         request: u16,
         taken: u64,
     },
+    /// OPcache takes nothing new until a reload.
+    OpcacheStuck(Stuck),
     /// It is gone.
     End,
+}
+
+/// Why OPcache takes nothing new (`sapi/opcache.c`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    Full,
+    /// It wants to be restarted, which it cannot be while booted processes hold pointers into it.
+    Restart,
 }
 
 /// What PHP has become, as the template reports it (`sapi/report.c`).
@@ -327,6 +337,11 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             request: words.next()?.parse().ok()?,
             taken: words.next()?.parse().ok()?,
         }),
+        "opcache" => Some(Said::OpcacheStuck(match words.next()? {
+            "full" => Stuck::Full,
+            "restart" => Stuck::Restart,
+            _ => return None,
+        })),
         _ => None,
     }
 }
@@ -355,6 +370,11 @@ mod tests {
         assert!(parse("worker x 1", vec![]).is_none());
         assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
         assert!(parse("nonsense", vec![]).is_none());
+        assert!(parse("opcache well", vec![]).is_none());
+        assert!(matches!(
+            parse("opcache restart", vec![]),
+            Some(Said::OpcacheStuck(Stuck::Restart))
+        ));
         assert!(matches!(
             parse("exited 1 2 3 4 5 6", vec![]),
             Some(Said::Exited {

@@ -84,6 +84,7 @@ impl Function {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
+            said_deadline: invocation.deadline,
             trace: invocation.trace(),
             thawed,
             named: &named,

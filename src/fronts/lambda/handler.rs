@@ -58,6 +58,7 @@ impl Handler {
             let task = Task {
                 id,
                 deadline: record.deadline,
+                said_deadline: record.deadline,
                 trace: record.trace.as_deref().or(task.trace),
                 ..*task
             };

@@ -38,6 +38,8 @@ pub struct Settings {
     pub handler: Option<PathBuf>,
     /// The PHP file that hands such events to the handler; that of the Composer package when not set.
     pub script: Option<PathBuf>,
+    /// Where a package has what OPcache has made of its PHP files.
+    pub compiled: Option<PathBuf>,
     /// How the answers to HTTP events are sent.
     pub mode: Mode,
     /// What of an event's time is kept for ending late workers and sending the answer.
@@ -81,6 +83,7 @@ impl Default for Settings {
         Settings {
             handler: None,
             script: None,
+            compiled: None,
             mode: Mode::Buffered,
             reserve: Time::millis(500),
             init_timeout: Time::millis(9800),
