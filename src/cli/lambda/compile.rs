@@ -1,6 +1,7 @@
 //! Has a package's own PHP compile the package's files, in a directory that looks as the function will.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,8 +37,8 @@ const ENTER: &str = r#"PATH=$PATH:/usr/sbin:/sbin
 mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" || exit 1
 "#;
 
-/// As root, which PHP then runs as.
-const AS_ROOT: &str = r#"exec chroot "$0" /var/task/bootstrap /compile"#;
+/// As the user without a name that a function is.
+const AS_ROOT: &str = r#"exec chroot --userspec=1000:1000 "$0" /var/task/bootstrap /compile"#;
 
 /// Who is not root has become it to mount, and is somebody else again behind that: where users are mapped, nobody can change who he is.
 const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
@@ -46,7 +47,7 @@ const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --
 pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> {
     let directory = tempfile::Builder::new()
         .prefix("surus-compile")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .permissions(fs::Permissions::from_mode(0o755))
         .tempdir()?;
     let root = directory.path();
     compiled::unpack(files, root)?;
@@ -56,11 +57,12 @@ pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> 
         .context("the package has no surus.toml")?
         .to_vec();
     let sources = compiled::sources(files);
-    for name in ["proc", "dev", "tmp/opcache", "compile", "etc"] {
+    for name in ["proc", "dev", "tmp/opcache", "compile"] {
         fs::create_dir_all(root.join(name))?;
     }
-    fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n")?;
-    fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    for name in ["tmp", "tmp/opcache"] {
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o777))?;
+    }
     let write = |name: &str, text: String| fs::write(root.join("compile").join(name), text);
     write("files.json", json!(sources).to_string())?;
     write("compile.php", SCRIPT.into())?;
@@ -98,11 +100,6 @@ async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut function = Function::command("unshare", arguments);
     function.timeout = Duration::from_secs(900);
     function.handler = "compile".into();
-    if surus_sys::process::is_root() {
-        // The files are ours, and nothing of the application runs.
-        let variables = &mut function.variables;
-        variables.insert("SURUS_ENGINE_USER".into(), "root".into());
-    }
     function.keeps_log = false;
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = log.clone();
