@@ -60,6 +60,12 @@ check-templates: setup ## Validate the templates of `surus lambda template` with
 	cargo build
 	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
+.PHONY: check-image
+check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on a base by debootstrap, and ask it; needs root, 1 GB
+	scripts/install serve image
+	cargo build --workspace
+	scripts/check-image $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/image
+
 .PHONY: bench
 bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try
 	scripts/install bench test

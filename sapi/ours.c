@@ -15,8 +15,10 @@
 
 #include "snapshot.h"
 
-/* Objects of the boot whose end has an effect; weak, so that one that an event ends leaves. */
+/* Objects of the boot; weak, so that one that an event ends leaves. */
 static HashTable boot_objects;
+static uint32_t boot_object_count;
+static uint32_t first_object;          /* slots of objects from this one on are the event's */
 static zend_long first_resource;       /* resources from this number on are the event's */
 static uint32_t persistent_at_boot;    /* used slots of EG(persistent_list) */
 static zend_module_entry **extensions; /* those whose request shutdown reaches outside of the memory of this process; NULL-terminated */
@@ -59,12 +61,16 @@ void surus_ours_note(void)
 	zend_hash_init(&boot_objects, 64, NULL, NULL, 0);
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object) && (has_destructor(object) || has_storage(object))) {
+		if (IS_OBJ_VALID(object)) {
 			zval present;
 			ZVAL_TRUE(&present);
 			zend_weakrefs_hash_add(&boot_objects, object, &present);
 		}
 	}
+	boot_object_count = zend_hash_num_elements(&boot_objects);
+	/* No object of an event gets a slot among them, unless the event has freed one: that of the boot has left then. */
+	first_object = store->top;
+	store->free_list_head = -1;
 	first_resource = EG(regular_list).nNextFreeElement;
 	persistent_at_boot = EG(persistent_list).nNumUsed;
 	extensions = pecalloc(zend_hash_num_elements(&module_registry) + 1, sizeof(*extensions), 1);
@@ -73,6 +79,12 @@ void surus_ours_note(void)
 			extensions[count++] = extension;
 		}
 	} ZEND_HASH_FOREACH_END();
+}
+
+/* From where on there are objects that are the event's; most are in slots of their own, so that the boot's need not be looked at. */
+static uint32_t first_slot(void)
+{
+	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
 }
 
 static bool is_boots(zend_object *object)
@@ -87,7 +99,7 @@ static void call_destructors(void)
 
 	/* Objects that destructors make get slots behind, and their turn. */
 	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
-	for (uint32_t i = 1; i < store->top; i++) {
+	for (uint32_t i = first_slot(); i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) &&
 		    !is_boots(object)) {
@@ -104,7 +116,7 @@ static void free_storage(void)
 {
 	zend_objects_store *store = &EG(objects_store);
 
-	for (uint32_t i = store->top; i-- > 1;) {
+	for (uint32_t i = store->top, first = first_slot(); i-- > first;) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && has_storage(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !is_boots(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);

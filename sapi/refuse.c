@@ -186,7 +186,8 @@ const char *surus_boot_refuses(void)
 		struct stat file;
 		const char *why = NULL;
 
-		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fstat(fd, &file) != 0) {
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fd == SURUS_FD_WAITING ||
+		    fstat(fd, &file) != 0) {
 			continue;
 		}
 		if (S_ISSOCK(file.st_mode)) {

@@ -1,13 +1,12 @@
 /* What PHP has become after its start: version, files read, whether OPcache really works, limits. */
 #include "report.h"
 
+#include "opcache.h"
 #include "surus.h"
 
 #include <php.h>
 #include <SAPI.h>
 #include <php_ini.h>
-#include <php_main.h>
-#include <zend_extensions.h>
 
 /* main/php_ini.c; no header declares them */
 extern PHPAPI char *php_ini_opened_path, *php_ini_scanned_files;
@@ -18,42 +17,6 @@ static void add(const char *name, const char *value)
 {
 	int len = snprintf(at, (size_t)(end - at), "%s=%s\n", name, value ? value : "");
 	at += len < end - at ? len : end - at - 1;
-}
-
-/* "absent": not loaded. "disabled": the ini file says so. "failed": it should work and does not. "on". */
-static const char *opcache_state(void)
-{
-	const char *volatile state = "failed"; /* survives the longjmp of a bailout */
-	zval name, arg, result;
-
-	if (!zend_get_extension("Zend OPcache")) {
-		return "absent";
-	}
-	if (!zend_ini_long("opcache.enable", sizeof("opcache.enable") - 1, 0)) {
-		return "disabled";
-	}
-	/* Only PHP code can ask; so this is a request of its own, the only one that the template ever runs. */
-	if (php_request_startup() != SUCCESS) {
-		return state;
-	}
-	ZVAL_STRING(&name, "opcache_get_status");
-	ZVAL_FALSE(&arg);
-	zend_try {
-		if (call_user_function(NULL, NULL, &name, &result, 1, &arg) == SUCCESS) {
-			if (Z_TYPE(result) == IS_ARRAY) {
-				zval *enabled = zend_hash_str_find(Z_ARRVAL(result), "opcache_enabled", sizeof("opcache_enabled") - 1);
-				if (enabled && Z_TYPE_P(enabled) == IS_TRUE) {
-					state = "on";
-				}
-			} else if (zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0]) {
-				state = "on"; /* we are not allowed to ask */
-			}
-			zval_ptr_dtor(&result);
-		}
-	} zend_end_try();
-	zval_ptr_dtor(&name);
-	php_request_shutdown(NULL);
-	return state;
 }
 
 static void add_extensions(void)
@@ -92,7 +55,7 @@ size_t surus_report(char *text, size_t size)
 	static const char *settings[] = {
 		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
 		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
-		"opcache.validate_timestamps", "extension_dir",
+		"opcache.validate_timestamps", "extension_dir", "user_ini.filename",
 	};
 
 	at = text;
@@ -104,7 +67,7 @@ size_t surus_report(char *text, size_t size)
 	                       : PHP_VERSION);
 	add("ini_file", php_ini_opened_path);
 	add_scanned();
-	add("opcache", opcache_state());
+	add("opcache", surus_opcache_state());
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}

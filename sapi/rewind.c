@@ -59,6 +59,7 @@ void surus_rewind_checkpoint(void)
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
 
 	leave_rseq();
+	surus_heap_settle();
 	surus_chunks_begin();
 	const char *why = surus_snapshot_take(maps, pagemap);
 	close(maps);

@@ -3,7 +3,8 @@
  * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file, so that a page
  * that nobody has written is the file's own, shared by all workers, and a page that has been written is anonymous
  * (/proc/self/pagemap tells them apart). An anonymous page stays so: it is compared with its old bytes after each event, and gets
- * back those that differ. These pages are the hot set. One that has not differed for long is the file's again.
+ * back those that differ. These pages are the hot set. One that has not differed for long is the file's again. Free pages of PHP's
+ * heap are nobody's and stay as they are.
  *
  * What a worker finds written when it begins, is its own beginning, and lies in a file of its own.
  *
@@ -63,6 +64,7 @@ struct hot {
 struct page {
 	uint16_t own; /* its number in this worker's own file, from 1; 0 when it is not there */
 	bool hot;
+	bool loose; /* free memory of PHP's heap, in which nobody looks for anything */
 	unsigned char cooled; /* how often it has been given back */
 };
 
@@ -398,7 +400,7 @@ static bool heat(const struct region *r, uintptr_t page)
 	size_t number = (r->offset + (page - r->start)) / PAGE;
 	struct page *known = &s->known[number];
 
-	if (known->hot) {
+	if (known->hot || known->loose) {
 		return true;
 	}
 	if (s->hot_count == MAX_HOT) {
@@ -470,14 +472,23 @@ static uintptr_t stack_end(void)
 	return 0;
 }
 
-static int protection(uintptr_t page)
+static const struct region *region_of(uintptr_t page)
 {
 	for (size_t i = 0; i < s->region_count; i++) {
 		if (page >= s->regions[i].start && page < s->regions[i].end) {
-			return s->regions[i].prot;
+			return &s->regions[i];
 		}
 	}
-	return PROT_NONE;
+	return NULL;
+}
+
+static void loosen(uintptr_t page)
+{
+	const struct region *r = region_of(page);
+
+	if (r) {
+		s->known[(r->offset + (page - r->start)) / PAGE].loose = true;
+	}
 }
 
 /* What this worker and the template have written since the snapshot is this worker's own beginning: it goes into a file that only
@@ -497,9 +508,9 @@ static bool keep_own(void)
 	}
 	for (size_t i = 0; complete && i < s->hot_count;) {
 		size_t run = 1;
-		int prot = protection((uintptr_t)s->hot[i].page);
+		int prot = region_of((uintptr_t)s->hot[i].page)->prot;
 		while (i + run < s->hot_count && s->hot[i + run].page == s->hot[i].page + run * PAGE &&
-		       protection((uintptr_t)s->hot[i + run].page) == prot) {
+		       region_of((uintptr_t)s->hot[i + run].page)->prot == prot) {
 			run++;
 		}
 		complete = mmap(s->hot[i].page, run * PAGE, prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)(i * PAGE)) != MAP_FAILED;
@@ -523,6 +534,7 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 	if (!scan() || s->hot_count > HOT_BUDGET || !keep_own()) {
 		return "too much has been written since";
 	}
+	surus_heap_each_free(loosen);
 	s->mapping_count = read_mappings(s->mappings);
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
 	s->stack_high = stack_end();
@@ -705,8 +717,9 @@ const void *surus_snapshot_difference(void)
 	for (size_t i = 0; i < s->region_count; i++) {
 		const struct region *r = &s->regions[i];
 		for (uintptr_t page = r->start; page < r->end; page += PAGE) {
-			const unsigned char *before = original((r->offset + (page - r->start)) / PAGE);
-			if (memcmp((void *)page, before, PAGE) != 0) {
+			size_t number = (r->offset + (page - r->start)) / PAGE;
+			const unsigned char *before = original(number);
+			if (!s->known[number].loose && memcmp((void *)page, before, PAGE) != 0) {
 				for (size_t b = 0; b < PAGE; b++) {
 					if (((unsigned char *)page)[b] != before[b]) {
 						return (void *)(page + b);

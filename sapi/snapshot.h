@@ -43,6 +43,13 @@ uintptr_t surus_chunks_until(uintptr_t at, uintptr_t *next);
 /* Pages of the chunks that we keep. */
 size_t surus_chunks_pages(void);
 
+/* --- heap.c: what of PHP's heap the boot does not use --- */
+
+/* Fills the gaps between the blocks of the boot, so that what is allocated from here on lies in pages of its own. */
+void surus_heap_settle(void);
+/* Calls `each` for every free page. */
+void surus_heap_each_free(void (*each)(uintptr_t page));
+
 /* --- kernel.c: what a request leaves in the kernel --- */
 
 /* Watches over functions that change the process; when PHP has started. */

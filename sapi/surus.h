@@ -18,6 +18,8 @@ enum {
 	SURUS_FD_SETTINGS = 6,   /* NUL-terminated settings, read once */
 	SURUS_FD_WARMUP = 7,     /* if there are warm-ups: messages as in the inbox, each behind its length in four bytes */
 	SURUS_FD_PROFILE = 8,    /* if a start is profiled: shared memory for what is noted of it */
+	SURUS_FD_WAITING = 9,    /* SOCK_SEQPACKET: each worker says once that it has come to wait for events */
+	SURUS_FD_GROUPS = 10,    /* if the workers have a user: a pipe with the gid_t of all of its groups, found while PHP starts */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
@@ -116,6 +118,7 @@ struct surus_self {
 	uint64_t served;         /* those of them that somebody waited for */
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
+	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
 	/* One byte more than a message may have: the last value gets its NUL there. */
@@ -287,6 +290,8 @@ bool surus_worker_take(void);
 _Noreturn void surus_worker_run(void);
 /* Becomes the configured user, for good, and gets the workers' environment. False: said on stderr. */
 bool surus_worker_disguise(void);
+/* Reads who the workers' user is with, before any is forked. False: it has been said why. */
+bool surus_worker_read_groups(void);
 
 /* Why a worker ended by itself: its exit status. */
 enum {

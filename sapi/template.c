@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "opcache.h"
 #include "report.h"
 #include "rewind.h"
 #include "snapshot.h"
@@ -31,6 +32,7 @@ struct place {
 
 static struct surus_line *lines;
 static struct place *places;
+static uint64_t filled; /* workers forked so far */
 static bool retiring; /* surus has closed the inbox */
 static bool emptied;  /* and there is nothing left in it */
 static int signals = -1; /* tells of ended workers */
@@ -103,6 +105,7 @@ static bool fill(uint32_t index)
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	place->pid = pid;
 	place->filled_at = surus_now();
+	filled++;
 	int fds[] = {outbox[0], log[0], pidfd};
 	int len = snprintf(text, sizeof(text), "worker %u %d", index, (int)pid);
 	tell(text, (size_t)len, fds, pidfd >= 0 ? 3 : 2);
@@ -195,6 +198,39 @@ static bool any_worker(void)
 	return false;
 }
 
+/* Where what is booted runs in this process, looks now and then whether OPcache still takes what is new, and says once that it does
+ * not. `wait` is at most the milliseconds until it looks again. */
+static void look_at_opcache(int *wait)
+{
+	enum { PAUSE = 2000000 };
+	static uint64_t looks_at, seen;
+	static bool over;
+	uint64_t now = surus_now();
+
+	if (over || !surus_boots_in_template()) {
+		return;
+	}
+	if (now >= looks_at) {
+		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no line, but a successor. */
+		uint64_t run = filled;
+		for (uint32_t i = 0; i < surus_settings.workers; i++) {
+			run += atomic_load(&lines[i].taken);
+		}
+		const char *stuck = run != seen ? surus_opcache_stuck() : NULL;
+		if (stuck) {
+			char text[32];
+			int len = snprintf(text, sizeof(text), "opcache %s", stuck);
+			tell(text, (size_t)len, NULL, 0);
+			over = true;
+			return;
+		}
+		seen = run;
+		looks_at = now + PAUSE;
+	}
+	int ms = (int)((looks_at - now) / 1000) + 1;
+	*wait = *wait < 0 || ms < *wait ? ms : *wait;
+}
+
 /* surus is gone: nobody is left who waits for an answer. */
 static void end_workers(void)
 {
@@ -218,6 +254,7 @@ static bool run(void)
 		if (!(retiring && emptied) && fill_due(&wait)) {
 			return true;
 		}
+		look_at_opcache(&wait);
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
 			break;
 		}
@@ -314,6 +351,7 @@ int surus_template_run(const char *program)
 	surus_gone = (_Atomic uint8_t *)(lines + surus_settings.workers);
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
 	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
 	signal(SIGINT, SIG_IGN);
@@ -328,6 +366,9 @@ int surus_template_run(const char *program)
 	}
 	surus_report(report, sizeof(report));
 	surus_profile_mark("reported");
+	if (!surus_worker_read_groups()) {
+		return SURUS_EXIT_SETUP;
+	}
 	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");

@@ -1,6 +1,7 @@
 /* The life of a worker: takes an event from the inbox, has PHP serve it, and takes the next. */
 #include "surus.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,15 +32,55 @@ void surus_set_state(enum surus_state state)
 	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
 }
 
+/* The groups of the workers' user. To look them up takes longer than everything else that makes a worker. */
+static gid_t *groups;
+static size_t group_count;
+
+bool surus_worker_read_groups(void)
+{
+	size_t len = 0, room = 0;
+	ssize_t got;
+
+	if (!surus_settings.user) {
+		return true;
+	}
+	for (;;) {
+		if (len == room) {
+			room = room ? room * 2 : 64 * sizeof(*groups);
+			groups = realloc(groups, room);
+			if (!groups) {
+				fprintf(stderr, "surus-php: no memory for the groups of %s: %m\n", surus_settings.user);
+				return false;
+			}
+		}
+		got = read(SURUS_FD_GROUPS, (char *)groups + len, room - len);
+		if (got == 0) {
+			break;
+		}
+		if (got > 0) {
+			len += (size_t)got;
+		} else if (errno != EINTR) {
+			fprintf(stderr, "surus-php: cannot read the groups of %s: %m\n", surus_settings.user);
+			return false;
+		}
+	}
+	close(SURUS_FD_GROUPS);
+	group_count = len / sizeof(*groups);
+	if (group_count == 0) {
+		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n", surus_settings.user);
+	}
+	return group_count > 0;
+}
+
 static bool drop_privileges(void)
 {
 	if (!surus_settings.user) {
 		return true;
 	}
-	const char *failed = setgid(surus_settings.gid) != 0                                 ? "setgid"
-	                     : initgroups(surus_settings.user, surus_settings.gid) != 0 ? "initgroups"
-	                     : setuid(surus_settings.uid) != 0                          ? "setuid"
-	                                                                                : NULL;
+	const char *failed = setgid(surus_settings.gid) != 0         ? "setgid"
+	                     : setgroups(group_count, groups) != 0 ? "setgroups"
+	                     : setuid(surus_settings.uid) != 0     ? "setuid"
+	                                                           : NULL;
 	if (failed) {
 		fprintf(stderr,
 		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, or as root with the "
@@ -114,12 +156,22 @@ static bool retires(void)
 	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
 }
 
+/* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is replaced later. */
+static void say_waiting(void)
+{
+	if (!surus_self->said) {
+		surus_self->said = true;
+		send(SURUS_FD_WAITING, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
 bool surus_worker_take(void)
 {
 	struct surus_event *event = &surus_self->event;
 
 	while (!retires()) {
 		surus_set_state(SURUS_IDLE);
+		say_waiting();
 		int received = surus_event_receive(event);
 		if (received == 0) {
 			retire(SURUS_EXIT_INBOX_CLOSED);

@@ -4,6 +4,7 @@
 mod common;
 
 mod apps {
+    mod blog;
     mod browser;
     mod client;
     mod database;

@@ -1,6 +1,9 @@
 //! Do batches of records keep their promises with real PHP workers, which crash, hang and throw?
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/tree.rs"]
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -60,9 +63,7 @@ impl Workers {
     async fn boot(engine: &str, count: usize) -> Workers {
         let dir = tempfile::tempdir().unwrap();
         open_to_all(dir.path(), 0o777);
-        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-        copy(&package.join("src"), &dir.path().join("surus/src"));
-        copy(&package.join("lambda"), &dir.path().join("surus/lambda"));
+        tree::copy_library(&dir.path().join("surus"));
         std::fs::write(dir.path().join("handler.php"), HANDLER).unwrap();
         let entry = CATALOGUE.iter().find(|entry| entry.name == engine).unwrap();
         let settings = engines::Settings {
@@ -174,21 +175,6 @@ impl Workers {
         lines
             .map(|(what, id)| (what.to_string(), id.to_string()))
             .collect()
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    open_to_all(to, 0o755);
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), &to).unwrap();
-            open_to_all(&to, 0o644);
-        }
     }
 }
 

@@ -368,6 +368,51 @@ fn check_says_what_contradicts() {
 }
 
 #[test]
+fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
+    let files = [
+        ("worker.php", "<?php surus_serve(fn () => print 'x');"),
+        ("public/index.php", "<?php echo 'x';"),
+        (
+            "public/worker.php",
+            "<?php surus_serve(fn () => print 'x');",
+        ),
+        ("public/.user.ini", "precision = 7"),
+        ("public/admin/.user.ini", "precision = 9"),
+    ];
+    let project = project(&files);
+    let check = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        run(command.arg("check").args(args).current_dir(project.path())).stdout
+    };
+    let unread = |said: &str| -> Vec<String> {
+        says(said, &["✓ engine"]);
+        let lines = said.lines().filter(|line| line.contains("is not read"));
+        lines.map(str::to_string).collect()
+    };
+    let booted = unread(&check(&["--script", "worker.php"]));
+    assert_eq!(booted.len(), 2, "{booted:?}");
+    says(&booted[0], &["public/.user.ini", "`rewind`", "worker.php"]);
+    // The way to this script leads through the one, but not through the other.
+    let public = unread(&check(&[
+        "--engine",
+        "worker",
+        "--script",
+        "public/worker.php",
+    ]));
+    assert_eq!(public.len(), 1, "{public:?}");
+    says(&public[0], &["public/admin/.user.ini", "`worker`"]);
+    let classic = unread(&check(&["--engine", "classic"]));
+    assert!(classic.is_empty(), "{classic:?}");
+    let none = unread(&check(&[
+        "--script",
+        "worker.php",
+        "-d",
+        "user_ini.filename=",
+    ]));
+    assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
 fn check_finds_all_that_would_stop_the_start() {
     let configuration =
         "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n[log]\nlevel = \"surus=loud\"\n";

@@ -9,6 +9,8 @@ mod command_line;
 mod environments;
 #[path = "emulator/extensions.rs"]
 mod extensions;
+#[path = "emulator/external.rs"]
+mod external;
 #[path = "emulator/fake.rs"]
 mod fake;
 #[path = "emulator/faults.rs"]

@@ -13,6 +13,8 @@ mod clients;
 mod ends;
 #[path = "faults/mappings.rs"]
 mod mappings;
+#[path = "faults/opcache.rs"]
+mod opcache;
 #[path = "faults/processes.rs"]
 mod processes;
 #[path = "faults/scripts.rs"]

@@ -14,6 +14,8 @@ mod events;
 mod faults;
 #[path = "lambda/function.rs"]
 mod function;
+#[path = "lambda/psr15.rs"]
+mod psr15;
 #[path = "lambda/requests.rs"]
 mod requests;
 #[path = "lambda/starts.rs"]

@@ -228,6 +228,23 @@ const CHANGES: &[(&str, &str, &str, char, usize, &str)] = &[
         9,
         "5 workers that all reach memory_limit (128 MB) need 640 MB",
     ),
+    // Records are done by as many workers as the machine has time for, where no number is set.
+    (
+        "MemorySize: 512",
+        "MemorySize: 512",
+        "[lambda]\nbatch = 'record'\n[php]\nmemory_limit = '256M'\n",
+        '!',
+        9,
+        "4 workers that all reach memory_limit (256 MB) need 1024 MB",
+    ),
+    (
+        "MemorySize: 512",
+        "MemorySize: 512",
+        "[lambda]\nbatch = 'record'\n[php]\nmemory_limit = '256M'\n[pool.events]\nworkers = 3\n",
+        '!',
+        9,
+        "3 workers that all reach memory_limit (256 MB) need 768 MB",
+    ),
     (
         "MemorySize: 512",
         "MemorySize: 512",

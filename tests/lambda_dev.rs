@@ -11,7 +11,9 @@ mod engines;
 #[allow(dead_code)]
 #[path = "apps"]
 mod apps {
+    pub mod blog;
     pub mod client;
+    pub mod database;
     pub mod examples;
     pub mod site;
 }
@@ -34,4 +36,5 @@ mod lambda_dev {
     mod exceptions;
     mod hosts;
     mod round_trip;
+    mod wordpress;
 }

@@ -7,6 +7,7 @@ mod lambda_events {
     mod differences;
     mod hostile;
     mod paths;
+    mod proxies;
     mod round_trip;
     mod samples;
     mod speed;

@@ -311,6 +311,106 @@ fn what_does_not_fit_says_what_takes_the_room() {
 }
 
 #[test]
+fn a_package_with_compiled_files_runs_them_and_not_their_sources() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    let write = |name: &str, text: &str| fs::write(project.0.path().join(name), text).unwrap();
+    // One that PHP refuses, one that ends it, one behind them.
+    write("broken.php", "<?php if (");
+    write("fatal.php", "<?php echo 1; namespace X;");
+    write("last.php", "<?php return 'as packaged';");
+    write(
+        "worker.php",
+        "<?php surus_serve(function () { echo require __DIR__.'/last.php'; });",
+    );
+    write("index.php", "<?php echo require __DIR__.'/last.php';");
+    let zip = zips.path().join("function.zip");
+    let args = ["--bootstrap", bootstrap.to_str().unwrap(), "--compile"];
+    let made = project.package(&zip, &args);
+    let said = text(&made);
+    assert!(made.status.success(), "{said}");
+    let skipped = "/var/task/broken.php, /var/task/fatal.php";
+    assert!(
+        said.contains("compiled: ") && said.contains(skipped),
+        "{said}"
+    );
+
+    let root = unpack(&zip);
+    let last = root.path().join("var/task/last.php");
+    assert!(last.is_file());
+    // Nobody looks at the source, unless what was compiled is not found.
+    fs::write(last, "<?php return 'from the source';").unwrap();
+    for (engine, environment) in [
+        ("classic", ""),
+        ("rewind", "SURUS_ENGINE_SCRIPT=worker.php"),
+        ("worker", "SURUS_ENGINE_SCRIPT=worker.php"),
+    ] {
+        let environment = format!("SURUS_ENGINE_NAME={engine} {environment}");
+        let function = Function::start(root.path(), &environment);
+        for round in 0..3 {
+            let id = format!("{engine}-{round}");
+            assert_eq!(function.ask(&id, &request()).text(), "as packaged", "{id}");
+        }
+        let answer = function.ask(&format!("{engine}-event"), &json!({"number": 20}));
+        assert_eq!(answer.json()["number"], 21);
+        drop(function);
+        let without = format!("{environment} SURUS_LAMBDA_COMPILED=/nowhere");
+        let function = Function::start(root.path(), &without);
+        assert_eq!(function.ask("source", &request()).text(), "from the source");
+    }
+}
+
+/// That its image runs, `make check-image` says.
+#[test]
+fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
+    // Beside the zip in the application's directory, which is what an image is built of.
+    let zip = project.0.path().join("function.zip");
+    let mut args = vec!["--bootstrap", bootstrap.to_str().unwrap()];
+    let plain = zips.path().join("plain.zip");
+    assert!(project.package(&plain, &args).status.success());
+    let path = project.0.path().join("Dockerfile");
+    assert!(!path.exists());
+
+    args.extend(["--extension", "pdo_sqlite", "--dockerfile"]);
+    let made = project.package(&zip, &args);
+    assert!(made.status.success(), "{}", text(&made));
+    let written = fs::read_to_string(&path).unwrap();
+    for expected in ["FROM debian:", "-sqlite3 ", "-opcache ", "\"lambda\"]"] {
+        assert!(written.contains(expected), "{expected} in {written}");
+    }
+    let printed = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "template", "dockerfile"])
+        .arg(project.0.path())
+        .args(["--extension", "pdo_sqlite"])
+        .output()
+        .unwrap();
+    assert_eq!(text(&printed), written);
+
+    // Once more, it is the same, and belongs to no package.
+    let again = project.package(&zip, &args);
+    assert!(again.status.success(), "{}", text(&again));
+    let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
+    let has = |name| archive.index_for_name(name).is_some();
+    assert!(has("index.php") && !has("Dockerfile"));
+
+    fs::write(&path, "FROM scratch\n").unwrap();
+    fs::remove_file(&zip).unwrap();
+    let refused = project.package(&zip, &args);
+    let said = text(&refused);
+    assert!(
+        !refused.status.success() && said.contains("is there already"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "FROM scratch\n");
+    assert!(!zip.exists());
+}
+
+#[test]
 fn what_is_missing_is_said_before_anything_is_written() {
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let zip = zips.path().join("function.zip");

@@ -11,15 +11,21 @@ mod account;
 mod elasticmq;
 #[path = "queue/function.rs"]
 mod function;
+#[path = "common/tree.rs"]
+mod tree;
+#[path = "queue/witness.rs"]
+mod witness;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use account::{Message, Name};
+use account::{Account, Message, Name};
 use elasticmq::{Queue, Server};
 use function::{Consumer, Killer, TIMEOUT};
+use witness::{Seen, Witness};
 
-/// What has failed comes again after this. A second more than an event may take, so that nothing comes again while it is being done.
+/// What has failed comes again after this. So does what is being done where something stands still for so long, which is the queue's right:
+/// who settles each of the times that a message is handed out by itself, is right all the same.
 const VISIBILITY: Duration = Duration::from_secs(3);
 /// For messages that shall not become dead letters. Those behind one that fails come again with it, which counts for them, too.
 const MANY: u32 = 100;
@@ -36,11 +42,9 @@ struct Run {
 
 /// What has become of the messages.
 struct Outcome {
-    notes: Vec<account::Note>,
+    account: Account,
+    seen: Seen,
     dead: BTreeSet<Name>,
-    killed: Vec<u32>,
-    /// This process was kept from running long enough for messages to become visible while they were done.
-    has_stalled: bool,
     /// Found while they were done. Nothing panics before all that runs beside it has come to its end.
     wrong: Vec<String>,
 }
@@ -50,14 +54,15 @@ impl Run {
     async fn run(&self, messages: &[Message]) -> Option<Outcome> {
         let server = tokio::task::spawn_blocking(Server::get).await.unwrap()?;
         let began = Instant::now();
-        let queue = Queue::create(
-            &server,
-            self.name,
-            self.is_fifo,
-            VISIBILITY,
-            self.max_receives,
-        );
-        let consumer = Consumer::start(&queue.url(), self.reports_failures).await;
+        let queue = Queue::create(&server, self.name, self.is_fifo, TIMEOUT, self.max_receives);
+        let witness = Witness::start(queue.address().to_string()).await;
+        let url = queue.url_through(witness.address);
+        let consumer = Consumer::start(&url, self.reports_failures).await;
+        // A mapping is refused whose messages would come again so soon.
+        let impatient = queue.clone();
+        tokio::task::spawn_blocking(move || impatient.set_visibility(VISIBILITY))
+            .await
+            .unwrap();
         let killer = Killer::start(consumer.path(), self.kills);
         let (sent, counted) = (queue.clone(), queue.clone());
         let bodies: Vec<(String, usize)> = messages.iter().map(|m| (m.body(), m.group)).collect();
@@ -68,7 +73,14 @@ impl Run {
         let left = left.await;
         let killed = killer.end();
         let (notes, complaints) = consumer.end().await;
-        let mut wrong = Vec::new();
+        let seen = witness.seen();
+        // Of these the queue itself says more.
+        let is_refusal = |line: &String| line.contains("not deleted, though done");
+        let mut wrong: Vec<String> = complaints
+            .into_iter()
+            .filter(|line| !is_refusal(line))
+            .collect();
+        wrong.extend(seen.refused_without_reason());
         match left.unwrap() {
             0 => {}
             left => wrong.push(format!("{left} messages are left")),
@@ -81,27 +93,27 @@ impl Run {
             let of = |key: &str| body[key].as_u64().unwrap() as usize;
             (of("group"), of("number"))
         });
-        let notes = account::read(&notes);
+        let account = Account::new(account::read(&notes), &killed);
         println!(
-            "{}: {} messages, {} attempts, {} workers killed, in {:.1} s",
+            "{}: {} messages, {} attempts, {} workers killed, {} came again before they were deleted, in {:.1} s",
             self.name,
             messages.len(),
-            notes
-                .iter()
-                .filter(|n| n.what == account::What::Begins)
-                .count(),
-            killed.pids.len(),
+            account.len(),
+            killed.len(),
+            account.late(&seen.deleted),
             began.elapsed().as_secs_f64()
         );
-        let has_stalled = killed.stall > (VISIBILITY - TIMEOUT) / 2;
-        if !has_stalled {
-            wrong.extend(complaints);
+        if killed.len() < self.kills {
+            wrong.push(format!(
+                "{} workers killed, and not {}",
+                killed.len(),
+                self.kills
+            ));
         }
         Some(Outcome {
-            notes,
+            account,
+            seen,
             dead: dead.collect(),
-            killed: killed.pids,
-            has_stalled,
             wrong,
         })
     }
@@ -189,30 +201,23 @@ async fn all_are_done(
     let Some(outcome) = run.run(&messages).await else {
         return Vec::new();
     };
-    let attempts = account::attempts(&outcome.notes);
+    let (account, deleted) = (outcome.account, &outcome.seen.deleted);
     let mut wrong = outcome.wrong;
     if !outcome.dead.is_empty() {
         wrong.push(format!("dead: {:?}", outcome.dead));
     }
-    wrong.extend(account::nothing_is_lost(
-        &messages,
-        &outcome.dead,
-        &attempts,
-    ));
-    if reports_failures && !outcome.has_stalled {
-        wrong.extend(account::done_twice(&attempts, &outcome.killed));
-    }
-    if !reports_failures {
-        wrong.extend(account::deleted_with_failures(&attempts));
-    }
+    wrong.extend(account.nothing_is_lost(&messages, &outcome.dead, deleted));
+    wrong.extend(match reports_failures {
+        true => account.each_is_settled(deleted),
+        false => account.events_are_settled(deleted),
+    });
     if is_fifo {
-        let again = !reports_failures || outcome.has_stalled;
-        wrong.extend(account::out_of_order(&outcome.notes, &outcome.dead, again));
+        wrong.extend(account.out_of_order(&outcome.dead, deleted, !reports_failures));
     }
     // The messages that were told to, did.
     for message in messages {
         let least = 1 + message.fails + message.dies + message.late;
-        let times = attempts.get(&message.name()).map_or(0, Vec::len);
+        let times = account.times(message.name());
         if times < least {
             wrong.push(format!("{message:?} came {times} times"));
         }
@@ -253,23 +258,16 @@ async fn what_always_fails_is_dead(name: &'static str, is_fifo: bool) -> Vec<Str
     let Some(outcome) = run.run(&messages).await else {
         return Vec::new();
     };
-    let attempts = account::attempts(&outcome.notes);
+    let (account, deleted) = (outcome.account, &outcome.seen.deleted);
     let mut wrong = outcome.wrong;
-    wrong.extend(account::nothing_is_lost(
-        &messages,
-        &outcome.dead,
-        &attempts,
-    ));
+    wrong.extend(account.nothing_is_lost(&messages, &outcome.dead, deleted));
+    wrong.extend(account.each_is_settled(deleted));
     if is_fifo {
-        wrong.extend(account::out_of_order(
-            &outcome.notes,
-            &outcome.dead,
-            outcome.has_stalled,
-        ));
+        wrong.extend(account.out_of_order(&outcome.dead, deleted, false));
     }
     for message in &messages {
         let is_dead = outcome.dead.contains(&message.name());
-        let times = attempts.get(&message.name()).map_or(0, Vec::len);
+        let times = account.times(message.name());
         // One that succeeds may be dead because it was behind one that fails, and came as often.
         let may_be_dead = is_fifo && message.group < 3 && message.number > 2;
         let is_right = match message.fails {

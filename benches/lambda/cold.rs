@@ -3,37 +3,29 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use surus::emulator::{Emulator, Initialization};
+use surus::emulator::{Emulator, Function, Initialization, Report};
 
-use super::Effort;
 use super::apps::{Apps, ENGINES, PLAIN, SYMFONY, get};
 use super::numbers::{self, millis, row};
+use super::{Effort, echo};
 
 pub async fn measure(apps: &Apps, effort: &Effort) {
     let contestants: Vec<_> = [PLAIN, SYMFONY]
         .into_iter()
         .flat_map(|app| ENGINES.map(|engine| (app, engine)))
         .collect();
-    let mut php = Vec::new();
+    let (mut php, mut floor) = (Vec::new(), Vec::new());
     let mut first: Vec<Vec<Duration>> = vec![Vec::new(); contestants.len()];
     let mut init = first.clone();
     for start in 0..effort.starts {
         eprintln!("start {} of {}", start + 1, effort.starts);
         php.push(stock_php(apps));
+        let (took, _) = start_one(echo::function(), "{}".into()).await;
+        floor.push(took);
         for (index, (app, engine)) in contestants.iter().enumerate() {
-            let mut function = apps.function(*app, engine);
-            function.initialization = Initialization::OnDemand;
-            let emulator = Emulator::start(function).await.unwrap();
-            let began = Instant::now();
-            let invocation = emulator.invoke(get(app.path)).await;
-            first[index].push(began.elapsed());
-            assert!(
-                invocation.result.is_ok(),
-                "{} {engine}: {invocation:?}",
-                app.name
-            );
-            init[index].push(invocation.report.init.unwrap_or_default());
-            emulator.stop().await;
+            let (took, report) = start_one(apps.function(*app, engine), get(app.path)).await;
+            first[index].push(took);
+            init[index].push(report.init.unwrap_or_default());
         }
     }
     println!("\n## Cold start\n");
@@ -42,12 +34,18 @@ pub async fn measure(apps: &Apps, effort: &Effort) {
         effort.starts
     );
     println!("| | initialization | until the first event is over | least |\n|---|---:|---:|---:|");
-    let php = numbers::of(php);
+    let (php, floor) = (numbers::of(php), numbers::of(floor));
     row([
         "`php hello.php`, stock PHP".into(),
         String::new(),
         millis(php.median),
         millis(php.least),
+    ]);
+    row([
+        "bare echo: the emulator's own share".into(),
+        String::new(),
+        millis(floor.median),
+        millis(floor.least),
     ]);
     for (index, (app, engine)) in contestants.iter().enumerate() {
         let (init, first) = (
@@ -61,6 +59,19 @@ pub async fn measure(apps: &Apps, effort: &Effort) {
             millis(first.least),
         ]);
     }
+}
+
+/// A new environment and its first event.
+async fn start_one(mut function: Function, payload: String) -> (Duration, Report) {
+    function.initialization = Initialization::OnDemand;
+    function.keeps_log = false;
+    let emulator = Emulator::start(function).await.unwrap();
+    let began = Instant::now();
+    let invocation = emulator.invoke(payload).await;
+    let took = began.elapsed();
+    assert!(invocation.result.is_ok(), "{invocation:?}");
+    emulator.stop().await;
+    (took, invocation.report)
 }
 
 /// Debian's PHP with the extensions that it has for the command line.

@@ -156,21 +156,27 @@ pub async fn boot_one(
     .with_context(|| format!("engine `{}`", asked.name))
 }
 
+/// The PHP file that an engine boots, and the site that it is of.
+pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathBuf, Site)> {
+    let site = open_site(project, config)?;
+    let script = match script(project, config) {
+        Some(script) => script
+            .canonicalize()
+            .with_context(|| format!("cannot find {} (engine.script)", script.display()))?,
+        None => match site.front_controller() {
+            Some(front) => front.filename.to_path_buf(),
+            None => bail!(
+                "there is no index.php in {}; name the PHP file to boot in engine.script, or with --script",
+                site.root().display()
+            ),
+        },
+    };
+    Ok((script, site))
+}
+
 fn finder(project: PathBuf, config: Config) -> FindScript {
     Arc::new(move || {
-        let site = open_site(&project, &config)?;
-        let script = match script(&project, &config) {
-            Some(script) => script
-                .canonicalize()
-                .with_context(|| format!("cannot find {} (engine.script)", script.display()))?,
-            None => match site.front_controller() {
-                Some(front) => front.filename.to_path_buf(),
-                None => bail!(
-                    "there is no index.php in {}; name the PHP file to boot in engine.script, or with --script",
-                    site.root().display()
-                ),
-            },
-        };
+        let (script, site) = script_and_site(&project, &config)?;
         let document_root = site
             .root()
             .to_str()

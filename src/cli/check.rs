@@ -9,7 +9,7 @@ use http::Method;
 use super::boot::{self, Asked};
 use super::findings::{Facts, contradictions, missing_extensions};
 use super::options::Args;
-use super::{readable, serve};
+use super::{readable, serve, user_ini};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
@@ -183,6 +183,9 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     for sentence in contradictions(&facts) {
         findings.note(sentence);
     }
+    if one.entry.boots_script {
+        unread_settings(project, &one, report.get("user_ini.filename"), findings);
+    }
     match missing_extensions(project, report.get("extensions")) {
         Ok(missing) => {
             for extension in missing {
@@ -193,6 +196,23 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
             }
         }
         Err(error) => findings.note(format_args!("composer.json cannot be read: {error}")),
+    }
+}
+
+/// Settings of directories that no request gets, though their owner may think so.
+fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Findings) {
+    // It has booted, so that there is one.
+    let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
+        return;
+    };
+    for file in user_ini::unread(site.root(), &script, name) {
+        findings.note(format_args!(
+            "{} is not read: `{}` reads such files once, on the way from the document root to {}; settings for all requests \
+             belong there or into [php], and a [[route]] can lead those that need others to `classic`",
+            file.display(),
+            asked.name,
+            script.display()
+        ));
     }
 }
 

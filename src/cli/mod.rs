@@ -11,6 +11,7 @@ mod readable;
 mod reload;
 mod serve;
 mod status;
+mod user_ini;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -37,6 +37,12 @@ pub fn apply(
             let error = errors
                 .first()
                 .map_or_else(String::new, |error| error.message().to_string());
+            if variable == "SURUS_HANDLER" {
+                bail!(
+                    "environment variable {variable}=`{text}`: Surus itself sets it for PHP; name the handler in lambda.handler \
+                     (SURUS_LAMBDA_HANDLER), or as the function's handler"
+                );
+            }
             bail!("environment variable {variable}=`{text}`: {error}");
         };
         match key {
@@ -152,5 +158,6 @@ mod tests {
         assert!(error("SURUS_HTTP_MAX_BODY", "lots").contains("SURUS_HTTP_MAX_BODY=`lots`"));
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
         assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
+        assert!(error("SURUS_HANDLER", "handler.php").contains("SURUS_LAMBDA_HANDLER"));
     }
 }

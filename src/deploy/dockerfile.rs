@@ -1,9 +1,30 @@
 //! The Dockerfile of a function that is deployed as a container image.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-/// `minor` is PHP's, as in `8.2`; `extensions` go by the names of their files.
-pub fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> String {
+use anyhow::{Context, bail};
+
+/// For the PHP of this `surus-php`, on the Debian that has it; `extensions` go by the names of their files.
+pub fn of(program: &Path, extensions: &BTreeSet<String>) -> anyhow::Result<String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let minor = name.strip_prefix("surus-php").with_context(|| {
+        format!(
+            "{} is not named after PHP's version, as in surus-php8.2",
+            program.display()
+        )
+    })?;
+    let debian = match minor {
+        "8.2" => 12,
+        "8.4" => 13,
+        other => bail!(
+            "no Debian has PHP {other}; build surus-php for PHP 8.2 (Debian 12) or 8.4 (Debian 13), whose images this is made for"
+        ),
+    };
+    Ok(template(minor, debian, extensions))
+}
+
+fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> String {
     let mut packages: BTreeSet<String> =
         extensions.iter().map(|name| package(minor, name)).collect();
     packages.insert(format!("libphp{minor}-embed"));
@@ -11,9 +32,10 @@ pub fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> Stri
     packages.insert("tzdata".into());
     let packages: Vec<_> = packages.into_iter().collect();
     format!(
-        r#"# Made by `surus lambda template dockerfile`. Beside this file the build needs surus and surus-php{minor}; to build:
+        r#"# Made by Surus. To build, in the application's directory with surus and surus-php{minor} beside its files:
 #   docker build --provenance=false --tag my-function .
-# What .dockerignore names is not copied; vendor/ must be there, with surus/surus in it for events that are not HTTP.
+# What .dockerignore names is not copied: function.zip should not be. vendor/ must be there, with surus/surus in it for events that
+# are not HTTP.
 FROM debian:{debian}-slim
 
 # Versions are those of Debian's security updates at the time of the build.
@@ -24,6 +46,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 
 COPY --chmod=755 surus surus-php{minor} /usr/local/bin/
+# A surus-php that was made for a newer PHP than is here ends the build, and not the function.
+RUN surus --version && LD_BIND_NOW=1 surus-php{minor} --version
 
 WORKDIR /var/task
 COPY . .

@@ -1,6 +1,5 @@
 //! What goes wrong with functions like these, in practice?
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::doors;
@@ -42,14 +41,14 @@ pub enum Failures {
     Untold,
 }
 
-/// By the lines of the template. `runs` is asked with each function's environment.
+/// By the lines of the template. `runs` is asked with each function.
 pub fn find(
     stack: &Stack,
-    runs: &dyn Fn(&BTreeMap<String, String>) -> anyhow::Result<Runs>,
+    runs: &dyn Fn(&Function) -> anyhow::Result<Runs>,
 ) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     for function in &stack.functions {
-        let runs = runs(&function.environment)?;
+        let runs = runs(function)?;
         of_function(function, &runs, &mut found);
         for source in stack
             .sources

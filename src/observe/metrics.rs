@@ -26,7 +26,7 @@ struct Engine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct Reason {
     engine: &'static str,
     reason: &'static str,
 }
@@ -52,7 +52,8 @@ pub struct Metrics {
     /// Those of the two families that have been used: a family's own look-up hashes its labels.
     answers: RwLock<Vec<Answers>>,
     queue_waits: Family<Engine, Histogram>,
-    worker_ends: Family<Ended, Counter>,
+    worker_ends: Family<Reason, Counter>,
+    opcache_stuck: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
     queued: Family<Workers, Gauge>,
     pub connections: Gauge,
@@ -70,6 +71,7 @@ impl Default for Metrics {
             answers: RwLock::default(),
             queue_waits: Family::new_with_constructor(histogram),
             worker_ends: Family::default(),
+            opcache_stuck: Family::default(),
             workers: Family::default(),
             queued: Family::default(),
             connections: Gauge::default(),
@@ -97,6 +99,11 @@ impl Default for Metrics {
             "worker_ends",
             "Worker processes that ended, by reason",
             metrics.worker_ends.clone(),
+        );
+        registry.register(
+            "opcache_stuck",
+            "Boots whose OPcache takes no new files until a reload, by reason",
+            metrics.opcache_stuck.clone(),
         );
         registry.register(
             "workers",
@@ -158,7 +165,13 @@ impl Metrics {
 
     pub fn worker_ended(&self, engine: &'static str, reason: &'static str) {
         self.worker_ends
-            .get_or_create(&Ended { engine, reason })
+            .get_or_create(&Reason { engine, reason })
+            .inc();
+    }
+
+    pub fn opcache_stuck(&self, engine: &'static str, reason: &'static str) {
+        self.opcache_stuck
+            .get_or_create(&Reason { engine, reason })
             .inc();
     }
 

@@ -3,6 +3,7 @@
 pub mod application;
 pub mod archive;
 pub mod bootstrap;
+pub mod compiled;
 pub mod elf;
 pub mod extensions;
 pub mod ini;
@@ -55,6 +56,8 @@ pub fn unpacked(root: PathBuf) -> PathBuf {
 pub struct Settings {
     /// Extensions beside those that composer.json and composer.lock require and the usual ones.
     pub extensions: Vec<String>,
+    /// Bring along what OPcache makes of the PHP files, so that no start has to.
+    pub compile: bool,
 }
 
 /// The files of a package, by their names in it.
@@ -116,6 +119,21 @@ impl Files {
                 executable: false,
             },
         )
+    }
+
+    /// What a file that is a text says.
+    pub fn said(&self, name: &str) -> Option<&[u8]> {
+        match &self.0.get(name)?.content {
+            Content::Text(text) => Some(text),
+            Content::Copy(_) => None,
+        }
+    }
+
+    /// Has a text say something else.
+    pub fn say(&mut self, name: &str, text: impl Into<Vec<u8>>) {
+        if let Some(file) = self.0.get_mut(name) {
+            file.content = Content::Text(text.into());
+        }
     }
 
     /// In the order of their names.

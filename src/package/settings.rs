@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::php::Placed;
-use super::{OURS, ROOT};
+use super::{OURS, ROOT, compiled};
 
 /// `project` is the application's table, empty when it has none. `script` is that of the library, where the package brings it along.
 pub fn compose(
@@ -37,7 +37,61 @@ pub fn compose(
         let value = absolute(&format!("{OURS}/{path}"));
         env.entry(name).or_insert(value);
     }
-    let text = toml::to_string(&project)?;
+    written(&project)
+}
+
+/// The same for a package that brings compiled files along.
+pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
+    let mut table = read(composed)?;
+    let place = Path::new(ROOT).join(compiled::DIRECTORY);
+    let lambda = section(&mut table, "lambda")?;
+    lambda.insert("compiled".into(), place.display().to_string().into());
+    written(&table)
+}
+
+/// For the PHP of a package to compile its files: as it will run, but with nothing of the application but what is said of PHP. `script` has
+/// events done; OPcache writes into `to`.
+pub fn to_compile(composed: &[u8], script: &str, to: &str) -> anyhow::Result<String> {
+    let mut table = read(composed)?;
+    let mut own = toml::Table::new();
+    let of_package = section(&mut table, "engine")?;
+    let engine = section(&mut own, "engine")?;
+    engine.insert("name".into(), "classic".into());
+    engine.insert("workers".into(), 1.into());
+    for key in ["php", "loader", "ini_file"] {
+        if let Some(value) = of_package.get(key) {
+            engine.insert(key.into(), value.clone());
+        }
+    }
+    own.insert("env".into(), section(&mut table, "env")?.clone().into());
+    let mut php = section(&mut table, "php")?.clone();
+    for (name, value) in [
+        ("opcache.enable", "1"),
+        ("opcache.file_cache", to),
+        // All files find room, and each is written, however young.
+        ("opcache.memory_consumption", "1024"),
+        ("opcache.max_accelerated_files", "1000000"),
+        ("opcache.file_update_protection", "0"),
+        ("opcache.blacklist_filename", ""),
+        ("opcache.preload", ""),
+        ("memory_limit", "-1"),
+        ("max_execution_time", "0"),
+    ] {
+        php.insert(name.into(), value.into());
+    }
+    own.insert("php".into(), php.into());
+    let lambda = section(&mut own, "lambda")?;
+    lambda.insert("handler".into(), script.into());
+    lambda.insert("script".into(), script.into());
+    written(&own)
+}
+
+fn read(composed: &[u8]) -> anyhow::Result<toml::Table> {
+    Ok(toml::from_str(std::str::from_utf8(composed)?)?)
+}
+
+fn written(table: &toml::Table) -> anyhow::Result<String> {
+    let text = toml::to_string(table)?;
     Ok(format!(
         "# Made by `surus lambda package` from the application's surus.toml.\n\n{text}"
     ))
@@ -92,5 +146,26 @@ mod tests {
             table["env"]["GCONV_PATH"].as_str(),
             Some("/var/task/.surus/gconv")
         );
+        let compiled: toml::Table =
+            toml::from_str(&with_compiled(text.as_bytes()).unwrap()).unwrap();
+        let place = compiled["lambda"]["compiled"].as_str();
+        assert_eq!(place, Some("/var/task/.surus/opcache"));
+        assert_eq!(compiled["engine"], table["engine"]);
+    }
+
+    #[test]
+    fn files_are_compiled_by_the_packages_php_without_the_application() {
+        let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\nphp = '/p'\n[php]\n'zend.assertions' = -1\n\
+                        'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n[pool.events]\nengine = 'worker'\n";
+        let text = to_compile(composed.as_bytes(), "/c.php", "/out").unwrap();
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        let engine = table["engine"].as_table().unwrap();
+        assert_eq!(engine["name"].as_str(), Some("classic"));
+        assert_eq!(engine["php"].as_str(), Some("/p"));
+        assert!(!engine.contains_key("script") && !table.contains_key("pool"));
+        assert_eq!(table["php"]["zend.assertions"].as_integer(), Some(-1));
+        assert_eq!(table["php"]["opcache.preload"].as_str(), Some(""));
+        assert_eq!(table["php"]["opcache.file_cache"].as_str(), Some("/out"));
+        assert_eq!(table["env"]["A"].as_str(), Some("b"));
     }
 }

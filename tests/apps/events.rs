@@ -7,20 +7,18 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
 use super::site::{BOOTING, Site, example, installed};
-use crate::common::Surus;
+use crate::common::{Surus, tree};
 
 const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
     "traceId":"Root=1","clientContext":{"custom":{"a":"b"}},"identity":null,"tenantId":"blue"}"#;
 
 /// The script that Surus runs for such events, below the site; and for `classic`, which answers with the site's index.
 pub fn with_events(site: Site) -> Site {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-    site.copy(&package.join("src"), "surus/src")
-        .copy(&package.join("lambda"), "surus/lambda")
-        .write(
-            "index.php",
-            "<?php require __DIR__.'/surus/lambda/events.php';",
-        )
+    tree::copy_library(&site.www().join("surus"));
+    site.write(
+        "index.php",
+        "<?php require __DIR__.'/surus/lambda/events.php';",
+    )
 }
 
 /// Serves it on an engine.

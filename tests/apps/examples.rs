@@ -1,6 +1,36 @@
 //! The examples of this repository, with their libraries, each in a directory of its own.
 
-use super::site::{Site, example, installed};
+use serde_json::json;
+
+use super::client::Client;
+use super::site::{BOOTING, Site, example, installed};
+use crate::common::Surus;
+
+/// Serves an application with its own front controller, then with its `worker.php` on all engines that boot.
+pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus)) {
+    visit(&site.serve(&[]));
+    let script = site.www().join("worker.php");
+    for engine in BOOTING {
+        let args = ["--engine", engine, "--script", script.to_str().unwrap()];
+        visit(&site.serve_with(&args, &[]));
+    }
+}
+
+/// What the examples of small frameworks say to programs.
+pub fn speaks_json(visitor: &Client) {
+    let hello = visitor.get("/api/hello").ok();
+    assert_eq!(hello.header("content-type"), "application/json");
+    assert_eq!(hello.text(), r#"{"hello":"world"}"#);
+    let body = br#"{"deep":[1]}"#.to_vec();
+    let of_json = [("content-type", "application/json")];
+    let echo = visitor.post_as("/api/echo?a=1", &of_json, body).ok();
+    assert_eq!(
+        echo.json(),
+        json!({ "method": "POST", "query": { "a": "1" }, "body": { "deep": [1] } })
+    );
+    visitor.get("/no/such/page").status(404);
+    visitor.post("/api/hello", &[]).status(405);
+}
 
 pub fn symfony() -> Site {
     installed(

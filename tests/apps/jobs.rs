@@ -53,12 +53,13 @@ final class Work implements ShouldQueue
 {
     use InteractsWithQueue, Queueable;
     public $tries = 3;
-    public function __construct(private string $do) {}
+    public $backoff;
+    public function __construct(private string $do) { $this->backoff = $do === 'back off' ? 45 : null; }
     public function handle(): void
     {
         Notes::note("$this->do, attempt {$this->attempts()}, {$this->job->getJobId()} of {$this->job->getQueue()}");
         match ($this->do) {
-            'throw' => throw new \RuntimeException('thrown by the job'),
+            'throw', 'back off' => throw new \RuntimeException('thrown by the job'),
             'release' => $this->release(60),
             'fail' => $this->fail(new \RuntimeException('failed by the job')),
             'delete' => $this->delete(),
@@ -91,8 +92,28 @@ return static function (array $event, $context) use ($app, $queue) {
         $null->setContainer($app);
         return (new ReflectionMethod($null, 'createPayload'))->invoke($null, new App\Work($event['make']), 'jobs', '');
     }
+    if (isset($event['connected'])) {
+        require_once __DIR__.'/app/Sqs.php';
+        $app['config']->set('queue.connections.sqs', ['driver' => 'sqs']);
+        $app['queue']->addConnector('sqs', static fn () => new class {
+            public function connect() { return new Illuminate\Queue\SqsQueue(new Aws\Sqs\SqsClient(), 'default', 'https://sqs.test/1'); }
+        });
+    }
     return $queue->handle($event, $context);
 };
+"#;
+
+/// Stands for that of Amazon's library, which is not among Debian's packages.
+const SQS: &str = r#"<?php
+namespace Aws\Sqs;
+class SqsClient
+{
+    public function changeMessageVisibility(array $asked): void
+    {
+        $asked['ReceiptHandle'] !== 'refused' || throw new \RuntimeException('AccessDenied');
+        \App\Notes::note("$asked[ReceiptHandle] of $asked[QueueUrl] in $asked[VisibilityTimeout] s");
+    }
+}
 "#;
 
 const ARTISAN: &str = r#"<?php
@@ -133,6 +154,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
         )
         .write("app/Work.php", JOB)
         .write("app/Notes.php", NOTES)
+        .write("app/Sqs.php", SQS)
         .write("handler.php", LARAVEL)
         .write("console.php", ARTISAN)
         .vendor();
@@ -181,6 +203,11 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
         let released = alone(&surus, &message("d", &release, 1)).unwrap_err();
         assert_eq!(released, "App\\Work (d) has been released");
         notes.are(&["release, attempt 1, d of jobs"]);
+        surus.wait_for_log(|log| {
+            log.contains(
+                "App\\Work (d) is to come again in 60 s, but comes when the visibility timeout",
+            )
+        });
         assert_eq!(alone(&surus, &message("e", &payload("fail"), 1)), Ok(()));
         notes.are(&[
             "fail, attempt 1, e of jobs",
@@ -206,6 +233,32 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
             "release, attempt 2, 3 of jobs",
             "well, attempt 1, 4 of jobs",
         ]);
+
+        // Who has a client of SQS has its delays kept; without a delay nothing is asked.
+        let delayed = |id: &str, payload: &str, receipt: &str| {
+            let mut delayed = message(id, payload, 1);
+            delayed["receiptHandle"] = receipt.into();
+            let mut event = event(&[delayed]);
+            event["connected"] = true.into();
+            invoke(&surus, &event).status(500);
+        };
+        delayed("g", &release, "r-g");
+        notes.are(&[
+            "release, attempt 1, g of jobs",
+            "r-g of https://sqs.test/1/jobs in 60 s",
+        ]);
+        delayed("h", &payload("back off"), "r-h");
+        notes.are(&[
+            "back off, attempt 1, h of jobs",
+            "r-h of https://sqs.test/1/jobs in 45 s",
+        ]);
+        delayed("i", &throw, "r-i");
+        notes.are(&["throw, attempt 1, i of jobs"]);
+        delayed("j", &release, "refused");
+        notes.are(&["release, attempt 1, j of jobs"]);
+        surus.wait_for_log(|log| {
+            log.contains("App\\Work (j) is to come again in 60 s") && log.contains("AccessDenied")
+        });
         drop(surus);
 
         let surus = serve(&site, engine, "console.php", &env);

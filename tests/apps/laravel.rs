@@ -1,42 +1,21 @@
 //! The application in `examples/laravel`: JSON, Blade, validation, a session.
 
 use super::client::Client;
-use super::examples::laravel;
-use super::site::BOOTING;
+use super::examples::{laravel, on_every_engine, speaks_json};
 use crate::common::Surus;
 
 #[test]
 fn a_laravel_application_runs_on_every_engine() {
     let site = laravel();
-    visit(&site.serve(&[]));
-    let script = site.www().join("worker.php");
-    for engine in BOOTING {
-        let args = ["--engine", engine, "--script", script.to_str().unwrap()];
-        visit(&site.serve_with(&args, &[]));
-    }
+    on_every_engine(&site, visit);
 }
 
 fn visit(surus: &Surus) {
     let visitor = Client::new(&surus.url);
-    let hello = visitor.get("/api/hello").ok();
-    assert_eq!(hello.header("content-type"), "application/json");
-    assert_eq!(hello.text(), r#"{"hello":"world"}"#);
-    let echo = visitor
-        .post_as(
-            "/api/echo?a=1",
-            &[("content-type", "application/json")],
-            br#"{"deep":[1]}"#.to_vec(),
-        )
-        .ok();
-    assert_eq!(
-        echo.json(),
-        serde_json::json!({ "method": "POST", "query": { "a": "1" }, "body": { "deep": [1] } })
-    );
+    speaks_json(&visitor);
     let page = visitor.get("/").shows("<h1>Hello, Hannibal!</h1>");
     assert_eq!(page.url, format!("{}/hello/Hannibal", surus.url));
     visitor.get("/hello/a%20%26%20b").shows("a &amp; b");
-    visitor.get("/no/such/page").status(404);
-    visitor.post("/api/hello", &[]).status(405);
 
     visitor.get("/visits").shows("Your first visit");
     // More often than there are workers: what one remembers would show.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::Surus;
+use crate::common::{Surus, tree};
 
 /// Where a Debian package put something; a missing package is an error that says how to get it.
 #[track_caller]
@@ -106,7 +106,7 @@ impl Site {
 
     /// Copies a file or tree to `to` inside the root, following symbolic links as Debian's packages are full of them.
     pub fn copy(self, from: &Path, to: &str) -> Site {
-        copy(from, &self.www().join(to));
+        tree::copy(from, &self.www().join(to));
         self
     }
 
@@ -175,27 +175,6 @@ impl Site {
         let stored = stored.as_flattened();
         Surus::spawn(&self.www(), &[stored, args].concat(), env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    let failed = |error| -> ! {
-        let (from, to) = (from.display(), to.display());
-        panic!("could not copy {from} to {to}: {error}. Some packages let only root read them.")
-    };
-    if !from.is_dir() {
-        fs::create_dir_all(to.parent().unwrap())
-            .and_then(|()| fs::copy(from, to))
-            .unwrap_or_else(|error| failed(error));
-        return;
-    }
-    fs::create_dir_all(to).unwrap_or_else(|error| failed(error));
-    for entry in fs::read_dir(from).unwrap_or_else(|error| failed(error)) {
-        let entry = entry.unwrap();
-        // A link to a package that is only recommended leads nowhere.
-        if entry.path().exists() {
-            copy(&entry.path(), &to.join(entry.file_name()));
-        }
     }
 }
 

@@ -1,95 +1,22 @@
 //! WordPress on MariaDB.
 
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::Command;
 
 use regex::Regex;
 use serde_json::json;
 
+use super::blog::{PNG, database, install, site};
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
 use super::database::Database;
-use super::site::{Site, example, extension, fixture, installed};
+use super::site::example;
 use crate::common::Surus;
-
-const PNG: &[u8] = include_bytes!("elephant.png");
-
-/// As Debian ships it, with a configuration of its own and a theme, of which the package has none.
-fn site(database: &Database, root: &str) -> Site {
-    let config = format!(
-        r#"<?php
-define('DB_NAME', 'wordpress');
-define('DB_USER', 'wordpress');
-define('DB_PASSWORD', 'alps-218');
-define('DB_HOST', 'localhost:{socket}');
-define('DB_CHARSET', 'utf8mb4');
-define('DB_COLLATE', '');
-foreach (['AUTH', 'SECURE_AUTH', 'LOGGED_IN', 'NONCE'] as $use) {{
-    define($use.'_KEY', "key of $use");
-    define($use.'_SALT', "salt of $use");
-}}
-// Nothing may leave this machine, and nothing may happen that the test did not ask for.
-define('WP_HTTP_BLOCK_EXTERNAL', true);
-define('AUTOMATIC_UPDATER_DISABLED', true);
-define('DISABLE_WP_CRON', true);
-define('WP_DEFAULT_THEME', 'alps');
-$table_prefix = 'wp_';
-defined('ABSPATH') || define('ABSPATH', __DIR__.'/');
-require ABSPATH.'wp-settings.php';
-"#,
-        socket = database.socket().display()
-    );
-    let below = |path: &str| format!("{root}{path}");
-    Site::new()
-        .copy(&installed("/usr/share/wordpress", "wordpress"), root)
-        .copy(&fixture("theme"), &below("wp-content/themes/alps"))
-        .directory(&below("wp-content/uploads"))
-        .write(&below("wp-config.php"), &config)
-}
-
-fn database() -> Database {
-    extension("mysqli", "php-mysql");
-    extension("gd", "php-gd");
-    let database = Database::start();
-    database.run(
-        "CREATE DATABASE wordpress CHARACTER SET utf8mb4;
-         CREATE USER wordpress@localhost IDENTIFIED BY 'alps-218';
-         GRANT ALL ON wordpress.* TO wordpress@localhost",
-    );
-    database
-}
-
-/// Installs it for visitors at `host`, with a post and readable addresses.
-fn install(root: &Path, host: &str) {
-    let install = format!(
-        r#"
-const WP_INSTALLING = true;
-$_SERVER['HTTP_HOST'] = '{host}';
-$_SERVER['REQUEST_URI'] = $_SERVER['PHP_SELF'] = '/wp-admin/install.php';
-require 'wp-load.php';
-require 'wp-admin/includes/upgrade.php';
-wp_install('The Alps & Beyond', 'hannibal', 'hannibal@example.org', false, '', 'elephants-218');
-wp_insert_post(['post_title' => 'Über die Alpen', 'post_name' => 'alpen', 'post_status' => 'publish', 'post_content' => '<p>Elephants.</p>']);
-update_option('permalink_structure', '/%postname%/');
-update_option('comment_moderation', 1);
-$wp_rewrite->init();
-flush_rewrite_rules();"#
-    );
-    let output = Command::new("php8.2")
-        .args(["-d", "sendmail_path=/bin/true", "-r", &install])
-        .current_dir(root)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "{said}");
-}
 
 /// Every kind of page, by the booted engine and by `classic`, which the same server has behind a header.
 #[test]
 fn a_booted_wordpress_answers_as_a_classic_one() {
     let database = database();
-    let site = site(&database, "wordpress/");
+    let site = site(&database, "wordpress/", "");
     let config = std::fs::read_to_string(example("wordpress/surus.toml")).unwrap();
     let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
     let site = site
@@ -236,7 +163,7 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
 #[test]
 fn a_blog_is_installed_published_to_and_read() {
     let database = database();
-    let site = site(&database, "");
+    let site = site(&database, "", "");
     let surus = site.serve(&[]);
     let author = Client::new(&surus.url);
 

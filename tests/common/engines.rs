@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use surus::engines::CATALOGUE;
 
 use super::common::Surus;
+use super::common::tree::copy;
 
 /// One engine under test.
 #[derive(Clone, Copy)]
@@ -105,18 +106,5 @@ impl Home {
         environment.extend(env);
         Surus::spawn(&self.root, &all, &environment)
             .unwrap_or_else(|log| panic!("surus did not start {}:\n{log}", subject.name))
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! Starts and ends the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod tree;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

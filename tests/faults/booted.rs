@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
-use crate::site::{Site, app, is_root, kill, lives, until};
+use crate::processes::kill_the_template;
+use crate::site::{Site, app, is_root, kill, until};
 
 /// Each event runs the file that it names.
-const BOOT: &str = "surus_serve(function () {
+pub const BOOT: &str = "surus_serve(function () {
     chdir(dirname($_SERVER['SCRIPT_FILENAME']));
     (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
 });";
@@ -22,7 +23,17 @@ pub fn try_booted(
     args: &[&str],
     env: &[(&str, &str)],
 ) -> Result<Site, String> {
-    let dir = app();
+    boot_in(app(), engine, boot, args, env)
+}
+
+/// The same, in a directory that is there already.
+pub fn boot_in(
+    dir: tempfile::TempDir,
+    engine: &str,
+    boot: &str,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Site, String> {
     let script = dir.path().join("boot.php");
     std::fs::write(&script, format!("<?php {boot}")).unwrap();
     let mut settings = vec![
@@ -221,27 +232,7 @@ fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
 
 #[test]
 fn killing_the_template_costs_nothing() {
-    let site = booted(&["--workers", "2"], &[]);
-    let template = site.template();
-    let running = [
-        site.begun("/nap.php?ms=1000"),
-        site.begun("/nap.php?ms=1000"),
-    ];
-    kill(template, "KILL");
-    let load = site.load(4, "/hello.php");
-    for task in running {
-        assert_eq!(task.join().unwrap().unwrap().body, "rested");
-    }
-    until("there is another", || {
-        site.template() != template && lives(site.template())
-    });
-    std::thread::sleep(Duration::from_millis(500));
-    let answers = load.stop();
-    assert!(answers.len() > 10, "{}", answers.len());
-    assert!(
-        answers.iter().all(|status| *status == Some(200)),
-        "{answers:?}"
-    );
+    kill_the_template(&booted(&["--workers", "2"], &[]));
 }
 
 #[test]
@@ -702,7 +693,7 @@ fn what_cannot_be_rewound_is_replaced_counted_and_said_once() {
     assert!(!log.contains("differs"), "{log}");
 }
 
-fn metrics(admin: &Path) -> String {
+pub fn metrics(admin: &Path) -> String {
     let output = Command::new("curl")
         .args(["-s", "--unix-socket"])
         .arg(admin)

@@ -59,7 +59,11 @@ fn killing_idle_workers_costs_nothing() {
 
 #[test]
 fn killing_the_template_costs_nothing() {
-    let site = Site::start(&["--workers", "2"], &[]);
+    kill_the_template(&Site::start(&["--workers", "2"], &[]));
+}
+
+/// What runs ends well, and what comes meanwhile is answered.
+pub fn kill_the_template(site: &Site) {
     let template = site.template();
     let running = [
         site.begun("/nap.php?ms=1000"),

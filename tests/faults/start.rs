@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::site::{Site, app, is_root, lives, until};
+use crate::site::{Site, app, is_root, kill, lives, until};
 
 #[test]
 fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
@@ -144,6 +144,43 @@ fn php_runs_as_another_user_with_a_clean_environment() {
     {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!String::from_utf8_lossy(&cmdline).contains("hush"));
+    }
+}
+
+/// The first worker, and one that has replaced it.
+#[test]
+fn php_is_in_the_groups_of_its_user() {
+    if !is_root() {
+        return;
+    }
+    // Somebody who is in more than one, if there is anybody.
+    let groups = std::fs::read_to_string("/etc/group").unwrap();
+    let members = groups.lines().filter_map(|line| line.rsplit(':').next());
+    let member = members.flat_map(|names| names.split(',')).find(|name| {
+        let name = name.trim();
+        !name.is_empty() && name != "root"
+    });
+    let user = member.unwrap_or("www-data");
+    let said = Command::new("id").args(["-G", user]).output().unwrap();
+    let sorted = |text: &str| {
+        let numbers = text.split_whitespace().map(|gid| gid.parse().unwrap());
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort();
+        numbers
+    };
+    let expected = sorted(&String::from_utf8(said.stdout).unwrap());
+    assert!(!expected.is_empty(), "{user}");
+    let env = [("SURUS_ENGINE_USER", user)];
+    let site = Site::start(&["--workers", "1"], &env);
+    for _ in 0..2 {
+        let worker = site.workers()[0];
+        let status = std::fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        assert_eq!(sorted(line.unwrap()), expected, "{user}");
+        kill(worker, "KILL");
+        until("another worker", || {
+            site.workers().iter().any(|pid| *pid != worker) && site.get("/who.php").status == 200
+        });
     }
 }
 

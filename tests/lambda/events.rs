@@ -226,6 +226,31 @@ fn failures_that_lambda_would_not_hear_of_fail_the_event() {
 }
 
 #[test]
+fn a_record_hears_its_own_deadline_and_a_whole_event_lambdas() {
+    const QUARTER: std::time::Duration = std::time::Duration::from_secs(900);
+    let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
+        $left = $context->remainingMs();
+        $is_own = $left > 0 && $left <= 300000;
+        $is_own === isset($event['Records']) || throw new RuntimeException(\"$left ms are left\");
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_LAMBDA_RECORD_TIMEOUT", "300s"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    let record = json!({"messageId": "m-1", "body": "", "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {}});
+    let answer = function.ask(Event::new("d-1", &json!({"Records": [record]})).within(QUARTER));
+    let expected = json!({"batchItemFailures": []});
+    assert_eq!(said(&answer), ("response".into(), expected));
+    let answer = function.ask(Event::new("d-2", &json!({})).within(QUARTER));
+    assert_eq!(said(&answer), ("response".into(), Value::Null));
+}
+
+#[test]
 fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
     let handler = "<?php return function (array $event) {
         [$record] = $event['Records'];

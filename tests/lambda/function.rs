@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Event};
+use crate::common::tree;
 
 pub struct Function {
     pub api: Api,
@@ -46,21 +47,7 @@ impl Dir {
 
     /// The Composer package, where Composer puts it.
     pub fn install_package(&self) {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-        for part in ["src", "lambda"] {
-            self.copy(&package.join(part), &format!("vendor/surus/surus/{part}"));
-        }
-    }
-
-    fn copy(&self, from: &Path, to: &str) {
-        for entry in std::fs::read_dir(from).unwrap() {
-            let path = entry.unwrap().path();
-            let to = format!("{to}/{}", path.file_name().unwrap().to_str().unwrap());
-            match path.is_dir() {
-                true => self.copy(&path, &to),
-                false => self.write(&to, &std::fs::read_to_string(&path).unwrap()),
-            }
-        }
+        tree::copy_library(&self.path("vendor/surus/surus"));
     }
 
     /// What a script has written, as soon as it has.

@@ -1,6 +1,8 @@
-//! What has become of every message, by what the handlers have noted: was it done, how often, in which order?
+//! What has become of every message, by what the handlers have noted and what the queue was told: was it done, how often, in which
+//! order, and was it deleted when it was done and only then?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::json;
 
@@ -51,6 +53,8 @@ pub struct Note {
     pub name: Name,
     pub pid: u32,
     pub event: String,
+    /// The queue's name for this time that it has handed out the message.
+    pub receipt: String,
 }
 
 pub fn read(notes: &str) -> Vec<Note> {
@@ -58,7 +62,7 @@ pub fn read(notes: &str) -> Vec<Note> {
     lines
         .map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
-            let [what, group, number, pid, event] = words[..] else {
+            let [what, group, number, pid, event, receipt] = words[..] else {
                 panic!("`{line}` is not one line");
             };
             Note {
@@ -72,6 +76,7 @@ pub fn read(notes: &str) -> Vec<Note> {
                 name: (group.parse().unwrap(), number.parse().unwrap()),
                 pid: pid.parse().unwrap(),
                 event: event.to_string(),
+                receipt: receipt.to_string(),
             }
         })
         .collect()
@@ -80,11 +85,14 @@ pub fn read(notes: &str) -> Vec<Note> {
 /// One time that a message was handed to the handler.
 #[derive(Debug, Clone)]
 pub struct Attempt {
+    pub name: Name,
     pub pid: u32,
     pub event: String,
     pub is_done: bool,
     /// It has killed its own worker, be it when it was done.
     pub is_killed: bool,
+    /// The last thing that a worker did which was killed from outside: whether its answer has come through, nobody knows.
+    pub is_unknown: bool,
 }
 
 impl Attempt {
@@ -94,121 +102,209 @@ impl Attempt {
     }
 }
 
-/// What the handlers did with each message, in the order of time.
-pub fn attempts(notes: &[Note]) -> BTreeMap<Name, Vec<Attempt>> {
-    let mut all: BTreeMap<Name, Vec<Attempt>> = BTreeMap::new();
-    for note in notes {
-        let of_message = all.entry(note.name).or_default();
-        if note.what == What::Begins {
-            of_message.push(Attempt {
-                pid: note.pid,
-                event: note.event.clone(),
-                is_done: false,
-                is_killed: false,
-            });
-            continue;
-        }
-        let same = |attempt: &&mut Attempt| attempt.pid == note.pid && attempt.event == note.event;
-        let attempt = of_message.iter_mut().rev().find(same);
-        let attempt = attempt.unwrap_or_else(|| panic!("{note:?} has not begun"));
-        match note.what {
-            What::Begins => {}
-            What::Done => attempt.is_done = true,
-            What::Killed => attempt.is_killed = true,
-            What::Failed => {}
-        }
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attempt {
+            name, pid, event, ..
+        } = self;
+        write!(f, "{name:?} by the process {pid} for the event {event}")
     }
-    all
 }
 
-/// Every message has been done, and the last time that it came it was: what the queue has deleted had not failed.
-pub fn nothing_is_lost(
-    messages: &[Message],
-    dead: &BTreeSet<Name>,
-    attempts: &BTreeMap<Name, Vec<Attempt>>,
-) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for message in messages {
-        let name = message.name();
-        if dead.contains(&name) {
-            continue;
+/// Everything that the handlers have done.
+pub struct Account {
+    notes: Vec<Note>,
+    /// By receipt.
+    attempts: BTreeMap<String, Attempt>,
+    /// Receipts in the order of time.
+    of_message: BTreeMap<Name, Vec<String>>,
+    /// What is wrong already with how they were asked.
+    wrong: Vec<String>,
+}
+
+impl Account {
+    pub fn new(notes: Vec<Note>, killed: &[u32]) -> Account {
+        let mut attempts: BTreeMap<String, Attempt> = BTreeMap::new();
+        let mut of_message: BTreeMap<Name, Vec<String>> = BTreeMap::new();
+        let mut last_of_process = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for note in &notes {
+            last_of_process.insert(note.pid, note.receipt.clone());
+            if note.what == What::Begins {
+                of_message
+                    .entry(note.name)
+                    .or_default()
+                    .push(note.receipt.clone());
+                let attempt = Attempt {
+                    name: note.name,
+                    pid: note.pid,
+                    event: note.event.clone(),
+                    is_done: false,
+                    is_killed: false,
+                    is_unknown: false,
+                };
+                if let Some(earlier) = attempts.insert(note.receipt.clone(), attempt) {
+                    wrong.push(format!("handed out once and begun twice: {earlier}"));
+                }
+                continue;
+            }
+            let attempt = attempts.get_mut(&note.receipt);
+            let attempt = attempt.unwrap_or_else(|| panic!("{note:?} has not begun"));
+            match note.what {
+                What::Done => attempt.is_done = true,
+                What::Killed => attempt.is_killed = true,
+                What::Begins | What::Failed => {}
+            }
         }
-        match attempts.get(&name).and_then(|all| all.last()) {
-            None => wrong.push(format!("{message:?} has never come")),
-            Some(last) if !last.is_done => {
+        for pid in killed {
+            let last = last_of_process.get(pid);
+            if let Some(attempt) = last.and_then(|receipt| attempts.get_mut(receipt)) {
+                attempt.is_unknown = true;
+            }
+        }
+        Account {
+            notes,
+            attempts,
+            of_message,
+            wrong,
+        }
+    }
+
+    /// How often a message was begun.
+    pub fn times(&self, name: Name) -> usize {
+        self.of_message.get(&name).map_or(0, Vec::len)
+    }
+
+    /// How often anything was.
+    pub fn len(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Messages that came again though their deletion was asked for: the queue had shown them again before, because something stood still.
+    pub fn late(&self, deleted: &BTreeSet<String>) -> usize {
+        let all = self.of_message.values();
+        all.map(|all| all[..all.len() - 1].iter())
+            .map(|earlier| earlier.filter(|receipt| deleted.contains(*receipt)).count())
+            .sum()
+    }
+
+    /// Each message is in the dead-letter queue, or has been done and then deleted.
+    pub fn nothing_is_lost(
+        &self,
+        messages: &[Message],
+        dead: &BTreeSet<Name>,
+        deleted: &BTreeSet<String>,
+    ) -> Vec<String> {
+        let mut wrong = self.wrong.clone();
+        for message in messages {
+            let name = message.name();
+            let receipts = self.of_message.get(&name).map_or(&[][..], Vec::as_slice);
+            let is_settled = receipts
+                .iter()
+                .any(|receipt| self.attempts[receipt].is_done && deleted.contains(receipt));
+            if !dead.contains(&name) && !is_settled {
+                let times = receipts.len();
                 wrong.push(format!(
-                    "{message:?} was deleted though it failed: {last:?}"
+                    "{message:?} is gone, and was not done ({times} times begun)"
                 ));
             }
-            Some(_) => {}
         }
+        let known: BTreeSet<Name> = messages.iter().map(Message::name).collect();
+        let unknown = self.of_message.keys().filter(|name| !known.contains(name));
+        wrong.extend(unknown.map(|name| format!("nobody has sent {name:?}")));
+        wrong
     }
-    let known: BTreeSet<Name> = messages.iter().map(Message::name).collect();
-    let unknown = attempts.keys().filter(|name| !known.contains(name));
-    wrong.extend(unknown.map(|name| format!("nobody has sent {name:?}")));
-    wrong
-}
 
-/// What came again though it had been done, and not because its worker was killed.
-pub fn done_twice(attempts: &BTreeMap<Name, Vec<Attempt>>, killed: &[u32]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (name, all) in attempts {
-        let earlier = &all[..all.len() - 1];
-        let is_well = |attempt: &&Attempt| attempt.is_well() && !killed.contains(&attempt.pid);
-        wrong.extend(
-            earlier
-                .iter()
-                .filter(is_well)
-                .map(|attempt| format!("{name:?} came again after {attempt:?}")),
-        );
-    }
-    wrong
-}
-
-/// No message of a group begins before those in front of it are done. `again` says that what is done may begin again behind
-/// others, as it does where a whole batch comes again.
-pub fn out_of_order(notes: &[Note], dead: &BTreeSet<Name>, again: bool) -> Vec<String> {
-    #[derive(Default)]
-    struct Group {
-        done: BTreeSet<usize>,
-        last: usize,
-    }
-    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for note in notes {
-        let (number, group) = (note.name.1, groups.entry(note.name.0).or_default());
-        match note.what {
-            What::Done => drop(group.done.insert(number)),
-            What::Begins => {
-                let is_missing =
-                    |n: &usize| !group.done.contains(n) && !dead.contains(&(note.name.0, *n));
-                if let Some(missing) = (0..number).find(is_missing) {
-                    wrong.push(format!("{note:?} before {missing} was done"));
+    /// Where Lambda hears of single messages: what is done is deleted, and nothing else is.
+    pub fn each_is_settled(&self, deleted: &BTreeSet<String>) -> Vec<String> {
+        let mut wrong = self.never_begun(deleted);
+        for (receipt, attempt) in &self.attempts {
+            match (attempt.is_well(), deleted.contains(receipt)) {
+                (true, false) if !attempt.is_unknown => {
+                    wrong.push(format!("done, and not deleted: {attempt}"));
                 }
-                if number < group.last && !again {
-                    wrong.push(format!("{note:?} behind {}", group.last));
-                }
-                group.last = group.last.max(number);
+                (false, true) => wrong.push(format!("deleted, though it failed: {attempt}")),
+                _ => {}
             }
-            What::Failed | What::Killed => {}
         }
+        wrong
     }
-    wrong
-}
 
-/// Messages of events in which anything failed, that did not come again: where Lambda does not hear of single messages, the whole event
-/// has failed.
-pub fn deleted_with_failures(attempts: &BTreeMap<Name, Vec<Attempt>>) -> Vec<String> {
-    let all = || attempts.values().flatten();
-    let failed: BTreeSet<&str> = all()
-        .filter(|attempt| !attempt.is_well())
-        .map(|attempt| attempt.event.as_str())
-        .collect();
-    let lasts = attempts
-        .iter()
-        .filter_map(|(name, all)| Some((name, all.last()?)));
-    lasts
-        .filter(|(_, last)| failed.contains(last.event.as_str()))
-        .map(|(name, last)| format!("{name:?} was deleted with the failed event {}", last.event))
-        .collect()
+    /// Where it hears of whole events only: if all is done, all is deleted, and otherwise nothing.
+    pub fn events_are_settled(&self, deleted: &BTreeSet<String>) -> Vec<String> {
+        let mut wrong = self.never_begun(deleted);
+        let mut events: BTreeMap<&str, Vec<(&String, &Attempt)>> = BTreeMap::new();
+        for (receipt, attempt) in &self.attempts {
+            let of_event = events.entry(&attempt.event).or_default();
+            of_event.push((receipt, attempt));
+        }
+        for (event, all) in events {
+            let gone = all.iter().filter(|(receipt, _)| deleted.contains(*receipt));
+            let gone = gone.count();
+            let failed = all.iter().any(|(_, attempt)| !attempt.is_well());
+            let is_unknown = all.iter().any(|(_, attempt)| attempt.is_unknown);
+            if failed && gone > 0 {
+                wrong.push(format!(
+                    "{gone} of {} deleted with the failed event {event}",
+                    all.len()
+                ));
+            }
+            if !failed && gone < all.len() && (gone > 0 || !is_unknown) {
+                wrong.push(format!(
+                    "{gone} of {} deleted of the event {event}, all done",
+                    all.len()
+                ));
+            }
+        }
+        wrong
+    }
+
+    fn never_begun(&self, deleted: &BTreeSet<String>) -> Vec<String> {
+        let unknown = deleted
+            .iter()
+            .filter(|receipt| !self.attempts.contains_key(*receipt));
+        unknown
+            .map(|receipt| format!("deleted, and never begun: {receipt}"))
+            .collect()
+    }
+
+    /// No message of a group begins before those in front of it are done. One that has failed begins again before those behind it; `whole`
+    /// says that it brings those back that were done behind it, as it does where a whole event comes again.
+    pub fn out_of_order(
+        &self,
+        dead: &BTreeSet<Name>,
+        deleted: &BTreeSet<String>,
+        whole: bool,
+    ) -> Vec<String> {
+        #[derive(Default)]
+        struct Group {
+            done: BTreeSet<usize>,
+            last: usize,
+        }
+        let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+        let mut last_receipt: BTreeMap<Name, &str> = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for note in &self.notes {
+            let (number, group) = (note.name.1, groups.entry(note.name.0).or_default());
+            match note.what {
+                What::Done => drop(group.done.insert(number)),
+                What::Begins => {
+                    let is_missing =
+                        |n: &usize| !group.done.contains(n) && !dead.contains(&(note.name.0, *n));
+                    if let Some(missing) = (0..number).find(is_missing) {
+                        wrong.push(format!("{note:?} before {missing} was done"));
+                    }
+                    // One that was done and comes again all the same was shown again by the queue.
+                    let earlier = last_receipt.insert(note.name, &note.receipt);
+                    let had_failed = earlier.is_none_or(|receipt| !deleted.contains(receipt));
+                    if number < group.last && had_failed && !whole {
+                        wrong.push(format!("{note:?} behind {}", group.last));
+                    }
+                    group.last = group.last.max(number);
+                }
+                What::Failed | What::Killed => {}
+            }
+        }
+        wrong
+    }
 }

@@ -1,6 +1,7 @@
 //! ElasticMQ, started by the tests: a queue that speaks SQS's protocol and is not ours.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak, mpsc};
@@ -166,7 +167,28 @@ impl Queue {
     }
 
     pub fn url(&self) -> String {
-        format!("{}/000000000000/{}", self.server.url, self.full_name(""))
+        format!("{}/{}", self.server.url, self.path())
+    }
+
+    /// The same through somebody who listens there and passes on.
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        format!("http://{address}/{}", self.path())
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        self.server.url.trim_start_matches("http://")
+    }
+
+    fn path(&self) -> String {
+        format!("000000000000/{}", self.full_name(""))
+    }
+
+    /// What has failed comes again after this.
+    pub fn set_visibility(&self, visibility: Duration) {
+        let attributes = json!({"VisibilityTimeout": visibility.as_secs().to_string()});
+        let arguments = json!({"QueueUrl": self.url(), "Attributes": attributes});
+        self.call("SetQueueAttributes", arguments);
     }
 
     fn dead_url(&self) -> String {

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use surus::emulator::sqs::{Mapping, Poller};
 use surus::emulator::{Emulator, Function, Initialization};
 use tokio::task::AbortHandle;
+
+use crate::tree;
 
 /// What a message says is how it goes wrong the first times: `fails` so often, then dies before it is done (`dies`), or when it has noted
 /// that it is (`late`). Of processes that have ended only files remain, so they count.
@@ -26,7 +28,7 @@ return static function (array $event, Surus\Lambda\Context $context): void {
     }
     [$record] = $event['Records'];
     $message = json_decode($record['body'], true);
-    $about = implode(' ', [$message['group'], $message['number'], getmypid(), $context->awsRequestId]);
+    $about = implode(' ', [$message['group'], $message['number'], getmypid(), $context->awsRequestId, $record['receiptHandle']]);
     $times = static function (string $what) use ($message): int {
         $file = __DIR__."/times/$message[group]-$message[number]-$what";
         file_put_contents($file, 'x', FILE_APPEND);
@@ -54,8 +56,8 @@ return static function (array $event, Surus\Lambda\Context $context): void {
 /// Batches under way at once, each in an environment of its own.
 const ENVIRONMENTS: usize = 2;
 const WORKERS: usize = 4;
-/// Of one event.
-pub const TIMEOUT: Duration = Duration::from_secs(2);
+/// Of one event. Nothing here takes so long, however slow the machine is.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Consumer {
     emulator: Emulator,
@@ -130,13 +132,7 @@ impl Consumer {
 
 fn install(dir: &Path, reports_failures: bool) {
     open_to_all(dir);
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-    for part in ["src", "lambda"] {
-        copy(
-            &package.join(part),
-            &dir.join("vendor/surus/surus").join(part),
-        );
-    }
+    tree::copy_library(&dir.join("vendor/surus/surus"));
     std::fs::create_dir(dir.join("times")).unwrap();
     open_to_all(&dir.join("times"));
     std::fs::write(dir.join("notes"), "").unwrap();
@@ -153,29 +149,10 @@ fn open_to_all(dir: &Path) {
     std::fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let to = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy(&path, &to),
-            false => drop(std::fs::copy(&path, &to).unwrap()),
-        }
-    }
-}
-
 /// Kills workers of a function, one every now and then, whatever they are doing.
 pub struct Killer {
     stop: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<Killed>,
-}
-
-#[derive(Default)]
-pub struct Killed {
-    pub pids: Vec<u32>,
-    /// The longest that this thread has been kept from running.
-    pub stall: Duration,
+    thread: std::thread::JoinHandle<Vec<u32>>,
 }
 
 impl Killer {
@@ -183,14 +160,11 @@ impl Killer {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = stop.clone();
         let thread = std::thread::spawn(move || {
-            let mut killed = Killed::default();
+            let mut killed = Vec::new();
             let mut random = std::process::id() as usize;
             while !is_over.load(Ordering::Relaxed) {
-                const PAUSE: Duration = Duration::from_millis(50);
-                let began = Instant::now();
-                std::thread::sleep(PAUSE);
-                killed.stall = killed.stall.max(began.elapsed().saturating_sub(PAUSE));
-                if killed.pids.len() >= most {
+                std::thread::sleep(Duration::from_millis(50));
+                if killed.len() >= most {
                     continue;
                 }
                 let workers = workers(&function);
@@ -202,7 +176,7 @@ impl Killer {
                         .args(["-KILL", &pid.to_string()])
                         .output();
                     if kill.is_ok_and(|kill| kill.status.success()) {
-                        killed.pids.push(*pid);
+                        killed.push(*pid);
                     }
                 }
             }
@@ -211,7 +185,8 @@ impl Killer {
         Killer { stop, thread }
     }
 
-    pub fn end(self) -> Killed {
+    /// Returns whom it has killed.
+    pub fn end(self) -> Vec<u32> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

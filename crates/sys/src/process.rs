@@ -172,6 +172,13 @@ pub fn find_user(user: &str, group: Option<&str>) -> io::Result<Option<User>> {
     }))
 }
 
+/// The numbers of all groups that a user is in, its own among them.
+pub fn groups(user: &User) -> io::Result<Vec<u32>> {
+    let name = std::ffi::CString::new(user.name.as_str())?;
+    let found = nix::unistd::getgrouplist(&name, user.gid.into())?;
+    Ok(found.into_iter().map(nix::unistd::Gid::as_raw).collect())
+}
+
 /// The number of the user that this process runs as.
 pub fn uid() -> u32 {
     nix::unistd::geteuid().as_raw()
@@ -240,5 +247,7 @@ mod tests {
         assert_eq!(find_user("0", Some("root")).unwrap().unwrap().name, "root");
         assert!(find_user("nobody-has-this-name", None).unwrap().is_none());
         assert!(find_user("root", Some("no-such-group")).unwrap().is_none());
+        let root = find_user("root", None).unwrap().unwrap();
+        assert!(groups(&root).unwrap().contains(&root.gid));
     }
 }

@@ -5,7 +5,7 @@ namespace Surus\Lambda;
 /** What goes back for an event. */
 final readonly class Answer
 {
-    /** @param array<string, string> $headers */
+    /** @param array<string, string|list<string>> $headers a list has a line for each of its values */
     public function __construct(
         /** JSON, as Lambda wants it. */
         public string $body,

@@ -9,8 +9,11 @@ use Symfony\Component\Console\Application;
 /** What handles events, whatever form its file gives it: a callable, an object with `handle`, a console, a PSR-15 handler. */
 final readonly class Handler
 {
-    private function __construct(private \Closure $handle)
-    {
+    private function __construct(
+        private \Closure $handle,
+        /** HTTP requests are for it as such, and not as the events that they have come as. */
+        public bool $takesRequests = false,
+    ) {
     }
 
     /** Loads the file that returns it. */
@@ -36,7 +39,7 @@ final readonly class Handler
         }
         // It has `handle` too, but for requests.
         if ($returned instanceof RequestHandlerInterface) {
-            return new self(static fn () => Psr::answer($returned));
+            return new self(static fn () => Psr::answer($returned), true);
         }
         if (\is_callable($returned) && !\is_string($returned)) {
             return new self(self::prepare($returned(...)));

@@ -5,7 +5,7 @@ namespace Surus\Lambda;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
-/** An event as the request that it has reached PHP as, for handlers of PSR-15. */
+/** What has reached PHP as a request, an event or an HTTP request itself, for handlers of PSR-15. */
 final class Psr
 {
     /** Who makes requests of the superglobals, whichever of them the application has. */
@@ -19,9 +19,8 @@ final class Psr
     public static function answer(RequestHandlerInterface $handler): Answer
     {
         $response = $handler->handle(self::request());
-        $headers = array_map(static fn (array $values) => implode(', ', $values), $response->getHeaders());
 
-        return new Answer((string) $response->getBody(), $response->getStatusCode(), $headers);
+        return new Answer((string) $response->getBody(), $response->getStatusCode(), array_map(array_values(...), $response->getHeaders()));
     }
 
     private static function request(): ServerRequestInterface

@@ -43,8 +43,7 @@ final class Runner
             }
         });
         try {
-            $answer = $load()->handle(self::event(), Context::current());
-            $answer = $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
+            $answer = self::ask($load());
         } catch (\Throwable $thrown) {
             $log->end();
             Log::line("PHP Fatal error:  Uncaught $thrown");
@@ -53,6 +52,19 @@ final class Runner
         $ended = true;
         $log->end();
         self::send($answer);
+    }
+
+    private static function ask(Handler $handler): Answer
+    {
+        // What Surus says of the event: an HTTP request, or the event that one has come as; nothing of any other.
+        $kind = $_SERVER['SURUS_EVENT'] ?? null;
+        if ('http' === $kind && $handler->takesRequests) {
+            return new Answer('', 204, ['Surus-Takes' => 'requests']);
+        }
+        $event = 'request' === $kind && $handler->takesRequests ? null : self::event();
+        $answer = $handler->handle($event, Context::current());
+
+        return $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
     }
 
     private static function event(): mixed
@@ -95,8 +107,11 @@ final class Runner
             return;
         }
         http_response_code($answer->status);
-        foreach ($answer->headers as $name => $value) {
-            header("$name: $value");
+        foreach ($answer->headers as $name => $values) {
+            foreach ((array) $values as $number => $value) {
+                // The first of a name replaces what PHP has set, such as its own Content-Type; a session's cookie stays.
+                header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $answer->status);
+            }
         }
         echo $answer->body;
     }

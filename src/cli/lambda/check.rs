@@ -1,16 +1,17 @@
 //! `surus lambda check`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::runtime::EVENTS;
 use crate::cli::options::Project;
 use crate::config::{self, Config};
 use crate::deploy::findings::{self, Failures, Runs};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};
+use crate::observe::machine::Machine;
 use crate::units::Size;
 
 #[derive(Debug, clap::Args)]
@@ -56,13 +57,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if stack.functions.is_empty() {
         bail!("{} describes no function", file.display());
     }
-    let runs = |environment: &BTreeMap<String, String>| {
-        let variables = environment
+    let runs = |function: &stack::Function| {
+        let variables = function
+            .environment
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
         let loaded = config::load(&project, loaded.file.as_deref(), variables)
             .context("the environment of the function in the template")?;
-        Ok(runs(&loaded.config))
+        let memory = function.memory.as_ref().map(|memory| memory.value);
+        Ok(runs(&loaded.config, memory))
     };
     let found = findings::find(&stack, &runs).with_context(place)?;
     for finding in &found {
@@ -96,7 +99,30 @@ fn template(project: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn runs(config: &Config) -> Runs {
+/// The workers that the runtime starts, all pools together, with so many MB.
+fn workers(config: &Config, memory: Option<u64>) -> u64 {
+    // One event at a time.
+    let application = config.engine.workers.unwrap_or(1);
+    let lambda = &config.lambda;
+    if lambda.handler.is_none() && lambda.batch == batch::Mode::Whole {
+        return application as u64;
+    }
+    let pool = config.of_pool(EVENTS);
+    let pool = pool.as_ref().unwrap_or(config);
+    let for_events = pool.engine.workers.unwrap_or(match lambda.batch {
+        batch::Mode::Whole => 1,
+        // As many as two CPUs are given; more come with more memory.
+        batch::Mode::Record => Machine {
+            cpus: 2.0,
+            memory: memory.unwrap_or(u64::MAX >> 20) << 20,
+        }
+        .worker_count(),
+    });
+    // Whether there is an application beside the handler, only the zip knows.
+    application.max(for_events) as u64
+}
+
+fn runs(config: &Config, memory: Option<u64>) -> Runs {
     let lambda = &config.lambda;
     let limit = config
         .php
@@ -104,8 +130,7 @@ fn runs(config: &Config) -> Runs {
         .map_or("128M".into(), ToString::to_string);
     Runs {
         streams: lambda.mode == Mode::Stream,
-        // As the runtime has them: one event at a time.
-        workers: config.engine.workers.unwrap_or(1) as u64,
+        workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),
         reserve: lambda.reserve.0,
         record_timeout: lambda.record_timeout.map(|time| time.0),

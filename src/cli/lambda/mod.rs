@@ -1,6 +1,8 @@
 //! `surus lambda` and what belongs to it, a file per subcommand.
 
 mod check;
+mod compile;
+mod compiled;
 mod dev;
 mod emulated;
 mod invoke;

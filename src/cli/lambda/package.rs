@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
 use crate::config::{Config, Loaded};
+use crate::deploy::dockerfile;
 use crate::engine::Engine;
 use crate::engines;
 use crate::observe::log;
@@ -33,6 +34,12 @@ pub struct Args {
     /// A surus that needs no library (make musl); this one, or `bootstrap` beside it, when not given
     #[arg(long, value_name = "FILE")]
     bootstrap: Option<PathBuf>,
+    /// Bring along what OPcache makes of the PHP files, so that no cold start has to compile them; needs root or user namespaces
+    #[arg(long)]
+    compile: bool,
+    /// Write a Dockerfile with the same extensions beside the zip, too, for a container image
+    #[arg(long)]
+    dockerfile: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -43,7 +50,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         ..loaded.config.log.clone()
     })?;
     let output = std::path::absolute(&args.output)?;
-    let files = gather(&args, &project, &loaded, &output)?;
+    let dockerfile = args
+        .dockerfile
+        .then(|| Dockerfile::new(&args, &project, &loaded.config, &output))
+        .transpose()?;
+    let mut files = gather(&args, &project, &loaded, &output)?;
+    let compiles = args.compile || loaded.config.package.compile;
+    // Until the zip has been written.
+    let _compiled = compiles
+        .then(|| super::compile::add(&mut files, package::place(&project)))
+        .transpose()?;
 
     let sizes = Sizes::of(&files)?;
     print!("{}", sizes.table());
@@ -64,14 +80,53 @@ pub fn run(args: Args) -> anyhow::Result<()> {
              Serverless do that by themselves"
         );
     }
+    if let Some(dockerfile) = dockerfile {
+        dockerfile.write()?;
+    }
     Ok(())
+}
+
+/// The Dockerfile beside the zip.
+struct Dockerfile {
+    path: PathBuf,
+    text: String,
+}
+
+impl Dockerfile {
+    /// Refuses to replace one that somebody has changed, or that is not ours.
+    fn new(args: &Args, project: &Path, config: &Config, zip: &Path) -> anyhow::Result<Dockerfile> {
+        let path = zip.with_file_name("Dockerfile");
+        let program = engines::find_program(config.engine.php.as_deref())?;
+        let wanted = extensions::wanted(project, &asked(args, config))?;
+        let text = dockerfile::of(&program, &wanted)?;
+        match std::fs::read_to_string(&path) {
+            Ok(there) if there != text => bail!(
+                "--dockerfile: {} is there already, and differs from what would be written; move it away, or take over the \
+                 difference: surus lambda template dockerfile",
+                path.display()
+            ),
+            _ => Ok(Dockerfile { path, text }),
+        }
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        std::fs::write(&self.path, &self.text)
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        println!("for a container image: {}", self.path.display());
+        Ok(())
+    }
+}
+
+/// The extensions that somebody has named.
+fn asked(args: &Args, config: &Config) -> Vec<String> {
+    let configured = config.package.extensions.iter();
+    configured.chain(&args.extensions).cloned().collect()
 }
 
 /// Everything that belongs into the package.
 fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
     let installed = super::super::block_on(ask_php(project, &loaded.config))?;
-    let mut asked = loaded.config.package.extensions.clone();
-    asked.extend(args.extensions.iter().cloned());
+    let asked = asked(args, &loaded.config);
     let chosen = extensions::choose(project, &installed.extension_dir, &asked, &installed.loaded)?;
     let mut files = Files::default();
     let placed = php::add(&installed, &chosen.load, &mut files)?;
@@ -93,7 +148,11 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
         application::inside_of(place, "surus.toml"),
         settings::compose(table, &placed, script.as_deref())?,
     )?;
-    application::add(project, &[output.to_path_buf()], place, &mut files)?;
+    let mut except = vec![output.to_path_buf()];
+    if args.dockerfile {
+        except.push(output.with_file_name("Dockerfile"));
+    }
+    application::add(project, &except, place, &mut files)?;
 
     println!("PHP {} for {}", installed.version, placed.machine.name());
     let names: Vec<_> = chosen

@@ -6,13 +6,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
+use super::compiled;
 use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
@@ -42,7 +43,7 @@ pub struct Which {
 }
 
 /// The pool of workers that have events done which are not HTTP, and what it may have otherwise (`[pool.events]`).
-const EVENTS: &str = "events";
+pub(super) const EVENTS: &str = "events";
 
 pub fn run(which: Which) -> anyhow::Result<()> {
     let began = Instant::now();
@@ -81,6 +82,11 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
     let mut terminate = signal(SignalKind::terminate())?;
     let names = Names::default();
     let prepared = prepare(project, &names);
+    let mut compiled = None;
+    let prepared = prepared.map(|(directory, mut config)| {
+        compiled = compiled::find(&mut config);
+        (directory, config)
+    });
     let settings = prepared
         .as_ref()
         .map(|(_, config)| config.lambda.clone())
@@ -92,7 +98,9 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
     let shutdown = async move {
         terminate.recv().await;
     };
-    lambda::run(environment, &settings, boot, shutdown).await
+    let ended = lambda::run(environment, &settings, boot, shutdown).await;
+    drop(compiled);
+    ended
 }
 
 /// Reads the configuration and starts the log.
@@ -167,6 +175,7 @@ async fn function(
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
                 partial_batch: config.lambda.partial_batch,
+                takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: boot_one(asked).await?,
                 script: Script {

@@ -151,28 +151,9 @@ fn name_of(project: &Path) -> String {
 
 fn image(args: &Args, project: &Path, config: &Config) -> anyhow::Result<String> {
     let program = engines::find_program(config.engine.php.as_deref())?;
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let minor = name.strip_prefix("surus-php").with_context(|| {
-        format!(
-            "{} is not named after PHP's version, as in surus-php8.2",
-            program.display()
-        )
-    })?;
-    // The Debian whose PHP that is.
-    let debian = match minor {
-        "8.2" => 12,
-        "8.4" => 13,
-        other => bail!(
-            "no Debian has PHP {other}; build surus-php for PHP 8.2 (Debian 12) or 8.4 (Debian 13), whose images this is made for"
-        ),
-    };
     let mut asked = config.package.extensions.clone();
     asked.extend(args.extensions.iter().cloned());
-    Ok(dockerfile::template(
-        minor,
-        debian,
-        &extensions::wanted(project, &asked)?,
-    ))
+    dockerfile::of(&program, &extensions::wanted(project, &asked)?)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use surus_sys::scoreboard::{Scoreboard, State};
+use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
 use super::inbox::{Inbox, SendError};
@@ -50,6 +51,7 @@ impl Generation {
             mut child,
             control,
             inbox,
+            waiting,
         } = template::start(spec, &board, requests)?;
         let shared = Arc::new(Shared::new(number, spec, board, requests, metrics));
         let words = log::FirstLines::default();
@@ -73,7 +75,7 @@ impl Generation {
             shared,
         };
 
-        if let Err(failure) = generation.booted(spec.workers, limits.boot).await {
+        if let Err(failure) = generation.booted(waiting, spec.workers, limits.boot).await {
             // Its last words may still be in the pipe.
             for stream in streams {
                 let _ = tokio::time::timeout(Duration::from_millis(200), stream).await;
@@ -88,9 +90,16 @@ impl Generation {
         Ok(generation)
     }
 
-    /// Returns when all workers wait for events.
-    async fn booted(&self, workers: usize, limit: Duration) -> anyhow::Result<()> {
-        let until = Instant::now() + limit;
+    /// Returns when all workers wait for events, of which each says on `waiting` that it does.
+    async fn booted(
+        &self,
+        waiting: AsyncSeqpacket,
+        workers: usize,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
+        let limited = tokio::time::sleep(limit);
+        let mut limited = std::pin::pin!(limited);
+        let (mut listening, mut word) = (true, [0]);
         loop {
             if self.shared.is_template_gone() {
                 bail!("PHP did not start");
@@ -112,13 +121,17 @@ impl Generation {
                     return Ok(());
                 }
             }
-            if Instant::now() > until {
-                bail!(
+            tokio::select! {
+                () = self.shared.news.notified() => {}
+                // Once nobody is left who could say it, how they ended is about to be news.
+                said = waiting.receive(&mut word), if listening => {
+                    listening = said.is_ok_and(|said| said.len > 0);
+                }
+                () = &mut limited => bail!(
                     "PHP was not ready within {} seconds (engine.boot_timeout)",
                     limit.as_secs()
-                );
+                ),
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 

@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 
 use super::outbox::{self, Outbox};
 use super::slots::{Reached, Refusal, Slot, Slots};
-use super::template::{self, Report, Said, Spec};
+use super::template::{self, Report, Said, Spec, Stuck};
 use crate::event::{Failure, Response};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -30,6 +30,8 @@ pub struct Shared {
     /// Workers whose outbox is still open.
     alive: AtomicUsize,
     report: OnceLock<Report>,
+    /// Told of everything that the template says, and of its end, for who waits for the boot.
+    pub news: Notify,
     /// How the first worker ended that never came to wait for events: the others will not fare better.
     stillborn: OnceLock<String>,
     retire: Notify,
@@ -81,6 +83,7 @@ impl Shared {
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
+            news: Notify::new(),
             stillborn: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
@@ -276,17 +279,20 @@ impl Shared {
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
+                Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
                 Ok(Said::End) => break,
                 Err(error) => {
                     error!(%error, "the template cannot be understood");
                     break;
                 }
             }
+            self.news.notify_one();
         }
         // It ends its workers when it sees this.
         drop(control);
         let status = self.reap(&mut child).await;
         self.ended.cancel();
+        self.news.notify_one();
         // Nobody will say how the workers end; their readers look for themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
             worker.exit = None;
@@ -413,6 +419,28 @@ impl Shared {
         if let Some(hear) = worker.and_then(|worker| worker.exit) {
             let _ = hear.send(exit);
         }
+    }
+
+    /// Files that no event has used so far are compiled by every event that uses them, from now on.
+    fn opcache_is_stuck(&self, why: Stuck) {
+        let (reason, remedy) = match why {
+            Stuck::Full => (
+                "full",
+                "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and restart Surus; or, if old versions \
+                 of files fill it, `surus reload`",
+            ),
+            Stuck::Restart => (
+                "restart",
+                "`surus reload`, also in place of what called opcache_reset()",
+            ),
+        };
+        self.metrics.opcache_stuck(self.engine, reason);
+        warn!(
+            engine = self.engine,
+            reason,
+            remedy,
+            "OPcache takes no new files until a reload; each event compiles those that are missing in it"
+        );
     }
 
     /// With the template and all workers gone, nobody will take what is left in the inbox.

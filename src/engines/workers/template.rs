@@ -1,18 +1,20 @@
 //! The template process: started with what it needs, heard on its control socket.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+use tracing::error;
 
 use super::inbox;
 use crate::event::Event;
@@ -71,12 +73,16 @@ pub struct Template {
     pub control: AsyncSeqpacket,
     /// Our end of the inbox.
     pub inbox: Seqpacket,
+    /// Each worker sends a message when it has come to wait for events.
+    pub waiting: AsyncSeqpacket,
 }
 
 /// Starts the template. `requests` is how many request ids the scoreboard has.
 pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<Template> {
+    let groups = spec.user.as_ref().map(groups).transpose()?;
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
+    let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
@@ -96,6 +102,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         (their_inbox, 4),
         (their_board, 5),
         (settings, 6),
+        (their_waiting, 9),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
@@ -105,6 +112,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
     if let Some(profile) = &spec.profile {
         fds.push((profile.try_clone()?.into(), 8));
     }
+    fds.extend(groups.map(|groups| (groups, 10)));
     let child = process::spawn(command, fds).with_context(|| match &spec.loader {
         Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
@@ -113,7 +121,29 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         child,
         control: AsyncSeqpacket::new(control)?,
         inbox,
+        waiting: AsyncSeqpacket::new(waiting)?,
     })
+}
+
+/// A pipe that is going to have the groups of a user. To look them up may need the network, and takes milliseconds in any case: PHP
+/// starts meanwhile.
+fn groups(user: &User) -> anyhow::Result<OwnedFd> {
+    let (theirs, mut ours) = std::io::pipe().context("no pipe for the groups of engine.user")?;
+    let user = user.clone();
+    let look_up = move || match process::groups(&user) {
+        Ok(groups) => {
+            let bytes: Vec<u8> = groups.into_iter().flat_map(u32::to_ne_bytes).collect();
+            // A template that has ended does not need them.
+            let _ = ours.write_all(&bytes);
+        }
+        // Nothing comes through the pipe then, which the template says too.
+        Err(error) => error!(user = user.name, %error, "cannot look up the user's groups"),
+    };
+    thread::Builder::new()
+        .name("groups".into())
+        .spawn(look_up)
+        .context("no thread to look up the groups of engine.user")?;
+    Ok(theirs.into())
 }
 
 /// `surus-php`, without arguments.
@@ -237,8 +267,18 @@ pub enum Said {
         request: u16,
         taken: u64,
     },
+    /// OPcache takes nothing new until a reload.
+    OpcacheStuck(Stuck),
     /// It is gone.
     End,
+}
+
+/// Why OPcache takes nothing new (`sapi/opcache.c`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    Full,
+    /// It wants to be restarted, which it cannot be while booted processes hold pointers into it.
+    Restart,
 }
 
 /// What PHP has become, as the template reports it (`sapi/report.c`).
@@ -297,6 +337,11 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             request: words.next()?.parse().ok()?,
             taken: words.next()?.parse().ok()?,
         }),
+        "opcache" => Some(Said::OpcacheStuck(match words.next()? {
+            "full" => Stuck::Full,
+            "restart" => Stuck::Restart,
+            _ => return None,
+        })),
         _ => None,
     }
 }
@@ -325,6 +370,11 @@ mod tests {
         assert!(parse("worker x 1", vec![]).is_none());
         assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
         assert!(parse("nonsense", vec![]).is_none());
+        assert!(parse("opcache well", vec![]).is_none());
+        assert!(matches!(
+            parse("opcache restart", vec![]),
+            Some(Said::OpcacheStuck(Stuck::Restart))
+        ));
         assert!(matches!(
             parse("exited 1 2 3 4 5 6", vec![]),
             Some(Said::Exited {

@@ -30,9 +30,12 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use access::AccessLog;
-pub use application::{Application, Place};
+pub use application::{Application, Place, fit};
+pub use check::check_relayed;
+pub use forwarded::origin as forwarded_origin;
 pub use listen::{Address, Listener};
-pub use service::Service;
+pub use reply::plain;
+pub use service::{Peer, Service};
 
 use crate::units::{Size, Time};
 

@@ -21,7 +21,7 @@ use super::io::Shared;
 use super::outgoing::{End, Outgoing};
 use super::placeholder::Placeholders;
 use super::reply::{class, failed, failure_name, no_content, plain};
-use crate::event::{Address, Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::event::{Address, Body, EarlyHints, Event, Failure, Origin, Response, ResponseBody};
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -30,6 +30,16 @@ pub struct Peer {
     pub server: Option<Address>,
     /// It has said, in a way that we believe, that the client's own connection is encrypted.
     pub https: bool,
+}
+
+impl From<Origin> for Peer {
+    fn from(origin: Origin) -> Peer {
+        Peer {
+            client: origin.client,
+            server: origin.server,
+            https: origin.https,
+        }
+    }
 }
 
 /// Answers requests.

@@ -30,6 +30,8 @@ async fn attempt(mut connection: Connection) -> Result<(), String> {
     let mut ask = Ask::post(uri, Bytes::from_static(br#"{"events":[]}"#));
     let name = HeaderValue::from_static("surus");
     ask.headers.insert("lambda-extension-name", name);
+    let json = HeaderValue::from_static("application/json");
+    ask.headers.insert(http::header::CONTENT_TYPE, json);
     let response = connection.ask(&ask).await.map_err(|e| e.to_string())?;
     let (head, body) = response.into_parts();
     // Read to its end, so that the connection can be kept.

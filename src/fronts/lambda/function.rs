@@ -33,7 +33,7 @@ use crate::observe::named::Names;
 pub struct Function {
     /// Requests go to it, and other events when there is no handler.
     pub application: Option<Application>,
-    /// Other events go to it, and requests as they came when there is no application.
+    /// Other events go to it, and requests when there is no application.
     pub handler: Option<Handler>,
     /// Of its engines those whose processes keep what one event has left for the next.
     pub renewed: Vec<Arc<dyn Engine>>,
@@ -84,6 +84,7 @@ impl Function {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
+            said_deadline: invocation.deadline,
             trace: invocation.trace(),
             thawed,
             named: &named,
@@ -153,7 +154,11 @@ impl Function {
                     )),
                 }
             }
-            (None, Some(handler)) => self.handle(handler, task).await,
+            (None, Some(handler)) => match http_event::read(payload, &self.settings) {
+                Ok(Some(request)) => return self.handle_request(handler, request, task).await,
+                // Whatever it is, it is the handler's.
+                _ => self.handle(handler, task).await,
+            },
             (None, None) => Err(Fault::new(
                 fault::NO_HANDLER,
                 "there is neither an application nor a handler",
@@ -166,6 +171,21 @@ impl Function {
         let payload = &task.invocation.payload;
         let answer = handler.answer(payload, task, &self.next_event);
         answer.await
+    }
+
+    /// Has a handler answer a request, as a request or as the event that it has come as.
+    async fn handle_request(
+        &self,
+        handler: &Handler,
+        request: HttpEvent,
+        task: &Task<'_>,
+    ) -> Result<Answer, Fault> {
+        if let Some(answer) = handler.offer(&task.invocation.payload, task).await? {
+            return Ok(Answer::Whole(answer));
+        }
+        let format = request.format;
+        let (head, body) = handler.request(request, task).await?;
+        self.answered(&format, head, body, task).await
     }
 
     async fn answer_request(
@@ -187,14 +207,25 @@ impl Function {
             true => ResponseBody::empty(),
             false => body,
         };
+        self.answered(&format, head, body, task).await
+    }
+
+    /// What the service that has sent a request takes for its answer.
+    async fn answered(
+        &self,
+        format: &http_event::Format,
+        head: http::response::Parts,
+        body: ResponseBody,
+        task: &Task<'_>,
+    ) -> Result<Answer, Fault> {
         if self.settings.mode == Mode::Stream {
-            let prelude = http_event::prelude(&format, &head);
+            let prelude = http_event::prelude(format, &head);
             let request = task.invocation.id();
             let streaming = Streaming::new(request, prelude, body, streaming::MOST);
             return Ok(Answer::Streaming(streaming));
         }
         let body = take(body).await?;
-        fitting(http_event::write(&format, &head, &body).into()).map(Answer::Whole)
+        fitting(http_event::write(format, &head, &body).into()).map(Answer::Whole)
     }
 }
 

@@ -74,14 +74,21 @@ impl Invocation {
         self.said("lambda-runtime-deadline-ms")?.parse().ok()
     }
 
+    /// The same of a part of the event, which has to end at `deadline`.
+    fn deadline_ms_of(&self, deadline: Instant) -> Option<u64> {
+        let earlier = self.deadline.saturating_duration_since(deadline);
+        let earlier = u64::try_from(earlier.as_millis()).unwrap_or(u64::MAX);
+        Some(self.deadline_ms()?.saturating_sub(earlier))
+    }
+
     /// What a header says; some are sent even when they are empty.
     fn said(&self, name: &str) -> Option<&str> {
         let value = self.said.get(name)?.to_str().ok()?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// `LAMBDA_INVOCATION_CONTEXT`: what PHP hears of the event, under Bref's names.
-    pub fn context(&self) -> String {
+    /// `LAMBDA_INVOCATION_CONTEXT`: what PHP hears of the event, or of a part of it that has a `deadline` of its own, under Bref's names.
+    pub fn context(&self, deadline: Instant) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Context<'a> {
@@ -103,7 +110,7 @@ impl Invocation {
         };
         let context = Context {
             aws_request_id: self.id(),
-            deadline_ms: self.deadline_ms().unwrap_or_default(),
+            deadline_ms: self.deadline_ms_of(deadline).unwrap_or_default(),
             invoked_function_arn: self
                 .said("lambda-runtime-invoked-function-arn")
                 .unwrap_or_default(),
@@ -119,11 +126,12 @@ impl Invocation {
     /// What PHP finds in `$_SERVER` of this event, whatever kind it is of.
     pub fn variables(
         &self,
+        deadline: Instant,
         trace: Option<&str>,
         thawed: Option<Duration>,
     ) -> Vec<(Cow<'static, str>, String)> {
         let mut variables = Vec::with_capacity(4);
-        variables.push(("LAMBDA_INVOCATION_CONTEXT".into(), self.context()));
+        variables.push(("LAMBDA_INVOCATION_CONTEXT".into(), self.context(deadline)));
         if let Some(trace) = trace {
             variables.push(("_X_AMZN_TRACE_ID".into(), trace.to_string()));
         }
@@ -166,6 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_an_event_hears_its_own_deadline() {
+        let id = ("lambda-runtime-aws-request-id", "a");
+        let heard = |said, earlier| {
+            let said = [id, ("lambda-runtime-deadline-ms", said)];
+            let invocation = invocation(&said, Instant::now()).unwrap();
+            let context = invocation.context(invocation.deadline - Duration::from_millis(earlier));
+            serde_json::from_str::<Value>(&context).unwrap()["deadlineMs"].clone()
+        };
+        assert_eq!(heard("1003500", 0), 1_003_500);
+        assert_eq!(heard("1003500", 1200), 1_002_300);
+        assert_eq!(heard("", 1200), 0, "nobody has said it");
+    }
+
+    #[test]
     fn an_empty_header_is_none() {
         let now = Instant::now();
         for id in ["", "a b", "../next"] {
@@ -183,8 +205,8 @@ mod tests {
         )
         .unwrap();
         assert!(empty.nonce.is_none());
-        assert_eq!(empty.variables(empty.trace(), None).len(), 1);
-        let context: Value = serde_json::from_str(&empty.context()).unwrap();
+        assert_eq!(empty.variables(now, empty.trace(), None).len(), 1);
+        let context: Value = serde_json::from_str(&empty.context(now)).unwrap();
         assert_eq!(
             context,
             serde_json::json!({"awsRequestId": "a", "deadlineMs": 0, "invokedFunctionArn": "", "traceId": ""})
@@ -209,7 +231,7 @@ mod tests {
             Instant::now(),
         )
         .unwrap();
-        let context: Value = serde_json::from_str(&said.context()).unwrap();
+        let context: Value = serde_json::from_str(&said.context(said.deadline)).unwrap();
         assert_eq!(
             context,
             serde_json::json!({
@@ -222,7 +244,8 @@ mod tests {
                 "tenantId": "t",
             })
         );
-        let names: Vec<_> = said.variables(said.trace(), Some(Duration::from_secs(7)));
+        let names: Vec<_> =
+            said.variables(said.deadline, said.trace(), Some(Duration::from_secs(7)));
         assert_eq!(names[1], ("_X_AMZN_TRACE_ID".into(), "Root=1".into()));
         assert_eq!(names[2], ("SURUS_THAWED".into(), "7".into()));
     }

@@ -21,6 +21,7 @@ mod thaw;
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use function::Function;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub handler: Option<PathBuf>,
     /// The PHP file that hands such events to the handler; that of the Composer package when not set.
     pub script: Option<PathBuf>,
+    /// Where a package has what OPcache has made of its PHP files.
+    pub compiled: Option<PathBuf>,
     /// How the answers to HTTP events are sent.
     pub mode: Mode,
     /// What of an event's time is kept for ending late workers and sending the answer.
@@ -53,6 +56,8 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
+    pub trusted_proxies: Vec<IpNet>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
     /// One record may take so long.
@@ -78,6 +83,7 @@ impl Default for Settings {
         Settings {
             handler: None,
             script: None,
+            compiled: None,
             mode: Mode::Buffered,
             reserve: Time::millis(500),
             init_timeout: Time::millis(9800),
@@ -86,6 +92,7 @@ impl Default for Settings {
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),
             record_timeout: None,
             fifo_failure: batch::FifoFailure::default(),

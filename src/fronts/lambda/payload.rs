@@ -11,9 +11,14 @@ use crate::event::ResponseBody;
 /// The kind of an error that the PHP library tells of.
 const KIND: &str = "lambda-runtime-function-error-type";
 
+/// Which error the PHP library tells of, if it does.
+pub fn error_kind(head: &Parts) -> Option<&str> {
+    head.headers.get(KIND)?.to_str().ok()
+}
+
 /// The result of an event that is not HTTP.
 pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
-    if let Some(kind) = head.headers.get(KIND).and_then(|kind| kind.to_str().ok()) {
+    if let Some(kind) = error_kind(head) {
         return Err(Fault::told(kind, &body));
     }
     if !head.status.is_success() {

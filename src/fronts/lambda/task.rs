@@ -20,6 +20,8 @@ pub struct Task<'a> {
     pub id: u64,
     /// Then PHP has to end, so that there is time to say so.
     pub deadline: Instant,
+    /// The deadline that PHP hears of: Lambda's, or that of the record, if it is one.
+    pub said_deadline: Instant,
     /// The X-Ray trace that it belongs to.
     pub trace: Option<&'a str>,
     pub thawed: Option<Duration>,
@@ -40,7 +42,9 @@ impl Task<'_> {
             request,
             script,
             origin,
-            variables: self.invocation.variables(self.trace, self.thawed),
+            variables: self
+                .invocation
+                .variables(self.said_deadline, self.trace, self.thawed),
             deadline: self.deadline,
             patience: None,
             hold: Some(self.workers.token()),

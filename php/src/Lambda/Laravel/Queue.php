@@ -15,14 +15,15 @@ use Surus\Lambda\Event\SqsRecord;
 /**
  * Laravel's jobs from a queue of SQS: a handler file is `return new Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
  *
- * A job that succeeds, or fails for good, is done, and Lambda deletes its message. One that throws or is released comes again when the
- * queue's visibility timeout is over, whatever the delay: only a call of SQS's API could change it. Tries are counted by the queue.
+ * A job that succeeds, or fails for good, is done, and Lambda deletes its message. One that throws or is released comes again: after its
+ * delay or backoff where it has one and the connection a client of SQS, else when the queue's visibility timeout is over. Tries are counted
+ * by the queue.
  */
 final class Queue
 {
     private readonly WorkerOptions $options;
 
-    /** @param ?WorkerOptions $options of which the number of tries counts, for jobs that do not say theirs; not set: no limit but the queue's */
+    /** @param ?WorkerOptions $options of which the number of tries and the backoff count, for jobs that do not say theirs; not set: no limit but the queue's, and no backoff */
     public function __construct(private readonly Application $app, private readonly string $connection = 'sqs', ?WorkerOptions $options = null)
     {
         $this->options = $options ?? new WorkerOptions();

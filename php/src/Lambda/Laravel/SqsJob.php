@@ -6,10 +6,17 @@ use Illuminate\Contracts\Container\Container;
 use Illuminate\Contracts\Queue\Job as JobContract;
 use Illuminate\Queue\Jobs\Job;
 use Surus\Lambda\Event\SqsRecord;
+use Surus\Lambda\Log;
 
-/** A job that Lambda has taken from the queue, and deletes there when it is told that all went well. It calls no API. */
+/**
+ * A job that Lambda has taken from the queue, and deletes there when it is told that all went well. It calls no API, but where a job asks for
+ * a delay: then it has the queue show the message that much later.
+ */
 final class SqsJob extends Job implements JobContract
 {
+    /** What keeps a worker from other work is not worth more seconds. */
+    private const HTTP = ['connect_timeout' => 2, 'timeout' => 5];
+
     /** @var \Illuminate\Container\Container */
     protected $container;
 
@@ -39,5 +46,33 @@ final class SqsJob extends Job implements JobContract
     public function getSqsJob(): array
     {
         return $this->record->record;
+    }
+
+    /** Without a delay the message comes again when the queue's visibility timeout is over: that takes no call. */
+    public function release($delay = 0): void
+    {
+        parent::release($delay);
+        if ($delay <= 0) {
+            return;
+        }
+        try {
+            $this->delay((int) $delay);
+        } catch (\Throwable $thrown) {
+            Log::line(\sprintf('surus: %s (%s) is to come again in %d s, but comes when the visibility timeout of its queue is over: %s. What may help: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.', $this->resolveName(), $this->record->messageId, $delay, $thrown->getMessage(), $this->connectionName));
+        }
+    }
+
+    private function delay(int $seconds): void
+    {
+        $connection = $this->container->make('queue')->connection($this->connectionName);
+        if (!method_exists($connection, 'getSqs')) {
+            throw new \LogicException(\sprintf('the connection is a %s, which has no client of SQS', get_debug_type($connection)));
+        }
+        $connection->getSqs()->changeMessageVisibility([
+            'QueueUrl' => $connection->getQueue($this->queue),
+            'ReceiptHandle' => $this->record->record['receiptHandle'] ?? '',
+            'VisibilityTimeout' => $seconds,
+            '@http' => self::HTTP,
+        ]);
     }
 }

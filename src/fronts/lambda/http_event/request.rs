@@ -12,6 +12,7 @@ use super::format::Format;
 use super::target::{self, Coding, StripStage, Target};
 use super::{Malformed, headers};
 use crate::event::{Address, Body, Origin};
+use crate::fronts::http::{Peer, forwarded_origin};
 use crate::fronts::lambda::Settings;
 
 pub fn of(
@@ -32,12 +33,21 @@ pub fn of(
         let host = headers::header_value(&domain, "requestContext.domainName", "host")?;
         headers.insert(HOST, host);
     }
-    let origin = Origin {
+    let mut origin = Origin {
         client: client(format, said.client.as_deref(), &headers),
         server: None,
         // Nothing but load balancers and Lattice listens without TLS.
         https: headers::https(&headers, !is_balancer(format)),
     };
+    if origin.client.is_some() {
+        // Who has called the service may speak for another.
+        let proxies = &settings.trusted_proxies;
+        let forwarded = forwarded_origin(&Peer::from(origin), &headers, proxies);
+        origin = forwarded.origin;
+        if let Some(host) = forwarded.host {
+            headers.insert(HOST, host);
+        }
+    }
     let mut request = Request::new(body(format, event)?);
     *request.method_mut() = method(&said.method)?;
     *request.uri_mut() = target;

@@ -1,0 +1,81 @@
+/* How is OPcache? */
+#include "opcache.h"
+
+#include "surus.h"
+
+#include <php.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <zend_extensions.h>
+
+static bool may_ask(void)
+{
+	return !zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0] &&
+	       zend_hash_str_exists(CG(function_table), "opcache_get_status", sizeof("opcache_get_status") - 1);
+}
+
+/* opcache_get_status(false), which only PHP code can ask; undefined when there is no answer. */
+static void ask(zval *status)
+{
+	zval name, arg;
+
+	ZVAL_UNDEF(status);
+	ZVAL_STRING(&name, "opcache_get_status");
+	ZVAL_FALSE(&arg);
+	if (call_user_function(NULL, NULL, &name, status, 1, &arg) != SUCCESS) {
+		ZVAL_UNDEF(status);
+	}
+	zval_ptr_dtor(&name);
+}
+
+static bool says(zval *status, const char *what)
+{
+	zval *value = Z_TYPE_P(status) == IS_ARRAY ? zend_hash_str_find(Z_ARRVAL_P(status), what, strlen(what)) : NULL;
+
+	return value && Z_TYPE_P(value) == IS_TRUE;
+}
+
+const char *surus_opcache_state(void)
+{
+	const char *volatile state = "failed"; /* survives the longjmp of a bailout */
+	zval status;
+
+	if (!zend_get_extension("Zend OPcache")) {
+		return "absent";
+	}
+	if (!zend_ini_long("opcache.enable", sizeof("opcache.enable") - 1, 0)) {
+		return "disabled";
+	}
+	if (!may_ask()) {
+		return "on";
+	}
+	/* A request of its own, the only one that the template ever runs. */
+	if (php_request_startup() != SUCCESS) {
+		return state;
+	}
+	zend_try {
+		ask(&status);
+		if (says(&status, "opcache_enabled")) {
+			state = "on";
+		}
+		zval_ptr_dtor(&status);
+	} zend_end_try();
+	php_request_shutdown(NULL);
+	return state;
+}
+
+const char *surus_opcache_stuck(void)
+{
+	const char *volatile why = NULL;
+	zval status;
+
+	if (!zend_get_extension("Zend OPcache") || !may_ask()) {
+		return NULL;
+	}
+	zend_try {
+		ask(&status);
+		why = says(&status, "restart_pending") ? "restart" : says(&status, "cache_full") ? "full" : NULL;
+		zval_ptr_dtor(&status);
+	} zend_end_try();
+	return why;
+}

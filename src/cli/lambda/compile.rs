@@ -1,0 +1,146 @@
+//! Has a package's own PHP compile the package's files, in a directory that looks as the function will.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use crate::emulator::{Emulator, Function};
+use crate::package::{Files, application, compiled, settings};
+
+/// Compiles what the list says from a place in it on, and notes where it is, as a file may end PHP, and what it has had to leave out. An error
+/// that PHP ends scripts for would make the answer one, too, though it is caught.
+const SCRIPT: &str = r#"<?php
+$files = json_decode(file_get_contents('/compile/files.json'), true, 512, JSON_THROW_ON_ERROR);
+$from = json_decode(file_get_contents('php://input'), true, 512, JSON_THROW_ON_ERROR)['from'];
+foreach (array_slice($files, $from, null, true) as $place => $file) {
+    file_put_contents('/tmp/place', $place);
+    try {
+        $done = @opcache_compile_file($file);
+    } catch (Throwable) {
+        $done = false;
+    }
+    if (!$done) {
+        file_put_contents('/tmp/skipped', "$file\n", FILE_APPEND);
+    }
+}
+http_response_code(200);
+echo '{}';
+"#;
+
+/// With nothing of this machine but /proc and /dev.
+const ENTER: &str = r#"PATH=$PATH:/usr/sbin:/sbin
+mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" || exit 1
+"#;
+
+/// As root, which PHP then runs as.
+const AS_ROOT: &str = r#"exec chroot "$0" /var/task/bootstrap /compile"#;
+
+/// Who is not root has become it to mount, and is somebody else again behind that: where users are mapped, nobody can change who he is.
+const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
+
+/// Adds the compiled files to the package whose surus.toml has that name. What is returned has to stay until the package is written.
+pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> {
+    let directory = tempfile::Builder::new()
+        .prefix("surus-compile")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()?;
+    let root = directory.path();
+    compiled::unpack(files, root)?;
+    let settings_name = application::inside_of(place, "surus.toml");
+    let composed = files
+        .said(&settings_name)
+        .context("the package has no surus.toml")?
+        .to_vec();
+    let sources = compiled::sources(files);
+    for name in ["proc", "dev", "tmp/opcache", "compile", "etc"] {
+        fs::create_dir_all(root.join(name))?;
+    }
+    fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n")?;
+    fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    let write = |name: &str, text: String| fs::write(root.join("compile").join(name), text);
+    write("files.json", json!(sources).to_string())?;
+    write("compile.php", SCRIPT.into())?;
+    write(
+        "surus.toml",
+        settings::to_compile(&composed, "/compile/compile.php", "/tmp/opcache")?,
+    )?;
+    let skipped = crate::cli::block_on(compile(root))?;
+    let count = compiled::add(&root.join("tmp/opcache"), files)?;
+    println!("compiled: {count} of {} PHP files", sources.len());
+    if !skipped.is_empty() {
+        println!(
+            "! not compiled, as PHP finds errors in them or will not have them: {}",
+            skipped.join(", ")
+        );
+    }
+    files.say(&settings_name, settings::with_compiled(&composed)?);
+    Ok(directory)
+}
+
+/// Returns the files that could not be compiled.
+async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut arguments = vec!["--mount", "--propagation", "private"];
+    let become_it = if surus_sys::process::is_root() {
+        AS_ROOT
+    } else {
+        arguments.extend(["--user", "--map-root-user"]);
+        AS_USER
+    };
+    let enter = format!("{ENTER}{become_it}");
+    let root_text = root
+        .to_str()
+        .context("the temporary directory is not UTF-8")?;
+    arguments.extend(["sh", "-ec", &enter, root_text]);
+    let mut function = Function::command("unshare", arguments);
+    function.timeout = Duration::from_secs(900);
+    function.handler = "compile".into();
+    if surus_sys::process::is_root() {
+        // The files are ours, and nothing of the application runs.
+        let variables = &mut function.variables;
+        variables.insert("SURUS_ENGINE_USER".into(), "root".into());
+    }
+    function.keeps_log = false;
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let kept = log.clone();
+    function.sink = Some(Arc::new(move |line: &str| {
+        let mut log = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(line.to_string());
+    }));
+    let emulator = Emulator::start(function).await.context(
+        "the package's PHP cannot be started to compile its files (--compile): unshare of util-linux is needed",
+    )?;
+    let sources: Vec<String> = serde_json::from_slice(&fs::read(root.join("compile/files.json"))?)?;
+    let mut ended_php = Vec::new();
+    let mut from = 0;
+    while from < sources.len() {
+        let invocation = emulator.invoke(json!({"from": from}).to_string()).await;
+        let Err(error) = invocation.result else {
+            break;
+        };
+        let place = fs::read_to_string(root.join("tmp/place")).unwrap_or_default();
+        let place = place.parse::<usize>().ok();
+        let Some(place) = place.filter(|place| (from..sources.len()).contains(place)) else {
+            emulator.stop().await;
+            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            bail!(
+                "the package's PHP does not run here, so its files cannot be compiled (--compile): {}. It needs root, or a \
+                 system that lets users unshare:\n{}",
+                error.kind,
+                log.join("\n")
+            );
+        };
+        ended_php.push(sources[place].clone());
+        from = place + 1;
+    }
+    emulator.stop().await;
+    let skipped = fs::read_to_string(root.join("tmp/skipped")).unwrap_or_default();
+    Ok(skipped
+        .lines()
+        .map(str::to_string)
+        .chain(ended_php)
+        .collect())
+}

@@ -1,0 +1,76 @@
+//! How does OPcache find the compiled files that a package has brought along?
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::Context;
+use tracing::warn;
+
+use crate::config::{Config, IniValue};
+
+/// Tells PHP of them, if there are any. What is returned has to stay as long as PHP runs.
+///
+/// OPcache refuses a directory that it cannot write to, and a function cannot write to its own. So it gets one in /tmp that has nothing but
+/// links to what is in the package.
+pub fn find(config: &mut Config) -> Option<tempfile::TempDir> {
+    let compiled = config.lambda.compiled.as_ref()?;
+    match link(compiled) {
+        Ok(directory) => {
+            let mut set = |name: &str, value: String| {
+                let entry = config.php.entry(name.to_string());
+                entry.or_insert(IniValue::Text(value));
+            };
+            set("opcache.file_cache", directory.path().display().to_string());
+            // The zip has sums of its own.
+            set("opcache.file_cache_consistency_checks", "0".into());
+            Some(directory)
+        }
+        Err(error) => {
+            warn!("PHP compiles its files anew at each start: {error:#}");
+            None
+        }
+    }
+}
+
+fn link(compiled: &Path) -> anyhow::Result<tempfile::TempDir> {
+    let directory = tempfile::Builder::new()
+        .prefix("surus-opcache")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .context("no directory for OPcache (lambda.compiled)")?;
+    let read = || format!("cannot read {} (lambda.compiled)", compiled.display());
+    for entry in std::fs::read_dir(compiled).with_context(read)? {
+        let entry = entry.with_context(read)?;
+        symlink(entry.path(), directory.path().join(entry.file_name()))?;
+    }
+    Ok(directory)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcache_gets_a_directory_that_it_can_write_to() {
+        let package = tempfile::tempdir().unwrap();
+        std::fs::create_dir(package.path().join("id")).unwrap();
+        std::fs::write(package.path().join("id/a.php.bin"), "x").unwrap();
+        let mut config = Config::default();
+        assert!(find(&mut config).is_none());
+        config.lambda.compiled = Some(package.path().to_path_buf());
+        let found = find(&mut config).unwrap();
+        let place = config.php["opcache.file_cache"].to_string();
+        assert_eq!(Path::new(&place), found.path());
+        let file = found.path().join("id/a.php.bin");
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "x");
+        // What somebody has set stays.
+        config
+            .php
+            .insert("opcache.file_cache".into(), IniValue::Text("/mine".into()));
+        let _second = find(&mut config).unwrap();
+        assert_eq!(config.php["opcache.file_cache"].to_string(), "/mine");
+        config.lambda.compiled = Some("/nowhere".into());
+        assert!(find(&mut config).is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! What OPcache makes of a package's PHP files, made ahead: how they are laid out to be compiled, and where the result goes.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+
+use super::{Content, Files, OURS, ROOT};
+
+/// Where a package has them.
+pub const DIRECTORY: &str = ".surus/opcache";
+
+/// The names of the files that PHP may be asked to run.
+pub fn sources(files: &Files) -> Vec<String> {
+    let is_php = |name: &str| {
+        let extension = Path::new(name).extension();
+        extension
+            .is_some_and(|extension| ["php", "phtml", "inc"].iter().any(|php| extension == *php))
+    };
+    let ours = format!("{OURS}/");
+    let library = format!("{OURS}/php/");
+    files
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| is_php(name) && (!name.starts_with(&ours) || name.starts_with(&library)))
+        .map(|name| format!("{ROOT}/{name}"))
+        .collect()
+}
+
+/// Lays the package out below `root` as Lambda unpacks it.
+pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
+    // As the zip says it: OPcache keeps the times of files.
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(315_532_800);
+    let task = root.join(ROOT.trim_start_matches('/'));
+    for (name, file) in files.iter() {
+        let path = task.join(name);
+        let cannot = || format!("cannot write {}", path.display());
+        fs::create_dir_all(path.parent().unwrap_or(root)).with_context(cannot)?;
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        let mut to = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)
+            .with_context(cannot)?;
+        match &file.content {
+            Content::Text(text) => to.write_all(text).with_context(cannot)?,
+            Content::Copy(from) => {
+                let mut from = fs::File::open(from)
+                    .with_context(|| format!("cannot read {}", from.display()))?;
+                std::io::copy(&mut from, &mut to).with_context(cannot)?;
+            }
+        }
+        to.set_permissions(fs::Permissions::from_mode(mode))?;
+        to.set_modified(time).with_context(cannot)?;
+    }
+    Ok(())
+}
+
+/// Adds what OPcache has written into `from`; returns how many files that are.
+pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for entry in ignore::WalkBuilder::new(from)
+        .standard_filters(false)
+        .build()
+    {
+        let entry = entry?;
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let inside = entry.path().strip_prefix(from)?;
+        let inside = inside.to_str().context("a name that is not UTF-8")?;
+        // What compiles is among them, and belongs to no package.
+        if !inside.contains(&format!("{ROOT}/")) {
+            continue;
+        }
+        files.copy(format!("{DIRECTORY}/{inside}"), entry.path(), false)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_applications_php_and_the_librarys_is_compiled_and_nothing_else() {
+        let mut files = Files::default();
+        for name in [
+            "bootstrap",
+            "app/index.php",
+            "app/view.phtml",
+            "app/logo.svg",
+            ".surus/php.ini",
+            ".surus/php/lambda/events.php",
+            ".surus/lib/odd.php",
+        ] {
+            files.text(name, "").unwrap();
+        }
+        let expected = [
+            "/var/task/.surus/php/lambda/events.php",
+            "/var/task/app/index.php",
+            "/var/task/app/view.phtml",
+        ];
+        assert_eq!(sources(&files), expected);
+    }
+
+    #[test]
+    fn a_package_is_laid_out_as_lambda_unpacks_it() {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = Files::default();
+        files.text("a/index.php", "<?php").unwrap();
+        files.copy("bootstrap", "/bin/sh", true).unwrap();
+        unpack(&files, root.path()).unwrap();
+        let task = root.path().join("var/task");
+        assert_eq!(
+            fs::read_to_string(task.join("a/index.php")).unwrap(),
+            "<?php"
+        );
+        let program = fs::metadata(task.join("bootstrap")).unwrap();
+        assert_eq!(program.permissions().mode() & 0o777, 0o755);
+        let year = program
+            .modified()
+            .unwrap()
+            .duration_since(SystemTime::UNIX_EPOCH);
+        assert_eq!(
+            year.unwrap().as_secs() / 31_557_600,
+            9,
+            "1980 has not begun by leap days"
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! An OPcache that takes nothing new while booted processes hold it.
+
+use crate::booted::{BOOT, boot_in, metrics};
+use crate::site::{Site, app, kill, until};
+
+const SAID: &str = "OPcache takes no new files until a reload";
+
+/// How often the log has said so, and what the metrics have counted.
+fn said(site: &Site) -> (usize, Option<String>) {
+    let metrics = metrics(&site.dir.path().join("admin.sock"));
+    let counted = metrics
+        .lines()
+        .find(|line| line.starts_with("surus_opcache_stuck_total{"));
+    let said = site.surus.log().matches(SAID).count();
+    (said, counted.map(str::to_string))
+}
+
+fn booted(engine: &str, args: &[&str]) -> Site {
+    let dir = app();
+    let admin = format!("unix:{}", dir.path().join("admin.sock").display());
+    let args = [&["--workers", "2"], args].concat();
+    boot_in(dir, engine, BOOT, &args, &[("SURUS_ADMIN_LISTEN", &admin)])
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+}
+
+#[test]
+fn a_full_opcache_is_said_once_for_each_boot() {
+    for engine in ["rewind", "fork"] {
+        // The least that PHP takes; it becomes a prime number of places.
+        let least = ["-d", "opcache.max_accelerated_files=200"];
+        let fresh = ["-d", "opcache.file_update_protection=0"];
+        let site = booted(engine, &[least, fresh].concat());
+        let file = |number: usize| site.dir.path().join(format!("part-{number}.php"));
+        for number in 0..300 {
+            std::fs::write(file(number), "<?php $count++;").unwrap();
+        }
+        let all = "<?php $count = 0; foreach (glob(__DIR__.'/part-*.php') as $file) { require $file; } echo $count;";
+        std::fs::write(site.dir.path().join("all.php"), all).unwrap();
+        assert_eq!(site.get("/hello.php").body, "hello");
+        assert_eq!(said(&site), (0, None), "{engine}");
+        for boot in 1..3 {
+            assert_eq!(site.get("/all.php").body, "300");
+            until("the log says that it is full", || said(&site).0 == boot);
+            let counted =
+                format!("surus_opcache_stuck_total{{engine=\"{engine}\",reason=\"full\"}} {boot}");
+            // What is missing is compiled, and works.
+            assert_eq!(site.get("/all.php").body, "300");
+            assert_eq!(said(&site), (boot, Some(counted)));
+            assert!(site.surus.log().contains("opcache.max_accelerated_files"));
+            kill(site.surus.pid(), "HUP");
+            until("the application is booted anew", || {
+                site.surus.log().matches("reloaded").count() == boot
+            });
+        }
+    }
+}
+
+#[test]
+fn a_reset_of_opcache_waits_for_a_reload_and_the_log_says_so() {
+    for engine in ["rewind", "fork"] {
+        let site = booted(engine, &[]);
+        let reset = "<?php echo json_encode(opcache_reset());";
+        std::fs::write(site.dir.path().join("reset.php"), reset).unwrap();
+        assert_eq!(site.get("/reset.php").body, "true");
+        until("the log says that it waits", || said(&site).0 == 1);
+        let counted =
+            format!("surus_opcache_stuck_total{{engine=\"{engine}\",reason=\"restart\"}} 1");
+        assert_eq!(said(&site), (1, Some(counted)));
+        assert!(site.surus.log().contains("`surus reload`"));
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+}

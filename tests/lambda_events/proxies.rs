@@ -1,0 +1,87 @@
+//! Who is the client where a proxy stands before the service that calls the function?
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::subject::{read_with, server, settings};
+
+/// What PHP sees of a request that this address has sent to the function's URL.
+fn seen(
+    trusted: &str,
+    from: &str,
+    forwarded_for: &str,
+    host: Option<&str>,
+) -> BTreeMap<String, String> {
+    let mut event = json!({
+        "version": "2.0",
+        "rawPath": "/",
+        "rawQueryString": "",
+        "headers": {
+            "host": "abc.lambda-url.eu-west-1.on.aws",
+            "x-forwarded-for": forwarded_for,
+            "x-forwarded-proto": "https",
+        },
+        "requestContext": {
+            "domainName": "abc.lambda-url.eu-west-1.on.aws",
+            "http": {"method": "GET", "path": "/", "protocol": "HTTP/1.1", "sourceIp": from},
+            "stage": "$default",
+        },
+        "isBase64Encoded": false,
+    });
+    if let Some(host) = host {
+        event["headers"]["x-forwarded-host"] = host.into();
+    }
+    let settings = settings(&format!("trusted_proxies = {trusted}"));
+    server(read_with(&event.to_string(), &settings))
+}
+
+const CDN: &str = r#"["130.176.0.0/16"]"#;
+
+#[test]
+fn a_proxy_that_is_trusted_speaks_for_its_client() {
+    // Whether or not the service adds who has called it.
+    for forwarded_for in ["198.51.100.7", "198.51.100.7, 130.176.1.2"] {
+        let seen = seen(CDN, "130.176.1.2", forwarded_for, Some("www.example.org"));
+        assert_eq!(seen["REMOTE_ADDR"], "198.51.100.7");
+        assert_eq!(seen["HTTP_HOST"], "www.example.org");
+        assert_eq!(seen["SERVER_NAME"], "www.example.org");
+        assert_eq!(seen["HTTPS"], "on");
+    }
+    // What stands left of the client, the client may have written.
+    let seen = seen(CDN, "130.176.1.2", "10.0.0.1, 198.51.100.7", None);
+    assert_eq!(seen["REMOTE_ADDR"], "198.51.100.7");
+    assert_eq!(seen["HTTP_HOST"], "abc.lambda-url.eu-west-1.on.aws");
+}
+
+#[test]
+fn nobody_else_does() {
+    for (trusted, from) in [("[]", "130.176.1.2"), (CDN, "203.0.113.9")] {
+        let seen = seen(trusted, from, "198.51.100.7", Some("www.example.org"));
+        assert_eq!(seen["REMOTE_ADDR"], from);
+        assert_eq!(seen["HTTP_HOST"], "abc.lambda-url.eu-west-1.on.aws");
+    }
+    // As API Gateway's console calls itself.
+    let seen = seen(CDN, "test-invoke-source-ip", "198.51.100.7", None);
+    assert_eq!(seen["REMOTE_ADDR"], "");
+}
+
+#[test]
+fn a_load_balancer_behind_a_proxy_has_added_the_proxy() {
+    let event = json!({
+        "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"}},
+        "httpMethod": "GET",
+        "path": "/",
+        "queryStringParameters": {},
+        "headers": {"host": "example.org", "x-forwarded-for": "198.51.100.7, 130.176.1.2", "x-forwarded-proto": "http"},
+        "body": "",
+        "isBase64Encoded": false,
+    })
+    .to_string();
+    let client = |trusted: &str| {
+        let settings = settings(&format!("trusted_proxies = {trusted}"));
+        server(read_with(&event, &settings))["REMOTE_ADDR"].clone()
+    };
+    assert_eq!(client(CDN), "198.51.100.7");
+    assert_eq!(client("[]"), "130.176.1.2");
+}
