@@ -21,6 +21,8 @@ from server import Refused, Server
 TIMES = 50
 SERVED = 20
 """Requests ahead of each end: a worker that ends at once is replaced with a delay, and the first answers are slower."""
+PATIENCE = 5
+"""Seconds in which there has to be a worker."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def measure(server: Server, page: Page, say: Callable[[str], None]) -> Replaceme
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
             for _ in range(SERVED):
                 before = _ask(connection, server, page)
-            _end(_worker(server))
+            _end_worker(server)
             try:
                 after = _ask(connection, server, page)
             except (OSError, http.client.HTTPException, Refused):
@@ -74,15 +76,21 @@ def _ask(connection: http.client.HTTPConnection, server: Server, page: Page) -> 
 
 def _worker(server: Server) -> int:
     """The process that runs PHP; php-fpm's parent of it is called the same and comes first."""
-    workers = processes.named(server.pids(), server.contestant.php_process)
-    if not workers:
-        raise Refused(f"{server.contestant.name} has no process called {server.contestant.php_process!r}")
-    return workers[-1]
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if workers := processes.named(server.pids(), server.contestant.php_process):
+            return workers[-1]
+    raise Refused(f"{server.contestant.name} has no process called {server.contestant.php_process!r}")
 
 
-def _end(pid: int) -> None:
+def _end_worker(server: Server) -> None:
     """Returns when the process has ended, and not before."""
-    end = os.pidfd_open(pid)
+    while True:
+        try:
+            end = os.pidfd_open(_worker(server))
+            break
+        except ProcessLookupError:
+            continue  # it has just been renewed
     try:
         signal.pidfd_send_signal(end, signal.SIGKILL)
         select.select([end], [], [])
