@@ -147,8 +147,13 @@ pub async fn boot_one(
         asked.entry,
         &asked.config.engine,
         finder(project.to_path_buf(), asked.config.clone()),
-        ini.map(|(name, value)| (name.clone(), value.to_string()))
-            .collect(),
+        ini.flat_map(|(name, value)| {
+            value
+                .entries()
+                .into_iter()
+                .map(|value| (name.clone(), value))
+        })
+        .collect(),
         asked.config.env.clone(),
         metrics.clone(),
     )

@@ -98,9 +98,8 @@ impl Args {
                 return Err(anyhow::anyhow!("write it as -d memory_limit=256M"))
                     .context(format!("-d {entry}"));
             }
-            config
-                .php
-                .insert(name.trim().to_string(), IniValue::Text(value.to_string()));
+            let value = IniValue::Text(value.to_string());
+            IniValue::set(&mut config.php, name.trim(), value);
         }
         Ok(())
     }

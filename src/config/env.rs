@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(config.http.max_headers, 7);
         assert_eq!(config.engine.workers, Some(3));
         assert_eq!(config.engine.user.as_deref(), Some("1000"));
-        assert_eq!(config.php["opcache.enable"].to_string(), "0");
-        assert_eq!(config.php["memory_limit"].to_string(), "64M");
+        assert_eq!(config.php["opcache.enable"].entries(), ["0"]);
+        assert_eq!(config.php["memory_limit"].entries(), ["64M"]);
         assert_eq!(config.env["APP_ENV"], "prod");
     }
 

@@ -62,16 +62,32 @@ pub enum IniValue {
     Integer(i64),
     Float(f64),
     Text(String),
+    /// Of an entry that stands in php.ini more than once, as `extension` does.
+    List(Vec<IniValue>),
 }
 
-impl std::fmt::Display for IniValue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl IniValue {
+    /// As php.ini has them, one for each entry.
+    pub fn entries(&self) -> Vec<String> {
         match self {
-            IniValue::Bool(true) => f.write_str("1"),
-            IniValue::Bool(false) => f.write_str("0"),
-            IniValue::Integer(number) => write!(f, "{number}"),
-            IniValue::Float(number) => write!(f, "{number}"),
-            IniValue::Text(text) => f.write_str(text),
+            IniValue::Bool(on) => vec![if *on { "1" } else { "0" }.to_string()],
+            IniValue::Integer(number) => vec![number.to_string()],
+            IniValue::Float(number) => vec![number.to_string()],
+            IniValue::Text(text) => vec![text.clone()],
+            IniValue::List(values) => values.iter().flat_map(IniValue::entries).collect(),
+        }
+    }
+
+    /// Sets `name`. Each extension is one more, and all else is what was said last, as with `php -d`.
+    pub fn set(php: &mut BTreeMap<String, IniValue>, name: &str, value: IniValue) {
+        match php.get_mut(name) {
+            Some(before) if matches!(name, "extension" | "zend_extension") => {
+                let first = std::mem::replace(before, IniValue::List(Vec::new()));
+                *before = IniValue::List(vec![first, value]);
+            }
+            _ => {
+                php.insert(name.to_string(), value);
+            }
         }
     }
 }
@@ -117,4 +133,27 @@ pub fn load(
     env::apply(&mut table, environment)?;
     let config = Config::deserialize(table).context("the configuration as a whole")?;
     Ok(Loaded { config, file })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_add_up_and_other_entries_are_replaced() {
+        let mut php = BTreeMap::new();
+        for (name, value) in [
+            ("extension", "a"),
+            ("precision", "3"),
+            ("extension", "b"),
+            ("precision", "4"),
+            ("extension", "c"),
+        ] {
+            IniValue::set(&mut php, name, IniValue::Text(value.into()));
+        }
+        assert_eq!(php["extension"].entries(), ["a", "b", "c"]);
+        assert_eq!(php["precision"].entries(), ["4"]);
+        let list: Config = toml::from_str("[php]\nextension = ['a', 'b']").unwrap();
+        assert_eq!(list.php["extension"].entries(), ["a", "b"]);
+    }
 }

@@ -127,7 +127,7 @@ fn runs(config: &Config, memory: Option<u64>) -> Runs {
     let limit = config
         .php
         .get("memory_limit")
-        .map_or("128M".into(), ToString::to_string);
+        .map_or("128M".into(), |value| value.entries().concat());
     Runs {
         streams: lambda.mode == Mode::Stream,
         workers: workers(config, memory),
