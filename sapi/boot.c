@@ -98,16 +98,22 @@ int surus_boot_run(void)
 
 void surus_boot_learn(void)
 {
-	if (!surus_regex_is_behind()) {
+	bool rewinds = surus_settings.engine == SURUS_REWIND, learns = surus_regex_is_due();
+
+	/* What the template has mapped since its memory was copied, no worker could put back. */
+	if (!learns && !(rewinds && surus_rewind_is_outdated())) {
 		return;
 	}
-	if (surus_settings.engine == SURUS_REWIND) {
+	if (rewinds) {
 		surus_chunks_pause();
 	}
-	surus_regex_compile();
-	if (surus_settings.engine == SURUS_REWIND) {
+	if (learns) {
+		surus_regex_compile();
+	}
+	if (rewinds) {
 		surus_rewind_checkpoint();
 	}
+	surus_regex_booted();
 }
 
 bool surus_boot_done(void)

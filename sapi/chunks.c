@@ -171,6 +171,12 @@ void surus_chunks_begin(void)
 void surus_chunks_pause(void)
 {
 	c->noting = false;
+	for (size_t i = c->count; i-- > 0;) {
+		if (!c->chunks[i].used) {
+			drop(&c->chunks[i]);
+		}
+	}
+	c->count = 0;
 }
 
 const char *surus_chunks_end(void)

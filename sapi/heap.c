@@ -114,9 +114,13 @@ static struct before *note_used(size_t *count)
 
 static bool was_used(const struct before *before, size_t count, const void *memory)
 {
+	static size_t last; /* mostly it is the same again */
+
 	for (size_t i = 0; i < count; i++) {
-		if (before[i].chunk == chunk_of(memory)) {
-			return is_used(before[i].used, page_of(memory));
+		size_t at = (last + i) % count;
+		if (before[at].chunk == chunk_of(memory)) {
+			last = at;
+			return is_used(before[at].used, page_of(memory));
 		}
 	}
 	return false;
@@ -137,16 +141,11 @@ static void *take_gaps(const struct before *before, size_t count, size_t size)
 static const size_t bins[] = {ZEND_MM_BINS_INFO(SIZE_OF_BIN, x, y)};
 enum { BINS = sizeof(bins) / sizeof(*bins) };
 
-void surus_heap_settle(void)
+static void fill_gaps(void)
 {
 	void *blocks[BINS];
 	size_t count;
 
-	if (!is_zend_mm() || !find_used()) {
-		return;
-	}
-	/* It must not end in a fatal error that less memory is left than a chunk. */
-	zend_set_memory_limit(SIZE_MAX);
 	zend_mm_gc(zend_mm_get_heap());
 	struct before *before = note_used(&count);
 	for (size_t i = 0; before && i < BINS; i++) {
@@ -158,7 +157,32 @@ void surus_heap_settle(void)
 	free(before);
 	/* Has those new pages free again. */
 	zend_mm_gc(zend_mm_get_heap());
-	zend_set_memory_limit((size_t)PG(memory_limit));
+}
+
+static void set_limit(size_t bytes)
+{
+	/* The first time it may only give chunks back that are in reserve. */
+	zend_set_memory_limit(bytes);
+	if (zend_set_memory_limit(bytes) != SUCCESS) {
+		zend_set_memory_limit(zend_memory_usage(true));
+	}
+}
+
+void surus_heap_settle(void)
+{
+	if (!is_zend_mm()) {
+		return;
+	}
+	/* It must not end in a fatal error that less memory is left than a chunk. */
+	zend_set_memory_limit(SIZE_MAX);
+	zend_try {
+		if (find_used()) {
+			fill_gaps();
+		}
+	} zend_catch {
+		CG(unclean_shutdown) = 0; /* the gaps that are left cost time, no more */
+	} zend_end_try();
+	set_limit((size_t)PG(memory_limit));
 	zend_memory_reset_peak_usage();
 }
 

@@ -71,14 +71,14 @@ static const struct {
 };
 enum { TOUCHING = sizeof(touching) / sizeof(*touching) };
 static struct {
-	const zend_function *function;
+	const zend_string *name; /* closures have a copy of the function with the same name */
 	zif_handler handler;
 } hooked[TOUCHING];
 
 static ZEND_FUNCTION(surus_touching)
 {
 	for (size_t i = 0; i < TOUCHING; i++) {
-		if (hooked[i].function == EX(func)) {
+		if (hooked[i].name == EX(func)->common.function_name) {
 			k->touched = touching[i].why;
 			hooked[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
@@ -143,7 +143,7 @@ static void hook(void)
 	for (size_t i = 0; i < TOUCHING; i++) {
 		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name, strlen(touching[i].name));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-			hooked[i].function = function;
+			hooked[i].name = function->common.function_name;
 			hooked[i].handler = function->internal_function.handler;
 			function->internal_function.handler = ZEND_FN(surus_touching);
 		}

@@ -15,6 +15,8 @@
 
 #include "snapshot.h"
 
+enum { OBJECTS = 4096 }; /* that an event may have at a time before it makes the table of objects larger */
+
 /* Objects of the boot; weak, so that one that an event ends leaves. */
 static HashTable boot_objects;
 static uint32_t boot_object_count;
@@ -71,6 +73,11 @@ void surus_ours_note(void)
 	/* No object of an event gets a slot among them, unless the event has freed one: that of the boot has left then. */
 	first_object = store->top;
 	store->free_list_head = -1;
+	if (store->size - store->top < OBJECTS) {
+		/* So that the table need not grow in every event. */
+		store->size = store->top + OBJECTS;
+		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(*store->object_buckets));
+	}
 	first_resource = EG(regular_list).nNextFreeElement;
 	persistent_at_boot = EG(persistent_list).nNumUsed;
 	extensions = pecalloc(zend_hash_num_elements(&module_registry) + 1, sizeof(*extensions), 1);

@@ -25,7 +25,7 @@ static char libc_state[128];
 /* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give the same numbers to all. */
 static const char *const gmp_names[] = {"gmp_random_seed", "gmp_random_bits", "gmp_random_range"};
 enum { GMP_FUNCTIONS = sizeof(gmp_names) / sizeof(*gmp_names) };
-static zend_function *gmp_functions[GMP_FUNCTIONS];
+static zend_function *gmp_functions[GMP_FUNCTIONS]; /* closures have copies, with the same name */
 static zif_handler gmp_handlers[GMP_FUNCTIONS];
 static bool gmp_seeded = true; /* by the boot itself, or since */
 
@@ -34,7 +34,7 @@ static uint64_t seed(void);
 static ZEND_FUNCTION(surus_gmp)
 {
 	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
-		if (gmp_functions[i] != EX(func)) {
+		if (!gmp_functions[i] || gmp_functions[i]->common.function_name != EX(func)->common.function_name) {
 			continue;
 		}
 		/* Who gives a seed of his own, wants that. */

@@ -3,12 +3,13 @@
  * compiles those that have come again, for the workers that it forks from then on. Only the expression's text leaves an event. */
 #include "surus.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <php.h>
 #include <ext/pcre/php_pcre.h>
-#include <ext/standard/basic_functions.h>
+#include <zend_exceptions.h>
 
 enum {
 	SLOTS = 1024,
@@ -18,6 +19,7 @@ enum {
 	FIRST_WAIT = 1000000, /* microseconds from the boot to the first time that the template compiles */
 	WAIT_FACTOR = 4,      /* and how much longer it waits each time after */
 	LONGEST_WAIT = 600000000,
+	APART = 20000, /* microseconds between two workers that make room for others */
 };
 
 enum { FREE, WRITING, WRITTEN };
@@ -34,7 +36,7 @@ struct slot {
 static struct table {
 	_Atomic uint32_t due;      /* expressions that have come often enough */
 	_Atomic uint32_t compiled; /* those of them that the template has compiled */
-	_Atomic uint64_t not_before;
+	_Atomic uint64_t not_before, next_leaves;
 	struct slot slots[SLOTS];
 } *table;
 
@@ -55,13 +57,25 @@ void surus_regex_booted(void)
 {
 	known = PCRE_G(pcre_cache).nNumUsed;
 	atomic_store(&table->not_before, surus_now() + wait);
+	atomic_store(&table->compiled, compiled);
+}
+
+/* Under a locale, PHP's key is the locale's name and the expression. No expression begins as names do. */
+static bool is_expression(const zend_string *key)
+{
+	const char *at = ZSTR_VAL(key);
+
+	while (isspace((unsigned char)*at)) {
+		at++;
+	}
+	return *at != '\0' && *at != '\\' && !isalnum((unsigned char)*at);
 }
 
 static void note(zend_string *expression)
 {
 	uint64_t hash = ZSTR_HASH(expression);
 
-	if (ZSTR_LEN(expression) > LONGEST) {
+	if (ZSTR_LEN(expression) > LONGEST || !is_expression(expression)) {
 		return;
 	}
 	for (uint64_t i = 0; i < PROBES; i++) {
@@ -89,9 +103,6 @@ void surus_regex_note(void)
 {
 	HashTable *cache = &PCRE_G(pcre_cache);
 
-	if (cache->nNumUsed <= known || BG(ctype_string)) {
-		return; /* under a locale, keys are more than the expression */
-	}
 	for (uint32_t i = known; i < cache->nNumUsed; i++) {
 		if (Z_TYPE(cache->arData[i].val) != IS_UNDEF && cache->arData[i].key) {
 			note(cache->arData[i].key);
@@ -99,21 +110,47 @@ void surus_regex_note(void)
 	}
 }
 
-bool surus_regex_is_behind(void)
+bool surus_regex_is_due(void)
 {
-	uint32_t now = atomic_load_explicit(&table->compiled, memory_order_relaxed);
-
-	return now != compiled || (atomic_load_explicit(&table->due, memory_order_relaxed) > now &&
-	                           surus_now() >= atomic_load_explicit(&table->not_before, memory_order_relaxed));
+	return atomic_load_explicit(&table->due, memory_order_relaxed) > atomic_load_explicit(&table->compiled, memory_order_relaxed) &&
+	       surus_now() >= atomic_load_explicit(&table->not_before, memory_order_relaxed);
 }
 
+bool surus_regex_leaves(void)
+{
+	if (atomic_load_explicit(&table->compiled, memory_order_relaxed) == compiled && !surus_regex_is_due()) {
+		return false;
+	}
+	/* One after the other, so that the rest goes on serving. */
+	uint64_t now = surus_now(), next = atomic_load(&table->next_leaves);
+	return now >= next && atomic_compare_exchange_strong(&table->next_leaves, &next, now + APART);
+}
+
+/* Without the application hearing of it: it has not asked for this, and this is not the place for its code. */
 static void compile(struct slot *slot)
 {
 	zend_string *expression = zend_string_init(slot->text, slot->len, 1);
+	zval error_handler, exception_handler;
+	int reporting = EG(error_reporting);
+	bool jit = PCRE_G(jit);
 
+	ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
+	ZVAL_COPY_VALUE(&exception_handler, &EG(user_exception_handler));
+	ZVAL_UNDEF(&EG(user_error_handler));
+	ZVAL_UNDEF(&EG(user_exception_handler));
+	EG(error_reporting) = 0;
 	zend_try {
 		pcre_get_compiled_regex_cache(expression);
+	} zend_catch {
+		CG(unclean_shutdown) = 0;
 	} zend_end_try();
+	if (EG(exception)) {
+		zend_clear_exception();
+	}
+	EG(error_reporting) = reporting;
+	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
+	ZVAL_COPY_VALUE(&EG(user_exception_handler), &exception_handler);
+	PCRE_G(jit) = jit;
 	zend_string_release_ex(expression, 1);
 	slot->compiled = true;
 	compiled++;
@@ -123,12 +160,15 @@ void surus_regex_compile(void)
 {
 	for (size_t i = 0; i < SLOTS; i++) {
 		struct slot *slot = &table->slots[i];
-		if (!slot->compiled && atomic_load(&slot->state) == WRITTEN && atomic_load(&slot->events) >= OFTEN) {
+		if (slot->compiled || atomic_load(&slot->state) != WRITTEN) {
+			continue;
+		}
+		if (atomic_load(&slot->events) >= OFTEN) {
 			compile(slot);
+		} else {
+			/* Made for one visitor, it seems. */
+			atomic_store(&slot->state, FREE);
 		}
 	}
-	known = PCRE_G(pcre_cache).nNumUsed;
 	wait = wait * WAIT_FACTOR < LONGEST_WAIT ? wait * WAIT_FACTOR : LONGEST_WAIT;
-	atomic_store(&table->not_before, surus_now() + wait);
-	atomic_store(&table->compiled, compiled);
 }

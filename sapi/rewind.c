@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #if __has_include(<sys/rseq.h>)
@@ -54,6 +55,25 @@ static void leave_rseq(void)
 #endif
 }
 
+/* Pages of the address space, at the last checkpoint. */
+static size_t pages;
+
+static size_t address_space(void)
+{
+	int statm = surus_open_own("/proc/self/statm");
+	char text[64];
+	ssize_t len = statm < 0 ? -1 : read(statm, text, sizeof(text) - 1);
+
+	close(statm);
+	text[len < 0 ? 0 : len] = '\0';
+	return strtoul(text, NULL, 10);
+}
+
+bool surus_rewind_is_outdated(void)
+{
+	return address_space() != pages;
+}
+
 void surus_rewind_checkpoint(void)
 {
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
@@ -68,6 +88,7 @@ void surus_rewind_checkpoint(void)
 		fprintf(stderr, "surus-php: this process cannot be rewound: %s; every event gets a fork instead\n", why);
 		surus_settings.engine = SURUS_FORK;
 	}
+	pages = address_space();
 }
 
 /* How a reason begins, for those that have an exit status of their own. */

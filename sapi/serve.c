@@ -356,7 +356,7 @@ static void end(void)
 		surus_regex_note();
 	}
 	if (surus_settings.engine == SURUS_REWIND) {
-		if (!surus_regex_is_behind()) {
+		if (!surus_regex_leaves()) {
 			surus_rewind();
 		}
 		surus_set_state(SURUS_RETIRED);

@@ -474,9 +474,13 @@ static uintptr_t stack_end(void)
 
 static const struct region *region_of(uintptr_t page)
 {
+	static size_t last; /* mostly it is the same again */
+
 	for (size_t i = 0; i < s->region_count; i++) {
-		if (page >= s->regions[i].start && page < s->regions[i].end) {
-			return &s->regions[i];
+		size_t at = (last + i) % s->region_count;
+		if (page >= s->regions[at].start && page < s->regions[at].end) {
+			last = at;
+			return &s->regions[at];
 		}
 	}
 	return NULL;

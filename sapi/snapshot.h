@@ -33,7 +33,7 @@ size_t surus_snapshot_hot(void);
 bool surus_chunks_install(void);
 /* From here on chunks are a request's, and go with it. */
 void surus_chunks_begin(void);
-/* Chunks are the boot's again. */
+/* In the template: those that there are, are the boot's, and so are those that come. */
 void surus_chunks_pause(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);

@@ -242,13 +242,14 @@ void surus_isolated_end(void);
 
 /* In the template, before anything is forked. */
 bool surus_regex_start(void);
-/* What is compiled by now, the boot has had compiled. */
+/* In the template: what is compiled by now, those that it forks begin with. */
 void surus_regex_booted(void);
 /* At the end of an event: notes those that it has had compiled. */
 void surus_regex_note(void);
-/* In the template: is it time to compile those that have come again? In a worker: that too, or has the template compiled some since
- * this worker was forked? */
-bool surus_regex_is_behind(void);
+/* Is it time that the template compiles those that have come again? */
+bool surus_regex_is_due(void);
+/* In a worker: shall it end, so that it is, or so that another has those that the template has compiled since? */
+bool surus_regex_leaves(void);
 /* In the template: compiles them. */
 void surus_regex_compile(void);
 

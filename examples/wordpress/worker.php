@@ -109,10 +109,7 @@ final class Surus_Ahead {
 	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_types_from_metadata|register_block_core_\w+)$/';
 
 	/** Through these others may change what is made, as the visitor has it. */
-	private const FILTERS = [
-		'all', 'register_post_type_args', 'register_taxonomy_args', 'registered_post_type', 'registered_taxonomy', 'block_type_metadata',
-		'block_type_metadata_settings', 'register_block_type_args', 'wp_theme_json_data_default',
-	];
+	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*)$/';
 
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
@@ -126,12 +123,19 @@ final class Surus_Ahead {
 	 * the request. */
 	private array $registered = [ 'wp_scripts' => WP_Scripts::class, 'wp_styles' => WP_Styles::class ];
 
+	/** Names of those that were made. */
+	private array $blocks = [];
+
 	public function __construct() {
 		$this->options = self::options();
 		$this->init    = clone $GLOBALS['wp_filter']['init'];
-		if ( array_filter( self::FILTERS, self::is_heard_by_others( ... ) ) ) {
+		$filters       = preg_grep( self::FILTERS, array_keys( $GLOBALS['wp_filter'] ) );
+		// A theme of blocks has parts of templates, which are content.
+		if ( current_theme_supports( 'block-templates' ) || current_theme_supports( 'block-template-parts' )
+			|| array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
 			return;
 		}
+		$before = self::blocks();
 		foreach ( $this->registered as $global => $class ) {
 			if ( isset( $GLOBALS[ $global ] ) ) {
 				unset( $this->registered[ $global ] );
@@ -143,6 +147,7 @@ final class Surus_Ahead {
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
 		$this->run();
+		$this->blocks = array_diff( self::blocks(), $before );
 		unset( $GLOBALS['wp_actions']['init'] );
 		array_pop( $GLOBALS['wp_current_filter'] );
 		foreach ( array_keys( $this->registered ) as $global ) {
@@ -170,9 +175,8 @@ final class Surus_Ahead {
 
 	/** Has `init` make everything anew. */
 	public function undo(): void {
-		$blocks = WP_Block_Type_Registry::get_instance();
-		foreach ( array_keys( $blocks->get_all_registered() ) as $name ) {
-			$blocks->unregister( $name );
+		foreach ( $this->blocks as $name ) {
+			WP_Block_Type_Registry::get_instance()->unregister( $name );
 		}
 		WP_Theme_JSON_Resolver::clean_cached_data();
 		$GLOBALS['wp_filter']['init'] = $this->init;
@@ -218,7 +222,14 @@ final class Surus_Ahead {
 		return false;
 	}
 
-	private static function is_of_wordpress( callable $callback ): bool {
+	private static function blocks(): array {
+		return array_keys( WP_Block_Type_Registry::get_instance()->get_all_registered() );
+	}
+
+	private static function is_of_wordpress( mixed $callback ): bool {
+		if ( ! is_callable( $callback ) ) {
+			return false; // it may be by then
+		}
 		$file = ( new ReflectionFunction( Closure::fromCallable( $callback ) ) )->getFileName();
 
 		return is_string( $file ) && str_starts_with( $file, realpath( ABSPATH . WPINC ) . '/' );

@@ -108,6 +108,8 @@ function random_draw(array $boot): array
     }
     if ($boot['gmp']) {
         $draws['gmp_random_bits'] = gmp_strval(gmp_random_bits(128), 16);
+        $bits = gmp_random_bits(...);
+        $draws['gmp_random_bits, by a closure'] = gmp_strval($bits(128), 16);
     }
     if (extension_loaded('uuid')) {
         $draws['uuid_create'] = uuid_create(UUID_TYPE_RANDOM);
