@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -146,6 +147,33 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 	return error == NULL;
 }
 
+bool surus_event_open(void)
+{
+	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
+
+	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
+	return surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) == 0;
+}
+
+/* Where several workers wait for a message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first of
+ * all that is there: the one whose memory is in the caches. */
+static ssize_t receive(struct msghdr *msg)
+{
+	struct epoll_event ready;
+	size_t control = msg->msg_controllen;
+
+	for (;;) {
+		ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		if (len >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+			return len;
+		}
+		msg->msg_controllen = control;
+		if (epoll_wait(surus_self->inbox, &ready, 1, -1) < 0) {
+			return -1;
+		}
+	}
+}
+
 int surus_event_receive(struct surus_event *event)
 {
 	union {
@@ -154,7 +182,7 @@ int surus_event_receive(struct surus_event *event)
 	} control;
 	struct iovec iov = {.iov_base = surus_self->message, .iov_len = SURUS_MESSAGE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-	ssize_t len = recvmsg(SURUS_FD_INBOX, &msg, MSG_CMSG_CLOEXEC);
+	ssize_t len = receive(&msg);
 
 	if (len < 0 && errno == EINTR) {
 		return -1;
