@@ -22,12 +22,13 @@ static char libc_state[128];
 
 /* --- GMP's --- */
 
-/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give the same numbers to all. */
+/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give the same numbers to all,
+ * and of a thousand processes that boot for themselves two would often have the same. */
 static const char *const gmp_names[] = {"gmp_random_seed", "gmp_random_bits", "gmp_random_range"};
 enum { GMP_FUNCTIONS = sizeof(gmp_names) / sizeof(*gmp_names) };
 static zend_function *gmp_functions[GMP_FUNCTIONS]; /* closures have copies, with the same name */
 static zif_handler gmp_handlers[GMP_FUNCTIONS];
-static bool gmp_seeded = true; /* by the boot itself, or since */
+static bool gmp_seeded;
 
 static uint64_t seed(void);
 

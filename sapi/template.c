@@ -374,8 +374,10 @@ int surus_template_run(const char *program)
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}
-	if (surus_boots_in_template()) {
+	if (surus_boots()) {
 		surus_random_prepare();
+	}
+	if (surus_boots_in_template()) {
 		/* The application's code is never run as root; so neither is the rest of this process's life. */
 		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
 	}
