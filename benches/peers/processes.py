@@ -1,6 +1,7 @@
 """How much CPU time have some processes and all their descendants used?"""
 
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,18 @@ def cpu_seconds(pids: list[int]) -> float:
     """User and system time of these processes, and of the children that they have reaped."""
     # A child's time moves to its parent's when it is reaped, so nothing is lost or counted twice.
     return sum(sum(map(int, stat.fields[11:15])) for pid in pids if (stat := _stat(pid))) / TICKS_PER_SECOND
+
+
+def settle(roots: list[int], seconds: float) -> bool:
+    """Waits until none of them does anything any more: what was asked for by a client that has left is still done. False: they go on."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = cpu_seconds(tree(roots))
+        time.sleep(0.1)
+        # A tick is what a timer of an idle server may take.
+        if cpu_seconds(tree(roots)) - before <= 1 / TICKS_PER_SECOND:
+            return True
+    return False
 
 
 class _Stat(NamedTuple):

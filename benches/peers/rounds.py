@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Callable
 
+import processes
 from load import Load, load
 from pages import Page
-from server import Changed, Server
+from server import Changed, Refused, Server
 
 WARM_UPS = 5
+SETTLE_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def measure(servers: list[Server], page: Page, connections: int, rounds: int, se
         # Each has every place in the order about equally often.
         first = turn % len(able)
         for server in able[first:] + able[:first]:
+            _settle(servers)
             result = load(server, page, connections, seconds)
             loads[server.contestant.name].append(result)
             say(
@@ -48,6 +51,12 @@ def measure(servers: list[Server], page: Page, connections: int, rounds: int, se
                 f"wrk {result.wrk_busy:.0%}"
             )
     return Cell(page, connections, loads)
+
+
+def _settle(servers: list[Server]) -> None:
+    """So that nobody pays for what another still does for clients that have left."""
+    if not processes.settle([pid for server in servers for pid in server.pids()], SETTLE_SECONDS):
+        raise Refused(f"after {SETTLE_SECONDS} s without a request the servers are still busy")
 
 
 def _warm_up(server: Server, page: Page, connections: int, seconds: int) -> None:
