@@ -32,12 +32,20 @@ class Contestant:
     """Applications that it cannot run."""
     one_event: bool = False
     """Its PHP processes end with what they have served."""
+    learns: bool = False
+    """It has others take the place of its PHP processes when it has learnt from requests."""
     own_php: bool = False
     """It brings a PHP along, whose settings are its own."""
 
     @property
     def boots(self) -> bool:
         return self.engine not in ("", "classic")
+
+
+    @property
+    def renews(self) -> bool:
+        """Its PHP processes may change while it is measured; their CPU time is known all the same."""
+        return self.one_event or self.learns
 
 
 PHP_FPM = "php-fpm8.2 -F -y @dir@/php-fpm.conf -c @dir@/php.ini"
@@ -91,7 +99,7 @@ CONTESTANTS = (
     _surus("worker", not_apps=("wordpress",)),
     _surus("standby", one_event=True),
     _surus("fork", one_event=True),
-    _surus("rewind"),
+    _surus("rewind", learns=True),
 )
 
 

@@ -51,7 +51,7 @@ def load(server: Server, page: Page, connections: int, seconds: int) -> Load:
     for sign in ("Socket errors", "Non-2xx"):
         if line := re.search(rf"^.*{sign}.*$", result.stdout, re.MULTILINE):
             raise Refused(f"{who}: {line.group().strip()}")
-    if not server.contestant.one_event and sorted(now) != sorted(pids):
+    if not server.contestant.renews and sorted(now) != sorted(pids):
         raise Changed(f"{who}: the server's processes changed during the load")
     return Load(
         requests=requests,
