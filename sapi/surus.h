@@ -283,6 +283,8 @@ int surus_template_run(const char *program);
 /* Says that PHP is ready, then forks workers and replaces those that end. True: we are such a worker, forked booted. False: there
  * is nothing more to do. */
 bool surus_template_serve(void);
+/* In a worker: does another have an event in its hands? */
+bool surus_template_others_work(void);
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
 /* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot

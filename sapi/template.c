@@ -38,6 +38,17 @@ static bool emptied;  /* and there is nothing left in it */
 static int signals = -1; /* tells of ended workers */
 static char report[8192];
 
+bool surus_template_others_work(void)
+{
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+		uint32_t state = atomic_load_explicit(&lines[i].state, memory_order_relaxed);
+		if (&lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING && state != SURUS_RETIRED) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */
 static void tell(const char *text, size_t len, const int *fds, size_t count)
 {
