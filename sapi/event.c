@@ -147,12 +147,16 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 	return error == NULL;
 }
 
-bool surus_event_open(void)
+void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
-	return surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) == 0;
+	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
+		/* Not every kernel, nor what stands in for one, knows the flag. */
+		close(surus_self->inbox);
+		surus_self->inbox = -1;
+	}
 }
 
 /* Where several workers wait for a message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first of
@@ -162,7 +166,7 @@ static ssize_t receive(struct msghdr *msg)
 	struct epoll_event ready;
 	size_t control = msg->msg_controllen;
 
-	if (surus_template_others_work()) {
+	if (surus_self->inbox < 0 || surus_template_others_work()) {
 		return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC);
 	}
 	for (;;) {

@@ -94,7 +94,7 @@ struct surus_event {
 };
 
 /* To be called in a worker before it receives the first. */
-bool surus_event_open(void);
+void surus_event_open(void);
 /* Receives one message from the inbox into `event`, which borrows a static buffer until the next call.
  * 1: received. 0: the inbox is closed, no event will come. -1: interrupted by a signal. -2: malformed, said on stderr. */
 int surus_event_receive(struct surus_event *event);
@@ -120,7 +120,7 @@ struct surus_self {
 	uint64_t served;         /* those of them that somebody waited for */
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
-	int inbox;               /* tells of events in the inbox */
+	int inbox;               /* tells of events in the inbox (epoll); -1 where that cannot be had */
 	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;

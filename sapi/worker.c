@@ -219,10 +219,7 @@ void surus_worker_become(int outbox, int log)
 	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
 	surus_stop_install();
 	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	if (!surus_event_open()) {
-		fprintf(stderr, "surus-php: a worker cannot wait for events (epoll): %m\n");
-		exit(SURUS_EXIT_SETUP);
-	}
+	surus_event_open();
 	surus_php_after_fork();
 }
 

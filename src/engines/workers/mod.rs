@@ -9,6 +9,7 @@ mod slots;
 mod stream;
 mod template;
 mod watch;
+mod why;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

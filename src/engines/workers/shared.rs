@@ -11,9 +11,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::outbox::{self, Outbox};
+use super::outbox::Outbox;
 use super::slots::{Reached, Refusal, Slot, Slots};
 use super::template::{self, Report, Said, Spec, Stuck};
+use super::why;
 use crate::event::{Failure, Response};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -385,7 +386,7 @@ impl Shared {
                 .flatten()
         });
         let killed = worker.as_ref().is_some_and(|worker| worker.killed);
-        let why = outbox::why(wait_status, killed);
+        let why = why::of(wait_status, killed);
         self.metrics.worker_ended(self.engine, why.label);
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));
