@@ -15,7 +15,7 @@ pub struct Apps {
 }
 
 /// An application with one page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct App {
     pub name: &'static str,
     pub path: &'static str,

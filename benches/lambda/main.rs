@@ -4,14 +4,17 @@
 //! that does nothing but speak the Runtime API (`echo.rs`). Reported, not asserted; Markdown on stdout, progress on stderr.
 #![allow(clippy::unwrap_used)]
 
+mod about;
 mod apps;
 mod cold;
 mod echo;
 mod numbers;
 mod overhead;
+mod php;
 mod queue;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 const USAGE: &str = "usage: bench-lambda [--quick] [overhead] [cold] [queue]";
 
@@ -20,7 +23,8 @@ pub struct Effort {
     pub rounds: usize,
     pub events: usize,
     pub starts: usize,
-    pub batches: usize,
+    /// For each number of workers.
+    pub queue: Duration,
 }
 
 fn main() -> ExitCode {
@@ -33,7 +37,7 @@ fn main() -> ExitCode {
         rounds: 10,
         events: 300,
         starts: 12,
-        batches: 30,
+        queue: Duration::from_secs(5),
     };
     let mut parts = Vec::new();
     for argument in std::env::args().skip(1) {
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
                     rounds: 3,
                     events: 100,
                     starts: 3,
-                    batches: 5,
+                    queue: Duration::from_secs(1),
                 }
             }
             "overhead" | "cold" | "queue" => parts.push(argument),
@@ -62,15 +66,18 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         let is_asked = |part: &str| parts.is_empty() || parts.iter().any(|asked| asked == part);
         let apps = apps::Apps::make();
+        about::print();
+        let mut goals = Vec::new();
         if is_asked("overhead") {
-            overhead::measure(&apps, &effort).await;
+            goals.extend(overhead::measure(&apps, &effort).await);
         }
         if is_asked("cold") {
-            cold::measure(&apps, &effort).await;
+            goals.extend(cold::measure(&apps, &effort).await);
         }
         if is_asked("queue") {
-            queue::measure(&apps, &effort).await;
+            goals.extend(queue::measure(&apps, &effort).await);
         }
+        numbers::print(&goals);
     });
     ExitCode::SUCCESS
 }

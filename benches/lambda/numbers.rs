@@ -1,4 +1,4 @@
-//! Medians, and how they are written.
+//! Medians, goals, and how they are written.
 
 use std::time::Duration;
 
@@ -30,4 +30,20 @@ pub fn millis(duration: Duration) -> String {
 pub fn row(cells: impl IntoIterator<Item = String>) {
     let cells: Vec<_> = cells.into_iter().collect();
     println!("| {} |", cells.join(" | "));
+}
+
+/// What was aimed at, and what it is.
+pub struct Goal {
+    pub what: String,
+    pub is: String,
+    pub goal: String,
+    pub is_met: bool,
+}
+
+pub fn print(goals: &[Goal]) {
+    println!("\n## Goals\n");
+    for goal in goals {
+        let met = if goal.is_met { "met" } else { "NOT met" };
+        println!("- {met}: {}: {}; goal {}", goal.what, goal.is, goal.goal);
+    }
 }

@@ -1,97 +1,157 @@
 //! Messages of a FIFO queue, in batches of ten, each in a group of its own: how many in a second, with the CPU share that a function's
 //! memory brings, and how long ten take that each wait for 20 ms.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use surus::emulator::{Emulator, Resources};
 
 use super::Effort;
 use super::apps::Apps;
-use super::numbers::{self, millis, row};
+use super::numbers::{Goal, millis, row};
 
 const BATCH: usize = 10;
+const WARM_UPS: usize = 20;
 
-pub async fn measure(apps: &Apps, effort: &Effort) {
+/// Messages a second of a function that says hello world, as an article about Laravel, RoadRunner and AWS Lambda has measured them: memory
+/// in MB, PHP processes, messages.
+const PUBLISHED: [(u64, usize, f64); 3] = [(512, 1, 10.0), (512, 2, 60.0), (1024, 3, 100.0)];
+
+pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     println!("\n## Messages of a queue\n");
     println!(
-        "| | memory | workers | messages/s | ten that wait 20 ms each |\n|---|---:|---:|---:|---:|"
+        "Batches of {BATCH} messages, one batch after the other for {} s. Memory brings a share of a CPU: 1769 MB one whole CPU (AWS's \
+         documentation, \"Configure Lambda function memory\"). What is published had the same memory, on AWS Lambda.\n",
+        effort.queue.as_secs()
     );
+    println!(
+        "| | memory | workers | messages/s | published | {BATCH} that wait 20 ms each |\n|---|---:|---:|---:|---:|---:|"
+    );
+    let mut goals = Vec::new();
     for (memory, resources) in [
         (512, Resources::Limited),
         (1024, Resources::Limited),
         (1769, Resources::Unlimited),
     ] {
         for engine in ["worker", "rewind"] {
-            for workers in [1, 2, 3, 10] {
-                eprintln!("queue: {engine}, {memory} MB, {workers} workers");
-                let mut cells = vec![
+            let mut alone = None;
+            for workers in [1, 2, 3, BATCH] {
+                let share = match resources {
+                    Resources::Limited => format!("{memory} MB"),
+                    Resources::Unlimited => "the whole machine".into(),
+                };
+                eprintln!("queue: {engine}, {share}, {workers} workers");
+                let what = format!("`{engine}`, {share}, {workers} workers");
+                let setting = Setting {
+                    engine,
+                    memory,
+                    resources,
+                    workers,
+                };
+                let hello = said(setting.run(apps, effort, "hello.php").await);
+                let waits = said(setting.run(apps, effort, "wait.php").await);
+                let rate = hello.map(|taken| BATCH as f64 / taken.as_secs_f64());
+                let published = PUBLISHED.iter().find(|(mb, processes, _)| {
+                    resources == Resources::Limited && (*mb, *processes) == (memory, workers)
+                });
+                row([
                     format!("`{engine}`"),
-                    match resources {
-                        Resources::Limited => format!("{memory} MB"),
-                        Resources::Unlimited => "the whole machine".into(),
-                    },
+                    share,
                     workers.to_string(),
-                ];
-                for handler in ["hello.php", "wait.php"] {
-                    match run(apps, effort, engine, memory, resources, workers, handler).await {
-                        Ok(taken) if handler == "hello.php" => {
-                            cells.push(format!("{:.0}", BATCH as f64 / taken.as_secs_f64()));
-                        }
-                        Ok(taken) => cells.push(format!("{} ms", millis(taken))),
-                        Err(error) => {
-                            eprintln!("not measured: {error:#}");
-                            cells.push("not measured".into());
-                        }
-                    }
+                    rate.map_or_else(|| "not measured".into(), |rate| format!("{rate:.0}")),
+                    published.map_or_else(String::new, |(.., rate)| format!("{rate:.0}")),
+                    waits.map_or_else(
+                        || "not measured".into(),
+                        |taken| format!("{} ms", millis(taken)),
+                    ),
+                ]);
+                if let (Some(rate), Some((.., published))) = (rate, published) {
+                    goals.push(Goal {
+                        what: format!("{what}, messages"),
+                        is: format!("{rate:.0} a second"),
+                        goal: format!(
+                            "at least {:.0}, ten times what is published",
+                            10.0 * published
+                        ),
+                        is_met: rate >= 10.0 * published,
+                    });
                 }
-                row(cells);
+                if workers == 1 {
+                    alone = waits;
+                }
+                // Where the whole machine is there, so that nothing but the waiting counts.
+                if let (Resources::Unlimited, BATCH, Some(alone), Some(taken)) =
+                    (resources, workers, alone, waits)
+                {
+                    let most = alone.mul_f64(1.1 / BATCH as f64);
+                    goals.push(Goal {
+                        what: format!("{what}, {BATCH} that wait"),
+                        is: format!("{} ms", millis(taken)),
+                        goal: format!(
+                            "at most {} ms, a tenth of what 1 worker takes and 10 % of that",
+                            millis(most)
+                        ),
+                        is_met: taken <= most,
+                    });
+                }
             }
         }
     }
+    goals
 }
 
-/// How long a batch takes, from its event to the function's asking for the next.
-async fn run(
-    apps: &Apps,
-    effort: &Effort,
-    engine: &str,
+/// What could not be measured is said, and leaves its place in the table.
+fn said(taken: anyhow::Result<Duration>) -> Option<Duration> {
+    taken
+        .inspect_err(|error| eprintln!("not measured: {error:#}"))
+        .ok()
+}
+
+struct Setting {
+    engine: &'static str,
     memory: u64,
     resources: Resources,
     workers: usize,
-    handler: &str,
-) -> anyhow::Result<std::time::Duration> {
-    let mut function = apps.surus("queue");
-    function.memory = memory;
-    function.resources = resources;
-    for (name, value) in [
-        ("SURUS_ENGINE_NAME", engine),
-        ("SURUS_ENGINE_WORKERS", &workers.to_string()),
-        ("SURUS_LAMBDA_HANDLER", handler),
-        ("SURUS_LAMBDA_BATCH", "record"),
-        (
-            "SURUS_LAMBDA_SCRIPT",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php"),
-        ),
-    ] {
-        function.variables.insert(name.into(), value.into());
-    }
-    let emulator = Emulator::start(function).await?;
-    let mut taken = Vec::new();
-    for number in 0..effort.batches + 2 {
-        let began = Instant::now();
-        let invocation = emulator.invoke(batch(number)).await;
-        anyhow::ensure!(invocation.result.is_ok(), "{invocation:?}");
-        // The first two meet caches that are empty.
-        if number >= 2 {
-            taken.push(began.elapsed());
+}
+
+impl Setting {
+    /// How long a batch takes, from its event to the function's asking for the next.
+    async fn run(&self, apps: &Apps, effort: &Effort, handler: &str) -> anyhow::Result<Duration> {
+        let mut function = apps.surus("queue");
+        function.memory = self.memory;
+        function.resources = self.resources;
+        for (name, value) in [
+            ("SURUS_ENGINE_NAME", self.engine),
+            ("SURUS_ENGINE_WORKERS", &self.workers.to_string()),
+            ("SURUS_LAMBDA_HANDLER", handler),
+            ("SURUS_LAMBDA_BATCH", "record"),
+            (
+                "SURUS_LAMBDA_SCRIPT",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php"),
+            ),
+        ] {
+            function.variables.insert(name.into(), value.into());
         }
+        let emulator = Emulator::start(function).await?;
+        // The first meet caches that are empty.
+        for number in 0..WARM_UPS {
+            invoke(&emulator, number).await?;
+        }
+        let (began, mut batches) = (Instant::now(), 0);
+        // A control group gives its share in portions, so that only the mean over many says what it is.
+        while began.elapsed() < effort.queue {
+            invoke(&emulator, WARM_UPS + batches).await?;
+            batches += 1;
+        }
+        let taken = began.elapsed();
+        emulator.stop().await;
+        Ok(taken / batches as u32)
     }
-    emulator.stop().await;
-    // A control group gives its share in portions, so that only the mean over many says what it is.
-    Ok(match resources {
-        Resources::Limited => taken.iter().sum::<std::time::Duration>() / taken.len() as u32,
-        Resources::Unlimited => numbers::of(taken).median,
-    })
+}
+
+async fn invoke(emulator: &Emulator, number: usize) -> anyhow::Result<()> {
+    let invocation = emulator.invoke(batch(number)).await;
+    anyhow::ensure!(invocation.result.is_ok(), "{invocation:?}");
+    Ok(())
 }
 
 fn batch(number: usize) -> String {

@@ -1,0 +1,70 @@
+//! The head of the page: what was measured where, and how anybody can do it again.
+
+use std::process::Command;
+
+use super::numbers::row;
+
+pub fn print() {
+    let cpus = std::thread::available_parallelism().unwrap();
+    println!("# Performance on AWS Lambda\n");
+    println!("<!-- `make bench-lambda` writes this page. -->");
+    println!(
+        "What Surus costs as the runtime of a function. AWS is played by the emulator of `surus lambda dev`; what that costs itself is \
+         measured beside it, by a bare echo that does nothing but speak the Runtime API.\n"
+    );
+    println!("| | |\n|---|---|");
+    let arguments: Vec<_> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    for (name, value) in [
+        ("Date", said("date", &["+%F"])),
+        (
+            "Machine",
+            format!(
+                "{cpus} CPUs ({}); Linux {}",
+                cpu_model(),
+                said("uname", &["-r"])
+            ),
+        ),
+        (
+            "Versions",
+            format!(
+                "{}; surus {}",
+                said("php8.2", &["--version"]),
+                env!("CARGO_PKG_VERSION")
+            ),
+        ),
+        (
+            "Revision of Surus",
+            said("git", &["describe", "--always", "--dirty"]),
+        ),
+        (
+            "Command",
+            format!("`make bench-lambda BENCH='{}'`", arguments.join(" ")),
+        ),
+    ] {
+        row([name.into(), value]);
+    }
+}
+
+/// The first line that a program prints; nothing where it is not to be had.
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .into()
+}
+
+fn cpu_model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    line.unwrap_or("of an unknown kind")
+        .trim_start_matches(['\t', ' ', ':'])
+        .into()
+}
