@@ -11,9 +11,6 @@
  * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
 #include "snapshot.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -26,8 +23,6 @@
 enum {
 	PAGE = 4096,
 	MAX_REGIONS = 4096,
-	MAX_MAPPINGS = 8192,
-	MAPS_TEXT = 1 << 20,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
 	PATIENCE = 256,    /* events; four times as many each time that the page has been needed again all the same */
 	MAX_COOLED = 5,
@@ -42,15 +37,6 @@ struct region {
 	uintptr_t start, end;
 	size_t offset; /* in the memory file */
 	int prot;
-};
-
-/* A line of /proc/self/maps. */
-struct mapping {
-	uintptr_t start, end;
-	size_t offset;
-	unsigned long inode;
-	int prot;
-	bool private, stack, special;
 };
 
 struct hot {
@@ -74,59 +60,19 @@ static struct snapshot {
 	const unsigned char *bytes; /* the file, mapped to be read */
 	struct region regions[MAX_REGIONS];
 	size_t region_count;
-	struct mapping mappings[MAX_MAPPINGS]; /* all that there were at the mark, those of the snapshot included */
-	size_t mapping_count;
-	struct mapping now[MAX_MAPPINGS];
 	struct hot hot[MAX_HOT];
 	size_t hot_count;
 	bool impatient; /* a hot page is to be given back */
 	const unsigned char *own; /* this worker's own file, mapped to be read */
 	struct page *known; /* one for each page of the memory file */
 	bool (*restore)(void *to, const void *from, size_t size, const void *next_to, const void *next_from);
-	int maps_file, pagemap, statm;
+	int pagemap;
 	long faults;
-	size_t pages; /* the size of the address space at the mark */
-	uintptr_t brk;
 	ucontext_t mark;
 	uintptr_t stack_low, stack_high;
 	unsigned char stack[STACK_COPY];
-	char maps[MAPS_TEXT];
 	uint64_t entries[4096];
 } *s;
-
-/* Mappings that are never put back. */
-static struct {
-	uintptr_t start, end;
-} exempt[16];
-static size_t exempt_count;
-
-void *surus_exempt_map(size_t size)
-{
-	enum { GUARD = 65536 }; /* the largest page of the architectures that we run on */
-	size_t rounded = (size + GUARD - 1) / GUARD * GUARD;
-	/* Pages without access on both sides keep the kernel from merging this mapping with another. */
-	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (memory == MAP_FAILED || exempt_count == sizeof(exempt) / sizeof(*exempt) ||
-	    mprotect(memory + GUARD, rounded, PROT_READ | PROT_WRITE) != 0) {
-		return NULL;
-	}
-	exempt[exempt_count].start = (uintptr_t)memory;
-	exempt[exempt_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
-	exempt_count++;
-	return memory + GUARD;
-}
-
-static void exempt_unmap(void *memory)
-{
-	for (size_t i = 0; i < exempt_count; i++) {
-		if ((uintptr_t)memory > exempt[i].start && (uintptr_t)memory < exempt[i].end) {
-			munmap((void *)exempt[i].start, exempt[i].end - exempt[i].start);
-			exempt[i] = exempt[--exempt_count];
-			return;
-		}
-	}
-}
 
 /* --- comparing and copying --- */
 
@@ -181,103 +127,13 @@ static void choose_restore(void)
 #endif
 }
 
-/* --- what is mapped --- */
-
-static uintptr_t hex(const char **at)
+static bool add_region(uintptr_t start, uintptr_t end, int prot)
 {
-	uintptr_t value = 0;
-	for (;; (*at)++) {
-		char c = **at;
-		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-		if (digit < 0) {
-			return value;
-		}
-		value = value << 4 | (uintptr_t)digit;
+	if (s->region_count == MAX_REGIONS) {
+		return false;
 	}
-}
-
-/* Reads /proc/self/maps into `mappings`; returns how many, 0 on failure. Without malloc and stdio, whose memory is at stake. */
-static size_t read_mappings(struct mapping *mappings)
-{
-	size_t len = 0, count = 0;
-	ssize_t got;
-
-	lseek(s->maps_file, 0, SEEK_SET);
-	while (len < MAPS_TEXT - 1 && (got = read(s->maps_file, s->maps + len, MAPS_TEXT - 1 - len)) > 0) {
-		len += (size_t)got;
-	}
-	s->maps[len] = '\0';
-	for (const char *at = s->maps; *at;) {
-		if (count == MAX_MAPPINGS || len == MAPS_TEXT - 1) {
-			return 0;
-		}
-		struct mapping *m = &mappings[count++];
-		const char *line_end = strchr(at, '\n');
-		m->start = hex(&at);
-		at++;
-		m->end = hex(&at);
-		at++;
-		m->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
-		m->private = at[3] == 'p';
-		at += 5;
-		m->offset = hex(&at);
-		at = strchr(at + 1, ' ') + 1; /* behind the device */
-		m->inode = strtoul(at, (char **)&at, 10);
-		while (*at == ' ') {
-			at++;
-		}
-		m->stack = strncmp(at, "[stack]", 7) == 0;
-		m->special = strncmp(at, "[v", 2) == 0; /* vvar, vdso, vsyscall: the kernel's */
-		at = line_end ? line_end + 1 : at + strlen(at);
-	}
-	return count;
-}
-
-static size_t exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next)
-{
-	*next = end;
-	for (size_t i = 0; i < exempt_count; i++) {
-		if (start >= exempt[i].start && start < exempt[i].end) {
-			return exempt[i].end < end ? exempt[i].end : end;
-		}
-		if (exempt[i].start > start && exempt[i].start < *next) {
-			*next = exempt[i].start;
-		}
-	}
-	return 0;
-}
-
-/* Splits what is mapped into regions to be put back. */
-static bool find_regions(size_t count)
-{
-	size_t offset = 0;
-
-	s->region_count = 0;
-	for (size_t i = 0; i < count; i++) {
-		struct mapping *m = &s->now[i];
-		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special) {
-			continue;
-		}
-		for (uintptr_t at = m->start; at < m->end;) {
-			uintptr_t next;
-			uintptr_t skip = exempt_until(at, m->end, &next);
-			if (skip) {
-				at = skip;
-				continue;
-			}
-			if (s->region_count == MAX_REGIONS) {
-				return false;
-			}
-			struct region *r = &s->regions[s->region_count++];
-			r->start = at;
-			r->end = next;
-			r->offset = offset;
-			r->prot = m->prot;
-			offset += next - at;
-			at = next;
-		}
-	}
-	s->size = offset;
+	s->regions[s->region_count++] = (struct region){.start = start, .end = end, .offset = s->size, .prot = prot};
+	s->size += end - start;
 	return true;
 }
 
@@ -310,46 +166,33 @@ static bool save(const struct region *r)
 	return true;
 }
 
-/* Is the stack in use the process's own, and is what is in use of it small enough to be copied? */
-static bool is_on_stack(size_t count)
-{
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-
-	for (size_t i = 0; i < count; i++) {
-		if (s->now[i].stack) {
-			return here >= s->now[i].start && here < s->now[i].end && s->now[i].end - here < STACK_COPY / 2;
-		}
-	}
-	return false;
-}
-
 /* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it have it themselves. */
 static bool begin_anew(void)
 {
 	if (!s) {
 		s = surus_exempt_map(sizeof(*s));
-		return s != NULL;
+		return s && surus_mappings_prepare();
 	}
 	munmap((void *)s->bytes, s->size);
 	close(s->file);
-	exempt_unmap(s->known);
+	surus_exempt_unmap(s->known);
+	s->region_count = s->size = 0;
 	return true;
 }
 
 const char *surus_snapshot_take(int maps, int pagemap)
 {
-	size_t count;
-
 	if (!begin_anew()) {
 		return "no memory for its bookkeeping";
 	}
-	s->maps_file = maps;
-	count = read_mappings(s->now);
-	if (!is_on_stack(count)) {
+	if (!surus_mappings_read(maps)) {
+		return "/proc/self/maps cannot be read";
+	}
+	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {
 		return "surus_serve() was called inside of a Fiber, or too deep in the stack";
 	}
-	if (count == 0 || !find_regions(count)) {
-		return "/proc/self/maps cannot be read";
+	if (!surus_mappings_each_writable(add_region)) {
+		return "it has too many mappings";
 	}
 	if (s->size > (size_t)64 << 30) {
 		return "it has mapped more than 64 GiB"; /* sanitizers do */
@@ -379,11 +222,6 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	}
 	s->bytes = mmap(NULL, s->size, PROT_READ, MAP_SHARED, s->file, 0);
 	return s->bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
-}
-
-size_t surus_snapshot_size(void)
-{
-	return s ? s->size : 0;
 }
 
 /* --- which pages have been written --- */
@@ -447,30 +285,7 @@ static long faults(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* Pages of the address space, without malloc or stdio. */
-static size_t address_space(void)
-{
-	char text[64];
-	size_t pages = 0;
-	ssize_t len = pread(s->statm, text, sizeof(text), 0);
-
-	for (ssize_t i = 0; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
-		pages = pages * 10 + (size_t)(text[i] - '0');
-	}
-	return pages;
-}
-
 /* --- the mark --- */
-
-static uintptr_t stack_end(void)
-{
-	for (size_t i = 0; i < s->mapping_count; i++) {
-		if (s->mappings[i].stack) {
-			return s->mappings[i].end;
-		}
-	}
-	return 0;
-}
 
 static const struct region *region_of(uintptr_t page)
 {
@@ -532,21 +347,19 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 {
 	volatile bool marked = false;
 
-	s->maps_file = maps;
 	s->pagemap = pagemap;
-	s->statm = statm;
 	if (!scan() || s->hot_count > HOT_BUDGET || !keep_own()) {
 		return "too much has been written since";
 	}
 	surus_heap_each_free(loosen);
-	s->mapping_count = read_mappings(s->mappings);
+	if (!surus_mappings_mark(maps, statm)) {
+		return "/proc/self/maps cannot be read";
+	}
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
-	s->stack_high = stack_end();
-	if (s->mapping_count == 0 || s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
+	s->stack_high = surus_mappings_stack_end();
+	if (s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
 		return "its stack is too deep";
 	}
-	s->brk = (uintptr_t)sbrk(0);
-	s->pages = address_space();
 	getcontext(&s->mark);
 	if (marked) {
 		return NULL; /* rewound */
@@ -589,90 +402,12 @@ static bool cool(bool all)
 	return true;
 }
 
-/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as `m` is; else `next` is where the next
- * begins, if that is before what it was. */
-static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
-{
-	for (size_t i = 0; i < s->mapping_count; i++) {
-		const struct mapping *before = &s->mappings[i];
-
-		if (at >= before->start && at < before->end) {
-			bool same = m->prot == before->prot && m->private == before->private && m->inode == before->inode &&
-			            (m->inode == 0 || m->offset + (at - m->start) == before->offset + (at - before->start));
-			*end = same ? before->end : 0;
-			return true;
-		}
-		if (before->start > at && before->start < *next) {
-			*next = before->start;
-		}
-	}
-	return false;
-}
-
-/* The stack may have grown below what is put back, and stays so. */
-static void follow_stack(size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		for (size_t n = 0; s->now[i].stack && n < s->mapping_count; n++) {
-			struct mapping *before = &s->mappings[n];
-			if (before->stack && s->now[i].start < before->start) {
-				s->pages += (before->start - s->now[i].start) / PAGE;
-				before->start = s->now[i].start;
-			}
-		}
-	}
-}
-
-/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one may be of the mark in part, or of
- * PHP's memory. False: one that was there has gone or changed. */
-static bool unmap_new(void)
-{
-	size_t count = read_mappings(s->now), found = 0, wanted = 0;
-
-	follow_stack(count);
-	for (size_t i = 0; i < s->mapping_count; i++) {
-		wanted += s->mappings[i].end - s->mappings[i].start;
-	}
-	for (size_t i = 0; i < count; i++) {
-		const struct mapping *m = &s->now[i];
-
-		for (uintptr_t at = m->start; at < m->end;) {
-			uintptr_t next = m->end, end;
-
-			if (was_there(m, at, &next, &end)) {
-				if (!end) {
-					return false;
-				}
-				end = end < m->end ? end : m->end;
-				found += end - at;
-				at = end;
-			} else if ((end = surus_chunks_until(at, &next))) {
-				at = end;
-			} else if (munmap((void *)at, next - at) == 0) {
-				at = next;
-			} else {
-				return false;
-			}
-		}
-	}
-	return count > 0 && found == wanted;
-}
-
 const char *surus_snapshot_check(void)
 {
-	uintptr_t brk_now = (uintptr_t)sbrk(0);
+	const char *why = surus_mappings_put_back();
 
-	if (brk_now != s->brk && (uintptr_t)syscall(SYS_brk, s->brk) != s->brk) {
-		return "memory: the heap cannot be made smaller";
-	}
-	/* Also one whose stack was there at the mark, because the boot has had a thread too. */
-	if (surus_has_threads()) {
-		return "thread: a thread was left running";
-	}
-	if (address_space() != s->pages + surus_chunks_pages()) {
-		if (!unmap_new() || address_space() != s->pages + surus_chunks_pages()) {
-			return "mappings: memory mappings were changed";
-		}
+	if (why) {
+		return why;
 	}
 	if (faults() != s->faults) {
 		if (!scan()) {
@@ -733,9 +468,4 @@ const void *surus_snapshot_difference(void)
 		}
 	}
 	return NULL;
-}
-
-size_t surus_snapshot_hot(void)
-{
-	return s->hot_count;
 }
