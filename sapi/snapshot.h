@@ -18,8 +18,6 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm);
 const char *surus_snapshot_check(void);
 /* Puts everything back and goes on where the mark was set. After surus_snapshot_check only. */
 _Noreturn void surus_snapshot_put_back(void);
-/* Compares every byte; the first address that differs from the mark, or NULL. */
-const void *surus_snapshot_difference(void);
 
 /* --- exempt.c: memory that is never put back --- */
 
@@ -46,6 +44,43 @@ bool surus_mappings_mark(int maps, int statm);
 uintptr_t surus_mappings_stack_end(void);
 /* Puts it back as it was at the mark. NULL, or why that cannot be. */
 const char *surus_mappings_put_back(void);
+
+/* --- pages.c: the pages of the snapshot --- */
+
+enum { SURUS_REGIONS = 4096 };
+
+/* A copy of the memory of this process: the file, and where in memory it belongs. */
+struct surus_copy {
+	const unsigned char *bytes; /* the file, mapped to be read */
+	size_t size;
+	struct surus_region {
+		uintptr_t start, end;
+		size_t offset; /* in the file */
+		int prot;
+	} regions[SURUS_REGIONS];
+	size_t region_count;
+};
+
+/* Makes room for what is noted here, as surus_mappings_prepare. */
+bool surus_pages_prepare(void);
+/* In the template: here are the pages of this copy, of which `bytes` may still be missing. NULL, or why they cannot be known. The
+ * descriptor is that of /proc/self/pagemap. */
+const char *surus_pages_begin(const struct surus_copy *copy, int pagemap);
+/* In a worker: what is written from here on is put back; what has been written is its own beginning. False: that is too much. */
+bool surus_pages_mark(int pagemap);
+/* Finds out which have been written. NULL, or why that cannot be. */
+const char *surus_pages_check(void);
+/* Puts them back. After surus_pages_check only. */
+void surus_pages_put_back(void);
+/* Compares every byte; the first address that differs from the mark, or NULL. */
+const void *surus_pages_difference(void);
+
+/* --- restore.c: bytes that become again what they were --- */
+
+/* Makes `to` what `from` is; `next_to` and `next_from` are what the next call will have. Did anything differ? */
+typedef bool surus_restore(void *to, const void *from, size_t size, const void *next_to, const void *next_from);
+/* The fastest way that this processor has. */
+surus_restore *surus_restore_fastest(void);
 
 /* --- chunks.c: the memory of PHP's allocator --- */
 
