@@ -33,7 +33,7 @@ void surus_abort(void)
 		}
 		return;
 	}
-	if (PG(ignore_user_abort) || !surus_serve_calls() || !EG(current_execute_data)) {
+	if (PG(ignore_user_abort) || !surus_handle_runs() || !EG(current_execute_data)) {
 		php_output_set_status(PHP_OUTPUT_DISABLED);
 		return;
 	}

@@ -145,7 +145,7 @@ void surus_rewind_mark(void)
 		replace(why);
 	}
 	if (surus_self->served > 0 && surus_settings.paranoid) {
-		const void *differs = surus_snapshot_difference();
+		const void *differs = surus_pages_difference();
 		if (differs) {
 			fprintf(stderr, "surus-php: rewound memory differs at %p\n", differs);
 			surus_set_state(SURUS_RETIRED);

@@ -8,13 +8,9 @@
 
 /* --- snapshot.c --- */
 
-/* Maps memory that is never put back. NULL on failure. Before the snapshot only. */
-void *surus_exempt_map(size_t size);
 /* Copies the memory of this process and shares the copy with those that it forks from then on. NULL, or why it cannot be. The
  * descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_take(int maps, int pagemap);
-/* Bytes of the snapshot, holes included. */
-size_t surus_snapshot_size(void);
 /* Marks the place where putting back leads to: returns once now and once more after each surus_snapshot_put_back. NULL, or why it
  * cannot be. The descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_mark(int maps, int pagemap, int statm);
@@ -22,10 +18,69 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm);
 const char *surus_snapshot_check(void);
 /* Puts everything back and goes on where the mark was set. After surus_snapshot_check only. */
 _Noreturn void surus_snapshot_put_back(void);
+
+/* --- exempt.c: memory that is never put back --- */
+
+/* Maps such memory. NULL on failure. Before the snapshot only. */
+void *surus_exempt_map(size_t size);
+void surus_exempt_unmap(void *memory);
+/* Where the exempt memory ends, or `end`, when there is some at `start`; 0 when there is none, and then `next` is where the next begins, or
+ * `end`. */
+uintptr_t surus_exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next);
+
+/* --- mappings.c: what this process has mapped --- */
+
+/* Makes room for what is noted here; before the snapshot. */
+bool surus_mappings_prepare(void);
+/* Reads what there is now, in the file /proc/self/maps. False: that cannot be. */
+bool surus_mappings_read(int maps);
+/* Of what has been read: is the stack in use the process's own, and less than `most` bytes of it in use? */
+bool surus_mappings_is_on_stack(size_t most);
+/* Of what has been read: calls `each` for all private writable memory but the stack and what is exempt. False: it has. */
+bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot));
+/* Notes what there is now: the mark. The descriptors are those of the files of that name in /proc/self. False: it cannot be read. */
+bool surus_mappings_mark(int maps, int statm);
+/* Where the stack ended at the mark; 0 when it was not there. */
+uintptr_t surus_mappings_stack_end(void);
+/* Puts it back as it was at the mark. NULL, or why that cannot be. */
+const char *surus_mappings_put_back(void);
+
+/* --- pages.c: the pages of the snapshot --- */
+
+enum { SURUS_REGIONS = 4096 };
+
+/* A copy of the memory of this process: the file, and where in memory it belongs. */
+struct surus_copy {
+	const unsigned char *bytes; /* the file, mapped to be read */
+	size_t size;
+	struct surus_region {
+		uintptr_t start, end;
+		size_t offset; /* in the file */
+		int prot;
+	} regions[SURUS_REGIONS];
+	size_t region_count;
+};
+
+/* Makes room for what is noted here, as surus_mappings_prepare. */
+bool surus_pages_prepare(void);
+/* In the template: here are the pages of this copy, of which `bytes` may still be missing. NULL, or why they cannot be known. The
+ * descriptor is that of /proc/self/pagemap. */
+const char *surus_pages_begin(const struct surus_copy *copy, int pagemap);
+/* In a worker: what is written from here on is put back; what has been written is its own beginning. False: that is too much. */
+bool surus_pages_mark(int pagemap);
+/* Finds out which have been written. NULL, or why that cannot be. */
+const char *surus_pages_check(void);
+/* Puts them back. After surus_pages_check only. */
+void surus_pages_put_back(void);
 /* Compares every byte; the first address that differs from the mark, or NULL. */
-const void *surus_snapshot_difference(void);
-/* Pages in the hot set. */
-size_t surus_snapshot_hot(void);
+const void *surus_pages_difference(void);
+
+/* --- restore.c: bytes that become again what they were --- */
+
+/* Makes `to` what `from` is; `next_to` and `next_from` are what the next call will have. Did anything differ? */
+typedef bool surus_restore(void *to, const void *from, size_t size, const void *next_to, const void *next_from);
+/* The fastest way that this processor has. */
+surus_restore *surus_restore_fastest(void);
 
 /* --- chunks.c: the memory of PHP's allocator --- */
 

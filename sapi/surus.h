@@ -218,18 +218,48 @@ bool surus_boot_done(void);
 /* In the template: learns from the events that there have been, when it is time. */
 void surus_boot_learn(void);
 
-/* --- serve.c: the life of one event in a booted process --- */
+/* --- serve.c: how a booted script comes to its events --- */
 
-/* Registers them. */
+/* Registers the functions for that. */
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
-/* Does code of the script run for an event: its handler, or what it has registered for the end? */
-bool surus_serve_calls(void);
 /* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
 void surus_serve_script_ended(void);
 /* To be called when the script has ended, before PHP's request shutdown. */
 void surus_serve_before_shutdown(void);
+
+/* --- handle.c: the life of one event in a process whose application has booted --- */
+
+struct _zend_fcall_info;
+struct _zend_fcall_info_cache;
+/* Makes the event in our hands PHP's request. */
+void surus_handle_begin(void);
+/* Calls the handler. False: a fatal error has ended it. */
+bool surus_handle_call(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
+/* Ends the event where the process goes on as it is; where it does not, surus_isolated_end does. */
+void surus_handle_end(void);
+/* Does code of the script run for an event: its handler, or what it has registered for the end? */
+bool surus_handle_runs(void);
+
+/* --- superglobals.c: $_GET and its kin in a process whose application has booted --- */
+
+/* Notes what the boot has put into them, at its end. */
+void surus_superglobals_note(void);
+/* Makes them those of the event in our hands. */
+void surus_superglobals_renew(void);
+
+/* --- extensions.c: extensions that begin and end with each event --- */
+
+/* At the end of the boot. */
+void surus_extensions_find(void);
+void surus_extensions_begin(void);
+void surus_extensions_end(void);
+
+/* --- warmup.c: warm-ups --- */
+
+/* Runs all that there are. False: one could not be served as an event is, said on stderr. */
+bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 
 /* --- ours.c: what an event has made, and the boot has not --- */
 

@@ -15,6 +15,8 @@ mod external;
 mod fake;
 #[path = "emulator/faults.rs"]
 mod faults;
+#[path = "common/function_url.rs"]
+mod function_url;
 #[path = "emulator/gateway.rs"]
 mod gateway;
 #[path = "emulator/processes.rs"]

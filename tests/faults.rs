@@ -7,6 +7,8 @@ mod site;
 
 #[path = "faults/booted.rs"]
 mod booted;
+#[path = "faults/boots.rs"]
+mod boots;
 #[path = "faults/clients.rs"]
 mod clients;
 #[path = "faults/ends.rs"]
@@ -17,6 +19,10 @@ mod mappings;
 mod opcache;
 #[path = "faults/processes.rs"]
 mod processes;
+#[path = "faults/regex.rs"]
+mod regex;
+#[path = "faults/replaced.rs"]
+mod replaced;
 #[path = "faults/scripts.rs"]
 mod scripts;
 #[path = "faults/start.rs"]

@@ -1,16 +1,19 @@
 //! Does `surus lambda` live as `lambda-simulator` expects a runtime to? It is neither ours nor AWS's: what it sees is asserted.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/function_url.rs"]
+mod function_url;
+
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use function_url::get;
 use lambda_simulator::{
     FreezeMode, InvocationState, InvocationStatus, ShutdownReason, Simulator, SimulatorPhase,
 };
-use serde_json::{Value, json};
 use surus_sys::signal::{self, Signal};
 
 /// Nothing here takes so long.
@@ -121,22 +124,6 @@ async fn outcome(simulator: &Simulator, id: &str) -> InvocationState {
     };
     until(simulator, "the event's end", is_over).await;
     simulator.get_invocation_state(id).await.unwrap()
-}
-
-/// GET as a function URL sends it.
-fn get(path: &str) -> Value {
-    json!({
-        "version": "2.0",
-        "rawPath": path,
-        "rawQueryString": "",
-        "headers": {"host": "f.lambda-url.eu-central-1.on.aws"},
-        "requestContext": {
-            "domainName": "f.lambda-url.eu-central-1.on.aws",
-            "stage": "$default",
-            "http": {"method": "GET", "path": path, "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7"}
-        },
-        "isBase64Encoded": false
-    })
 }
 
 #[tokio::test]

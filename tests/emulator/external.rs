@@ -10,6 +10,7 @@ use surus::emulator::{Emulator, Function, Runtime, Status};
 use tempfile::TempDir;
 
 use super::fake::{LONG, error};
+use super::function_url;
 use super::runtimes::function;
 
 /// Notes what it is told, with the moment of it, and does what the variable EXTENSION says.
@@ -252,7 +253,7 @@ async fn surus_beside_it_hears_sigterm_and_leaves_nothing_behind() {
     }));
     extensions.add_to(&mut function, json!({}));
     let emulator = Emulator::start(function).await.unwrap();
-    let invocation = emulator.invoke(get("/")).await;
+    let invocation = emulator.invoke(function_url::get("/").to_string()).await;
     let answer: Value = serde_json::from_slice(&invocation.result.unwrap()).unwrap();
     assert_eq!(answer["body"], "answered");
     assert_eq!(extensions.of_type("INVOKE").len(), 1);
@@ -274,20 +275,4 @@ fn still_runs(dir: &Path) -> bool {
     processes
         .filter_map(|process| std::fs::read_link(process.path().join("cwd")).ok())
         .any(|cwd| cwd.starts_with(dir))
-}
-
-fn get(path: &str) -> String {
-    json!({
-        "version": "2.0",
-        "rawPath": path,
-        "rawQueryString": "",
-        "headers": {"host": "f.lambda-url.eu-central-1.on.aws"},
-        "requestContext": {
-            "domainName": "f.lambda-url.eu-central-1.on.aws",
-            "stage": "$default",
-            "http": {"method": "GET", "path": path, "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7"}
-        },
-        "isBase64Encoded": false
-    })
-    .to_string()
 }

@@ -1,7 +1,7 @@
 //! An OPcache that takes nothing new while booted processes hold it.
 
-use crate::booted::{BOOT, boot_in, metrics};
-use crate::site::{Site, app, kill, until};
+use crate::booted::{BOOT, boot_in};
+use crate::site::{Site, app, kill, metrics, until};
 
 const SAID: &str = "OPcache takes no new files until a reload";
 

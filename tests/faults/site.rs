@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -204,6 +204,18 @@ pub fn ask(address: &str, request: &[u8]) -> std::io::Result<Answer> {
     }
 }
 
+/// What the admin socket tells.
+pub fn metrics(admin: &Path) -> String {
+    let output = Command::new("curl")
+        .args(["-s", "--unix-socket"])
+        .arg(admin)
+        .arg("http://admin/metrics")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if condition() {
@@ -217,7 +229,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 pub fn kill(pid: u32, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, &pid.to_string()])
-        .stderr(std::process::Stdio::null())
+        .stderr(Stdio::null())
         .status();
 }
 

@@ -1,0 +1,175 @@
+/* The life of one event in a process whose application has booted. */
+#include "surus.h"
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_output.h>
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/php_filestat.h>
+#include <zend_exceptions.h>
+
+static bool runs; /* the handler, or what has been registered for the end */
+
+/* The ini setting output_handler, when there is one. */
+static bool set_output_handler(zval *handler)
+{
+#if PHP_VERSION_ID >= 80600
+	if (PG(output_handler) && ZSTR_LEN(PG(output_handler)) > 0) {
+		ZVAL_STR_COPY(handler, PG(output_handler));
+		return true;
+	}
+#else
+	if (PG(output_handler) && PG(output_handler)[0]) {
+		ZVAL_STRING(handler, PG(output_handler));
+		return true;
+	}
+#endif
+	return false;
+}
+
+void surus_handle_begin(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+	zval handler;
+
+	surus_outbox_begin(surus_self->event.id);
+	surus_abort_begin();
+	surus_php_fill_request_info();
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(header_is_being_sent) = 0;
+	EG(exit_status) = 0;
+	/* As php_request_startup: what is wrong with the request is not the script's doing. */
+	PG(during_request_startup) = 1;
+	/* Uploads note their progress in the session only before its extension has started. */
+	PG(modules_activated) = 0;
+	EG(current_execute_data) = NULL;
+	zend_try {
+		php_output_activate();
+		sapi_activate();
+		if (set_output_handler(&handler)) {
+			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+			zval_ptr_dtor(&handler);
+		} else if (PG(output_buffering)) {
+			php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		} else if (PG(implicit_flush)) {
+			php_output_set_implicit_flush(1);
+		}
+		if (PG(expose_php)) {
+			sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+		}
+		surus_superglobals_renew();
+		surus_extensions_begin();
+		if (EG(timeout_seconds) > 0) {
+			zend_set_timeout(EG(timeout_seconds), 0);
+		}
+	} zend_end_try();
+	EG(current_execute_data) = frame;
+	PG(modules_activated) = 1;
+	PG(during_request_startup) = 0;
+}
+
+/* Says what nobody has caught, as PHP does at the end of a script; exit() is an exception too, of which nobody hears. */
+static void end_exception(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+
+	if (EG(exception)) {
+		EG(current_execute_data) = NULL;
+		zend_exception_error(EG(exception), E_ERROR);
+		EG(current_execute_data) = frame;
+	}
+}
+
+/* As zend_user_exception_handler, which calls it without a frame: there an exit() in it would end as a fatal error does. */
+static void call_exception_handler(void)
+{
+	zend_object *exception = EG(exception);
+	zval handler, argument, result;
+
+	if (zend_is_unwind_exit(exception)) {
+		return;
+	}
+	EG(exception) = NULL;
+	ZVAL_COPY(&handler, &EG(user_exception_handler));
+	ZVAL_OBJ(&argument, exception);
+	ZVAL_UNDEF(&result);
+	if (call_user_function(NULL, NULL, &handler, &result, 1, &argument) == SUCCESS) {
+		zval_ptr_dtor(&result);
+		OBJ_RELEASE(exception);
+	} else {
+		EG(exception) = exception;
+	}
+	zval_ptr_dtor(&handler);
+}
+
+bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+	volatile bool survived = true;
+	zval result;
+
+	ZVAL_UNDEF(&result);
+	handler->retval = &result;
+	runs = true;
+	surus_set_state(SURUS_RUNNING);
+	zend_try {
+		zend_call_function(handler, cache);
+		if (EG(exception) && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+			call_exception_handler();
+		}
+		end_exception();
+		zval_ptr_dtor(&result);
+	} zend_catch {
+		survived = false;
+	} zend_end_try();
+	if (EG(exception)) {
+		/* It was on its way when a fatal error came (php_execute_script). */
+		zend_try {
+			zend_exception_error(EG(exception), E_ERROR);
+		} zend_catch {
+			survived = false;
+		} zend_end_try();
+	}
+	EG(current_execute_data) = frame;
+	runs = false;
+	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
+	return survived && !CG(unclean_shutdown);
+}
+
+/* What a request leaves in PHP's own bookkeeping goes; what it leaves in variables stays. */
+void surus_handle_end(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+
+	/* With our frame: without one, PHP makes a fatal error of an exit() in a shutdown function. */
+	runs = true;
+	php_call_shutdown_functions();
+	runs = false;
+	EG(current_execute_data) = frame;
+	zend_try {
+		end_exception();
+	} zend_end_try();
+	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
+	EG(current_execute_data) = NULL;
+	php_free_shutdown_functions();
+	zend_try {
+		php_output_end_all();
+	} zend_end_try();
+	zend_unset_timeout();
+	surus_extensions_end();
+	zend_try {
+		php_output_deactivate();
+	} zend_end_try();
+	sapi_deactivate();
+	SG(server_context) = NULL;
+	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
+	surus_event_close(&surus_self->event);
+	EG(current_execute_data) = frame;
+	php_clear_stat_cache(0, NULL, 0);
+	zend_memory_reset_peak_usage();
+}
+
+bool surus_handle_runs(void)
+{
+	return runs;
+}

@@ -1,0 +1,226 @@
+//! What the template tells: workers that come, how they end, and its own end.
+
+use std::os::fd::OwnedFd;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use surus_sys::process::{self, Pid};
+use surus_sys::scoreboard::State;
+use surus_sys::seqpacket::AsyncSeqpacket;
+use tokio::sync::oneshot;
+use tracing::{debug, error, info, warn};
+
+use super::{Exit, Shared, Worker};
+use crate::engines::workers::outbox::Outbox;
+use crate::engines::workers::template::{self, Said, Stuck};
+use crate::engines::workers::why;
+use crate::observe::log;
+
+impl Shared {
+    /// Hears the template until it ends.
+    pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
+        loop {
+            let said = tokio::select! {
+                said = template::listen(&control) => said,
+                () = self.retire.notified() => {
+                    // A template that is gone shows in the next word.
+                    let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
+                    continue;
+                }
+                () = self.dropped.cancelled() => break,
+            };
+            match said {
+                Ok(Said::Ready(report)) => drop(self.report.set(report)),
+                Ok(Said::Worker {
+                    index,
+                    pid,
+                    outbox,
+                    log,
+                    pidfd,
+                }) => {
+                    if let Err(error) = self.clone().employ(index, pid, outbox, log, pidfd) {
+                        error!(pid, %error, "cannot talk to a new worker");
+                    }
+                }
+                Ok(Said::Exited {
+                    index,
+                    pid,
+                    wait_status,
+                    state,
+                    request,
+                    taken,
+                }) => {
+                    let exit = Exit {
+                        wait_status: Some(wait_status),
+                        state: State::from_number(state),
+                        request,
+                        taken,
+                    };
+                    self.dismissed(index, pid, wait_status, exit);
+                }
+                Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
+                Ok(Said::End) => break,
+                Err(error) => {
+                    error!(%error, "the template cannot be understood");
+                    break;
+                }
+            }
+            self.news.notify_one();
+        }
+        // It ends its workers when it sees this.
+        drop(control);
+        let status = self.reap(&mut child).await;
+        self.ended.cancel();
+        self.news.notify_one();
+        // Nobody will say how the workers end; their readers look for themselves.
+        for worker in self.lock_workers().iter_mut().flatten() {
+            worker.exit = None;
+        }
+        if let Some(status) = status
+            && !self.retiring.load(Ordering::Acquire)
+            && !self.dropped.is_cancelled()
+            && self.report.get().is_some()
+        {
+            use std::os::unix::process::ExitStatusExt;
+            error!(how = %process::describe_exit(status.into_raw()), "the template has ended");
+        }
+        self.lose_orphans();
+    }
+
+    /// Waits for the template's end, which is at hand, unless PHP hangs while it starts.
+    async fn reap(&self, child: &mut Child) -> Option<ExitStatus> {
+        let until = Instant::now() + Duration::from_secs(1);
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            if Instant::now() > until {
+                for worker in self.lock_workers().iter().flatten() {
+                    let _ = worker.pid.kill();
+                }
+                let _ = child.kill();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// A new worker.
+    fn employ(
+        self: Arc<Self>,
+        index: usize,
+        pid: u32,
+        outbox: OwnedFd,
+        log: OwnedFd,
+        pidfd: Option<OwnedFd>,
+    ) -> std::io::Result<()> {
+        let stream = std::os::unix::net::UnixStream::from(outbox);
+        stream.set_nonblocking(true)?;
+        let stream = tokio::net::UnixStream::from_std(stream)?;
+        let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
+        let (exit, exited) = oneshot::channel();
+        let pid = Arc::new(Pid::new(pid, pidfd));
+        debug!(pid = pid.get(), "worker started");
+        if let Some(place) = self.lock_workers().get_mut(index) {
+            *place = Some(Worker {
+                pid: pid.clone(),
+                exit: Some(exit),
+                killed: false,
+            });
+        }
+        self.alive.fetch_add(1, Ordering::AcqRel);
+        let written = {
+            let shared = self.clone();
+            log::follow_worker(log, pid.get(), move || shared.event_at(index))
+        };
+        tokio::spawn(async move {
+            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get(), written);
+            let broken = outbox.read().await;
+            let exit = exited.await.unwrap_or_else(|_| {
+                let line = self.board.line(index);
+                Exit {
+                    wait_status: None,
+                    state: line.state,
+                    request: line.request,
+                    taken: line.taken,
+                }
+            });
+            outbox.worker_ended(exit, broken).await;
+            if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.lose_orphans();
+            }
+        });
+        Ok(())
+    }
+
+    /// A worker has ended.
+    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
+        let worker = self.lock_workers().get_mut(index).and_then(|place| {
+            place
+                .as_ref()
+                .is_some_and(|worker| worker.pid.get() == pid)
+                .then(|| place.take())
+                .flatten()
+        });
+        let killed = worker.as_ref().is_some_and(|worker| worker.killed);
+        let why = why::of(wait_status, killed);
+        self.metrics.worker_ended(self.engine, why.label);
+        if matches!(exit.state, State::Starting) {
+            let _ = self.stillborn.set(process::describe_exit(wait_status));
+        }
+        // One that is replaced after each of many events would fill the log.
+        let said = why.remedy.is_some() && {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = said.contains(&why.label);
+            if !known {
+                said.push(why.label);
+            }
+            known
+        };
+        // Nor does the log need one for each event, where a worker is made for each.
+        let is_usual = matches!(why.label, "served" | "drained" | "renewed");
+        match why.expected {
+            true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
+            true if why.remedy.is_some() => {
+                warn!(
+                    pid,
+                    reason = why.label,
+                    remedy = why.remedy,
+                    "worker replaced instead of rewound (said once; counted in the metrics)"
+                )
+            }
+            true => info!(pid, reason = why.label, "worker ended"),
+            false => {
+                warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
+            }
+        }
+        if let Some(hear) = worker.and_then(|worker| worker.exit) {
+            let _ = hear.send(exit);
+        }
+    }
+
+    /// Files that no event has used so far are compiled by every event that uses them, from now on.
+    fn opcache_is_stuck(&self, why: Stuck) {
+        let (reason, remedy) = match why {
+            Stuck::Full => (
+                "full",
+                "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and restart Surus; or, if old versions \
+                 of files fill it, `surus reload`",
+            ),
+            Stuck::Restart => (
+                "restart",
+                "`surus reload`, also in place of what called opcache_reset()",
+            ),
+        };
+        self.metrics.opcache_stuck(self.engine, reason);
+        warn!(
+            engine = self.engine,
+            reason,
+            remedy,
+            "OPcache takes no new files until a reload; each event compiles those that are missing in it"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! What may go wrong while a script boots, and what is said of it.
+
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use crate::booted::{BOOT, try_booted};
+use crate::common::Surus;
+use crate::site::{Site, app, is_root};
+
+/// What a boot says that has to fail, as soon as it does.
+fn refusal(engine: &str, boot: &str, env: &[(&str, &str)]) -> String {
+    match try_booted(engine, boot, &["--workers", "1"], env) {
+        Ok(site) => panic!("it has started:\n{}", site.surus.log()),
+        Err(log) => log,
+    }
+}
+
+#[test]
+fn a_boot_that_fails_says_why() {
+    for (boot, words) in [
+        ("echo 'nothing';", "has ended without serving anything"),
+        (
+            "no_such_function();",
+            "Call to undefined function no_such_function()",
+        ),
+        (
+            "throw new LogicException('these words');",
+            "Uncaught LogicException: these words",
+        ),
+        ("exit(1);", "has ended without serving anything"),
+        (
+            "posix_kill(posix_getpid(), 11); sleep(1);",
+            "PHP did not start",
+        ),
+        (
+            "ini_set('memory_limit', '8M'); str_repeat('x', 64 << 20);",
+            "Allowed memory size",
+        ),
+        (
+            "while (true) {}",
+            "PHP was not ready within 2 seconds (engine.boot_timeout)",
+        ),
+        ("surus_serve('no_such_function');", "no_such_function"),
+    ] {
+        for engine in ["rewind", "standby"] {
+            let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
+            let words = match engine {
+                "standby" if words == "PHP did not start" => {
+                    "a worker ended before it could take an event"
+                }
+                _ => words,
+            };
+            assert!(log.contains(words), "{engine}: {boot}\n{log}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_up_that_fails_stops_the_boot() {
+    for (path, words) in [
+        (
+            "/throw.php",
+            "the warm-up /throw.php was answered with an error",
+        ),
+        (
+            "/limit.php",
+            "the warm-up /limit.php ended in a fatal error",
+        ),
+        ("/exit.php", "has ended without serving"),
+        ("/segfault.php", "PHP did not start"),
+        ("/loop.php", "PHP was not ready within 2 seconds"),
+    ] {
+        let dir = app();
+        for (name, code) in [("throw.php", "throw new Exception;"), ("exit.php", "exit;")] {
+            std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
+        }
+        let script = dir.path().join("boot.php");
+        std::fs::write(&script, format!("<?php {BOOT}")).unwrap();
+        let surus = Surus::spawn(
+            dir.path(),
+            &["--workers", "1"],
+            &[
+                ("SURUS_ENGINE_NAME", "rewind"),
+                ("SURUS_ENGINE_SCRIPT", script.to_str().unwrap()),
+                ("SURUS_ENGINE_WARMUP", path),
+                ("SURUS_ENGINE_BOOT_TIMEOUT", "2s"),
+            ],
+        );
+        match surus {
+            // A handler that calls exit() has answered.
+            Ok(_) if path == "/exit.php" => {}
+            Ok(surus) => panic!("{path}: it has started:\n{}", surus.log()),
+            Err(log) => assert!(log.contains(words), "{path}\n{log}"),
+        }
+    }
+}
+
+#[test]
+fn a_worker_is_ready_when_its_warm_ups_are_over() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let boot = format!(
+        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); touch('{}/'.getmypid()); }});",
+        place.path().display()
+    );
+    for engine in ["worker", "standby"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/hello.php")];
+        let site = try_booted(engine, &boot, &["--workers", "2"], &warmup);
+        let _site = site.unwrap_or_else(|log| panic!("{log}"));
+        let warm = std::fs::read_dir(place.path()).unwrap().count();
+        assert!(warm >= 2, "{engine}: {warm} of 2");
+        for file in std::fs::read_dir(place.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_boot_may_not_leave_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("peer");
+    let _listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap().to_string();
+    let connect = |peer: &str| {
+        format!(
+            "$s = stream_socket_client('{peer}') or exit; surus_serve(fn () => print fwrite($GLOBALS['s'], 'x'));"
+        )
+    };
+    let unix = format!("unix:{}", path.display());
+    for (boot, peer) in [
+        (connect(&format!("unix://{}", path.display())), &unix),
+        (connect(&format!("tcp://{address}")), &address),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(engine, &boot, &[]);
+            assert!(
+                log.contains(&format!("a connection to {peer} open"))
+                    && log.contains("engine.shared_sockets"),
+                "{log}"
+            );
+            let shared = format!("[\"{peer}\"]");
+            let site = try_booted(
+                engine,
+                &boot,
+                &["--workers", "1"],
+                &[("SURUS_ENGINE_SHARED_SOCKETS", &shared)],
+            )
+            .unwrap_or_else(|log| panic!("{log}"));
+            for _ in 0..3 {
+                assert_eq!(site.get("/hello.php").body, "1");
+            }
+        }
+    }
+    let boot = "$p = proc_open(['sleep', '20'], [], $pipes); surus_serve(fn () => print 'x');";
+    let log = refusal("rewind", boot, &[]);
+    assert!(log.contains("leaves a child process running"), "{log}");
+    let boot = "$c = FFI::cdef('int pthread_create(unsigned long *thread, void *attributes, void *start, void *argument);
+            void *dlsym(void *handle, const char *name);', 'libc.so.6');
+        $thread = FFI::cdef()->new('unsigned long');
+        $c->pthread_create(FFI::addr($thread), null, $c->dlsym(null, 'pause'), null) === 0 or exit;
+        surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_PHP_FFI__ENABLE", "true")]);
+        assert!(log.contains("leaves a thread running"), "{log}");
+    }
+}
+
+#[test]
+fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&fifo)
+        .status();
+    assert!(made.unwrap().success());
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let fifo = fifo.display();
+    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
+    let serve = "surus_serve(fn () => print 'served');";
+    for (boot, left) in [
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "a pipe open (descriptor ",
+        ),
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            "$p = proc_open(['true'], [1 => ['pipe', 'w']], $pipes);".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            format!("{pipe} $c->close($ends[1]);"),
+            "opened by a library, not by PHP",
+        ),
+        (format!("$f = fopen('{fifo}', 'r+');"), "the FIFO /"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(
+                engine,
+                &format!("{boot} {serve}"),
+                &[("SURUS_PHP_FFI__ENABLE", "true")],
+            );
+            assert!(
+                log.contains(left) && log.contains("close it before surus_serve()"),
+                "{engine}: {boot}\n{log}"
+            );
+        }
+    }
+    // Where the workers boot each for itself, none shares it.
+    let own = format!("$f = fopen('{fifo}', 'r+'); {serve}");
+    let shared = format!("[\"fifo:{fifo}\"]");
+    let may = [("SURUS_ENGINE_SHARED_SOCKETS", shared.as_str())];
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (engine, boot, env) in [
+        ("standby", own.clone(), &[][..]),
+        ("worker", own.clone(), &[]),
+        ("rewind", own.clone(), &may),
+        ("fork", own, &may),
+        // What is written there is in the log, whoever writes it.
+        (
+            "rewind",
+            format!("$f = fopen('php://stderr', 'w'); {serve}"),
+            &[],
+        ),
+        // Nobody is at the other end.
+        ("rewind", format!("{pipe} {serve}"), &ffi),
+        ("fork", format!("{pipe} {serve}"), &ffi),
+    ] {
+        let site = try_booted(engine, &boot, &["--workers", "1"], env)
+            .unwrap_or_else(|log| panic!("{engine}: {boot}\n{log}"));
+        assert_eq!(site.get("/hello.php").body, "served", "{engine}: {boot}");
+    }
+}
+
+#[test]
+fn a_boot_that_cannot_fork_its_workers_says_so() {
+    if !is_root() {
+        return;
+    }
+    let boot = "posix_setrlimit(POSIX_RLIMIT_NPROC, 1, 1); surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
+        assert!(log.contains("cannot fork"), "{log}");
+    }
+}
+
+#[test]
+fn serving_in_a_fiber_is_a_fork_for_each_event() {
+    let boot = "(new Fiber(function () { static $n = 0; surus_serve(function () use (&$n) { echo ++$n, getmypid(); }); }))->start();";
+    let site =
+        try_booted("rewind", boot, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
+    let (first, second) = (site.get("/hello.php").body, site.get("/hello.php").body);
+    assert!(
+        first.starts_with('1') && second.starts_with('1') && first != second,
+        "{first} {second}"
+    );
+    assert!(
+        site.surus.log().contains("inside of a Fiber"),
+        "{}",
+        site.surus.log()
+    );
+}
+
+#[test]
+fn serving_twice_or_in_a_handler_or_on_classic_is_an_error_that_says_what_to_do() {
+    let dir = app();
+    std::fs::write(
+        dir.path().join("index.php"),
+        "<?php try { surus_serve(fn () => 1); } catch (Error $e) { echo $e->getMessage(); }",
+    )
+    .unwrap();
+    let surus = Surus::spawn(
+        dir.path(),
+        &["--workers", "1"],
+        &[("SURUS_ENGINE_NAME", "classic")],
+    )
+    .unwrap();
+    let site = Site { surus, dir };
+    assert!(
+        site.get("/index.php")
+            .body
+            .contains("rewind, worker, standby or fork (engine.name)")
+    );
+
+    let nested = "surus_serve(function () { try { surus_serve(fn () => 1); } catch (Error $e) { echo $e->getMessage(); } });";
+    let site = try_booted("rewind", nested, &["--workers", "1"], &[])
+        .unwrap_or_else(|log| panic!("{log}"));
+    for _ in 0..3 {
+        assert!(
+            site.get("/hello.php")
+                .body
+                .contains("cannot be called by a handler")
+        );
+    }
+}
