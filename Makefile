@@ -54,6 +54,12 @@ test-queue: setup ## Test with ten thousand messages in each kind of queue; a mi
 	scripts/elasticmq
 	cargo test --test queue -- --ignored --nocapture
 
+ROUNDS ?= 10000
+
+.PHONY: test-leaks
+test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
+	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test leaks -- --nocapture after_rounds
+
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
 check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm

@@ -1,6 +1,7 @@
 <?php
 // Two thousand functions with static variables; a new one works as ever.
 return [
+    'heavy' => true,
     'leaks' => false,
     'why' => 'every one has a name of its own',
     'set' => function () {

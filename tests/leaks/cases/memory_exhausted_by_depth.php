@@ -2,6 +2,7 @@
 // A request that calls itself without end.
 function leak_deep($n) { return leak_deep($n + 1) + 1; }
 return [
+    'heavy' => true,
     'leaks' => false,
     'why' => 'a fatal error ends the request and not the next one',
     'ends' => true,
