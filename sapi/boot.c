@@ -1,4 +1,5 @@
 /* The script that runs once, ahead of the events that it serves: in the template or in every worker, as the engine wants. */
+#include "opcache.h"
 #include "surus.h"
 
 #include <stdio.h>
@@ -64,6 +65,7 @@ int surus_boot_run(void)
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
+			surus_opcache_booting();
 			surus_user_ini_activate(script, surus_settings.document_root);
 			zend_try {
 				execute(script);

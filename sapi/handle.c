@@ -1,4 +1,5 @@
 /* The life of one event in a process whose application has booted. */
+#include "opcache.h"
 #include "surus.h"
 
 #include <php.h>
@@ -46,6 +47,7 @@ void surus_handle_begin(void)
 	zend_try {
 		php_output_activate();
 		sapi_activate();
+		surus_opcache_begin();
 		if (set_output_handler(&handler)) {
 			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
 			zval_ptr_dtor(&handler);

@@ -8,6 +8,8 @@
 #include <php_main.h>
 #include <zend_extensions.h>
 
+static time_t *request_time; /* OPcache's */
+
 static bool may_ask(void)
 {
 	return !zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0] &&
@@ -78,4 +80,32 @@ const char *surus_opcache_stuck(void)
 		zval_ptr_dtor(&status);
 	} zend_end_try();
 	return why;
+}
+
+/* OPcache's time of the request is a field of zend_accel_globals, whose layout is not among PHP's installed headers
+ * (ext/opcache/ZendAccelerator.h). An ini entry has the address of these globals and the place of its own field. Some 200 bytes behind that
+ * is the field we look for; accel_activate() has just set it to what sapi_get_request_time() says. The globals are 32 KiB long. */
+void surus_opcache_booting(void)
+{
+	enum { WITHIN = 512 };
+	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("opcache.file_update_protection"));
+	time_t now = (time_t)sapi_get_request_time();
+
+	if (!entry || !zend_get_extension("Zend OPcache")) {
+		return;
+	}
+	time_t *first = (time_t *)((char *)entry->mh_arg2 + (size_t)entry->mh_arg1);
+	for (time_t *field = first; field < first + WITHIN / sizeof(*field); field++) {
+		if (*field == now) {
+			request_time = field;
+			return;
+		}
+	}
+}
+
+void surus_opcache_begin(void)
+{
+	if (request_time) {
+		*request_time = (time_t)sapi_get_request_time();
+	}
 }

@@ -36,3 +36,5 @@ mod isolation;
 mod queue;
 #[path = "engine_contract/reload.rs"]
 mod reload;
+#[path = "engine_contract/sources.rs"]
+mod sources;

@@ -1,0 +1,24 @@
+//! PHP files that come and change while the application runs.
+
+use std::time::{Duration, Instant};
+
+engine_contract! {
+    fn a_file_that_changes_is_seen_and_kept_compiled(engine) {
+        let asked = engine.file(
+            "$file = __DIR__.'/changing.php'; echo include $file, opcache_is_script_cached($file) ? ', kept' : '';",
+        );
+        for content in ["one", "two"] {
+            engine.write("changing.php", &format!("<?php return '{content}';"));
+            // OPcache looks every two seconds (opcache.revalidate_freq), and keeps what is two seconds old (opcache.file_update_protection).
+            let (began, expected) = (Instant::now(), format!("{content}, kept"));
+            loop {
+                let answer = engine.answer(engine.ask(&asked)).await.unwrap().text();
+                if answer == expected {
+                    break;
+                }
+                assert!(began.elapsed() < Duration::from_secs(30), "{answer}, not {expected}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
