@@ -153,6 +153,9 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     // Its end removes the socket's file.
     admin_task.abort();
     let _ = admin_task.await;
+    if let Some(log) = &service.access_log {
+        log.end();
+    }
     Ok(())
 }
 
