@@ -135,6 +135,10 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
         &["log.level `surus=loud`", "`debug`"],
     );
     says(
+        &refused("[log]\nlevel = \"loud\"\n"),
+        &["log.level `loud`", "`debug`"],
+    );
+    says(
         &refused("[engine]\nworkers = 0\n"),
         &["engine.workers is 0", "at least 1"],
     );

@@ -4,6 +4,7 @@
 //! for us, and each line goes into the log with the worker and the event that it belongs to. Nor do we wait for whoever
 //! reads the log.
 
+use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind::{Interrupted, WouldBlock};
 use std::io::{self, IsTerminal, Read as _, Write};
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
@@ -30,7 +31,7 @@ use super::writer::Writer;
 pub struct Settings {
     /// How lines look.
     pub format: Format,
-    /// `error`, `warn`, `info`, `debug` or `trace`; or per part, as in `info,surus::engines=debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per part, as in `info,surus::engines=debug`.
     pub level: String,
 }
 
@@ -50,16 +51,25 @@ pub enum Format {
     Json,
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 impl Settings {
     /// Which lines are written.
     pub fn filter(&self) -> anyhow::Result<EnvFilter> {
-        EnvFilter::try_new(&self.level).map_err(|error| {
-            anyhow::anyhow!(
-                "log.level `{}`: {error}; write `error`, `warn`, `info`, `debug` or `trace`, or per part as in \
+        let wrong = |why: &dyn fmt::Display| {
+            anyhow!(
+                "log.level `{}`: {why}; write `error`, `warn`, `info`, `debug`, `trace` or `off`, or per part as in \
                  `info,surus::engines=debug`",
                 self.level
             )
-        })
+        };
+        // Where a word stands alone, the filter would take one that is no level for the name of a part.
+        let mut words = self.level.split(',');
+        let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        match words.find(|word| !word.contains('=') && !is_level(word)) {
+            Some(word) => Err(wrong(&format_args!("`{word}` is no level"))),
+            None => EnvFilter::try_new(&self.level).map_err(|error| wrong(&error)),
+        }
     }
 }
 
@@ -358,8 +368,41 @@ async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_levels_are_levels() {
+        let filter = |level: &str| {
+            let level = level.into();
+            Settings {
+                level,
+                ..Settings::default()
+            }
+            .filter()
+            .map_err(|error| error.to_string())
+        };
+        for level in [
+            "info",
+            "WARN",
+            "off",
+            "info,surus::engines=debug",
+            "surus=trace,php=warn",
+        ] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        for (level, word) in [
+            ("loud", "`loud`"),
+            ("", "``"),
+            ("inof,php=warn", "`inof`"),
+            ("surus::engines", "`surus::engines`"),
+            ("php=loud", "php=loud"),
+        ] {
+            let why = filter(level).unwrap_err();
+            assert!(why.contains(word) && why.contains("`debug`"), "{why}");
+        }
+    }
 
     #[tokio::test]
     async fn lines_of_any_length_stay_whole() {
