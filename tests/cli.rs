@@ -147,6 +147,44 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
 }
 
 #[test]
+fn a_number_out_of_range_is_named_with_the_range() {
+    for (section, key, value, range) in [
+        ("http", "max_headers", "999999999999", "from 1 to 10000"),
+        ("http", "max_headers", "0", "from 1 to 10000"),
+        ("http", "max_headers", "-1", "from 1 to 10000"),
+        ("http", "max_connections", "0", "from 1 to 10000000"),
+        ("http", "max_head", "1024", "from 8K to 16M"),
+        ("http", "max_uri", "0", "from 1 to 16M"),
+        (
+            "engine",
+            "queue",
+            "18446744073709551615",
+            "from 0 to 10000000",
+        ),
+        ("engine", "queue", "\"many\"", "from 0 to 10000000"),
+    ] {
+        let error = refused(&format!("[{section}]\n{key} = {value}\n"));
+        let name = format!("{section}.{key}");
+        let value = value.trim_matches('"').replace("1024", "1K");
+        says(&error, &["surus.toml:2: ", &name, &value, range]);
+    }
+    says(
+        &refused("[engine]\nmax_events = 18446744073709551615\n"),
+        &["surus.toml:2: "],
+    );
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap()],
+        &[("SURUS_HTTP_MAX_HEADERS", "0")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["SURUS_HTTP_MAX_HEADERS=`0`", "from 1 to 10000"],
+    );
+}
+
+#[test]
 fn an_unknown_engine_is_answered_with_those_that_there_are() {
     says(
         &refused("[engine]\nname = \"clasic\"\n"),
