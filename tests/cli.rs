@@ -185,6 +185,34 @@ fn a_number_out_of_range_is_named_with_the_range() {
 }
 
 #[test]
+fn a_variable_that_no_environment_can_hold_is_named() {
+    for section in ["env", "pool.other.env"] {
+        let error = refused(&format!("[{section}]\nFINE = \"x\"\n\"A=B\" = \"x\"\n"));
+        says(&error, &["surus.toml:", "\"A=B\"", "neither `=`"]);
+        let error = refused(&format!("[{section}]\nSECRET = \"hush\\u0000\"\n"));
+        says(&error, &["surus.toml:", "SECRET", "NUL byte"]);
+        assert!(!error.contains("hush"), "{error}");
+    }
+    says(
+        &refused("[php]\nprecision = \"1\\u0000\"\n"),
+        &["\"precision\"", "NUL bytes"],
+    );
+}
+
+#[test]
+fn a_program_that_is_no_surus_php_is_named_with_how_it_ended() {
+    for (program, how) in [
+        ("/bin/true", "exit status 0"),
+        ("/bin/false", "exit status 1"),
+    ] {
+        says(
+            &refused(&format!("[engine]\nphp = \"{program}\"\n")),
+            &["PHP did not start", program, how, "(engine.php)"],
+        );
+    }
+}
+
+#[test]
 fn an_unknown_engine_is_answered_with_those_that_there_are() {
     says(
         &refused("[engine]\nname = \"clasic\"\n"),
