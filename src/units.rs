@@ -1,6 +1,7 @@
 //! Durations and sizes as people write them in configuration: `30s`, `8M`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -132,6 +133,68 @@ written_as_text!(
     "a size such as 65536, \"64K\", \"8M\" or \"2G\"",
     |n| Some(Size(n))
 );
+
+/// For settings: a number of `range`, or an error that names the key and the range.
+pub fn number<'de, D: Deserializer<'de>>(
+    key: &'static str,
+    range: RangeInclusive<usize>,
+    from: D,
+) -> Result<usize, D::Error> {
+    struct Visitor(&'static str, RangeInclusive<usize>);
+
+    impl de::Visitor<'_> for Visitor {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let Visitor(key, range) = self;
+            write!(
+                f,
+                "a number from {} to {} ({key})",
+                range.start(),
+                range.end()
+            )
+        }
+
+        fn visit_i128<E: de::Error>(self, number: i128) -> Result<usize, E> {
+            let Visitor(key, range) = self;
+            let inside = usize::try_from(number).ok().filter(|it| range.contains(it));
+            inside.ok_or_else(|| outside(key, number, range.start(), range.end()))
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<usize, E> {
+            self.visit_i128(number.into())
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<usize, E> {
+            self.visit_i128(number.into())
+        }
+    }
+    from.deserialize_any(Visitor(key, range))
+}
+
+/// For settings: a size of `range`, or an error that names the key and the range.
+pub fn size<'de, D: Deserializer<'de>>(
+    key: &'static str,
+    range: RangeInclusive<Size>,
+    from: D,
+) -> Result<Size, D::Error> {
+    let size = Size::deserialize(from)?;
+    match range.contains(&size) {
+        true => Ok(size),
+        false => Err(outside(key, size, range.start(), range.end())),
+    }
+}
+
+fn outside<E: de::Error>(
+    key: &str,
+    value: impl fmt::Display,
+    least: impl fmt::Display,
+    most: impl fmt::Display,
+) -> E {
+    E::custom(format_args!(
+        "{key} is {value}; it can be from {least} to {most}"
+    ))
+}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

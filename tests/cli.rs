@@ -135,11 +135,81 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
         &["log.level `surus=loud`", "`debug`"],
     );
     says(
+        &refused("[log]\nlevel = \"loud\"\n"),
+        &["log.level `loud`", "`debug`"],
+    );
+    says(
         &refused("[engine]\nworkers = 0\n"),
         &["engine.workers is 0", "at least 1"],
     );
     says(&refused("[http]\nlisten = []\n"), &["http.listen is empty"]);
     says(&refused("[http\n"), &["surus.toml:1: "]);
+}
+
+#[test]
+fn a_number_out_of_range_is_named_with_the_range() {
+    for (section, key, value, range) in [
+        ("http", "max_headers", "999999999999", "from 1 to 10000"),
+        ("http", "max_headers", "0", "from 1 to 10000"),
+        ("http", "max_headers", "-1", "from 1 to 10000"),
+        ("http", "max_connections", "0", "from 1 to 10000000"),
+        ("http", "max_head", "1024", "from 8K to 16M"),
+        ("http", "max_uri", "0", "from 1 to 16M"),
+        (
+            "engine",
+            "queue",
+            "18446744073709551615",
+            "from 0 to 10000000",
+        ),
+        ("engine", "queue", "\"many\"", "from 0 to 10000000"),
+    ] {
+        let error = refused(&format!("[{section}]\n{key} = {value}\n"));
+        let name = format!("{section}.{key}");
+        let value = value.trim_matches('"').replace("1024", "1K");
+        says(&error, &["surus.toml:2: ", &name, &value, range]);
+    }
+    says(
+        &refused("[engine]\nmax_events = 18446744073709551615\n"),
+        &["surus.toml:2: "],
+    );
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap()],
+        &[("SURUS_HTTP_MAX_HEADERS", "0")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["SURUS_HTTP_MAX_HEADERS=`0`", "from 1 to 10000"],
+    );
+}
+
+#[test]
+fn a_variable_that_no_environment_can_hold_is_named() {
+    for section in ["env", "pool.other.env"] {
+        let error = refused(&format!("[{section}]\nFINE = \"x\"\n\"A=B\" = \"x\"\n"));
+        says(&error, &["surus.toml:", "\"A=B\"", "neither `=`"]);
+        let error = refused(&format!("[{section}]\nSECRET = \"hush\\u0000\"\n"));
+        says(&error, &["surus.toml:", "SECRET", "NUL byte"]);
+        assert!(!error.contains("hush"), "{error}");
+    }
+    says(
+        &refused("[php]\nprecision = \"1\\u0000\"\n"),
+        &["\"precision\"", "NUL bytes"],
+    );
+}
+
+#[test]
+fn a_program_that_is_no_surus_php_is_named_with_how_it_ended() {
+    for (program, how) in [
+        ("/bin/true", "exit status 0"),
+        ("/bin/false", "exit status 1"),
+    ] {
+        says(
+            &refused(&format!("[engine]\nphp = \"{program}\"\n")),
+            &["PHP did not start", program, how, "(engine.php)"],
+        );
+    }
 }
 
 #[test]
@@ -302,6 +372,67 @@ fn a_running_surus_answers() {
     let said = surus(&["check", directory], &[]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     says(&said.stdout, &["! a surus runs for this project already"]);
+}
+
+#[test]
+fn another_project_is_never_reloaded() {
+    let both = project(&[
+        ("a/b/index.php", "<?php echo 'one';"),
+        ("a-b/index.php", "<?php echo 'other';"),
+    ]);
+    let (one, other) = (both.path().join("a/b"), both.path().join("a-b"));
+    let _serving = Surus::serve(&one, &["--workers", "1"]);
+    let said = surus(&["reload", other.to_str().unwrap()], &[]);
+    assert_eq!(said.status, 1);
+    says(&said.stderr, &["no running surus answers"]);
+    let _other = Surus::serve(&other, &["--workers", "1"]);
+    let said = surus(&["reload", other.to_str().unwrap()], &[]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+
+    let socket = format!("unix:{}", both.path().join("admin.sock").display());
+    let env = [("SURUS_ADMIN_LISTEN", socket.as_str())];
+    let third = project(&[("index.php", "")]);
+    let _third = Surus::spawn(third.path(), &["--workers", "1"], &env).unwrap();
+    for command in ["reload", "status"] {
+        let said = surus(&[command, one.to_str().unwrap()], &env);
+        assert_eq!(said.status, 1);
+        let serves = format!("serves {}, not {}", third.path().display(), one.display());
+        says(&said.stderr, &[&socket, &serves, "admin.listen"]);
+        let link = both.path().join(command);
+        std::os::unix::fs::symlink(third.path(), &link).unwrap();
+        let said = surus(&[command, link.to_str().unwrap()], &env);
+        assert_eq!(said.status, 0, "{}", said.stderr);
+    }
+}
+
+#[test]
+fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
+    if !is_root() {
+        return; // Nobody else is there who could have made the directory
+    }
+    let directory = project(&[("app/index.php", ""), ("tmp/surus-65534/x", "")]);
+    let program = directory.path().join("surus");
+    std::fs::copy(env!("CARGO_BIN_EXE_surus"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command
+        .arg("serve")
+        .arg(directory.path().join("app"))
+        .args(["--listen", "127.0.0.1:0"])
+        .env("TMPDIR", directory.path().join("tmp"))
+        .current_dir("/")
+        .env_remove("XDG_RUNTIME_DIR")
+        .uid(65534)
+        .gid(65534);
+    let said = run(&mut command);
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &[
+            "tmp/surus-65534 ",
+            "belongs to another user (0)",
+            "admin.listen",
+        ],
+    );
 }
 
 #[test]

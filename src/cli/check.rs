@@ -102,14 +102,15 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
 async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
     let names: Vec<_> = config.http.listen.iter().map(ToString::to_string).collect();
     let address = config.admin.address(project);
-    if admin::ask(&address, Method::GET, "/-/health").await.is_ok() {
+    let asked = admin::ask(&address, project, Method::GET, "/-/health");
+    if asked.await.is_ok() {
         findings.fine("listens at", names.join(", "));
         findings.note(format_args!(
             "a surus runs for this project already, with its admin listener at {address}"
         ));
         return;
     }
-    match serve::bind(config).and_then(|_| admin::bind(&address)) {
+    match serve::bind(config).and_then(|_| config.admin.bind(project)) {
         Ok(_) => findings.fine("listens at", names.join(", ")),
         Err(error) => findings.stop(&error),
     }

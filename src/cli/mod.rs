@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::observe::log;
+
 /// Runs PHP applications.
 #[derive(Parser)]
 #[command(name = "surus", version, about, max_term_width = 100)]
@@ -55,12 +57,10 @@ pub fn run() -> ExitCode {
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     };
+    log::end(result.as_ref().err());
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("surus: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

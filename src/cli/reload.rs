@@ -7,8 +7,10 @@ use super::options::Project;
 use crate::fronts::admin;
 
 pub fn run(project: Project) -> anyhow::Result<()> {
-    let address = project.load()?.config.admin.address(&project.directory()?);
-    let (status, text) = super::block_on(admin::ask(&address, Method::POST, "/-/reload"))?;
+    let directory = project.directory()?;
+    let address = project.load()?.config.admin.address(&directory);
+    let asked = admin::ask(&address, &directory, Method::POST, "/-/reload");
+    let (status, text) = super::block_on(asked)?;
     if !status.is_success() {
         bail!("{}", text.trim_end());
     }

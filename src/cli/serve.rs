@@ -49,7 +49,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
 
     let listeners = bind(&config)?;
-    let admin_listener = admin::bind(&config.admin.address(&project))?;
+    let admin_listener = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
     let metrics = Arc::new(Metrics::default());
@@ -73,7 +73,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     });
     let reload = {
         let service = service.clone();
-        let config = config.clone();
+        let (config, project) = (config.clone(), project.clone());
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
                 let (service, config) = (service.clone(), config.clone());
@@ -96,6 +96,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         )
     };
     let admin = Arc::new(Admin {
+        project,
         engines: service.application.engines.values().cloned().collect(),
         metrics,
         draining: AtomicBool::new(false),
@@ -153,6 +154,9 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     // Its end removes the socket's file.
     admin_task.abort();
     let _ = admin_task.await;
+    if let Some(log) = &service.access_log {
+        log.end();
+    }
     Ok(())
 }
 

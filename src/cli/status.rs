@@ -16,13 +16,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let address = args
-        .project
-        .load()?
-        .config
-        .admin
-        .address(&args.project.directory()?);
-    let (_, text) = super::block_on(admin::ask(&address, Method::GET, "/-/status"))?;
+    let project = args.project.directory()?;
+    let address = args.project.load()?.config.admin.address(&project);
+    let asked = admin::ask(&address, &project, Method::GET, "/-/status");
+    let (_, text) = super::block_on(asked)?;
     if args.json {
         println!("{text}");
         return Ok(());

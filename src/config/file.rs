@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 
 use super::Config;
 
@@ -11,11 +11,12 @@ pub fn read(path: &Path) -> anyhow::Result<toml::Table> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     // For its error, which knows the place; what is merged with the environment is the table.
-    if let Err(error) = toml::from_str::<Config>(&text) {
-        let line = error.span().map_or(1, |span| {
-            1 + text[..span.start.min(text.len())].matches('\n').count()
-        });
-        bail!("{}:{line}: {}", path.display(), error.message());
-    }
-    Ok(toml::from_str(&text)?)
+    toml::from_str::<Config>(&text)
+        .and_then(|_| toml::from_str(&text))
+        .map_err(|error| {
+            let line = error.span().map_or(1, |span| {
+                1 + text[..span.start.min(text.len())].matches('\n').count()
+            });
+            anyhow!("{}:{line}: {}", path.display(), error.message())
+        })
 }

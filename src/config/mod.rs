@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::engines;
 use crate::fronts::{admin, http, lambda, site};
@@ -28,6 +29,7 @@ pub struct Config {
     /// Entries of php.ini that override the file.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables of the PHP processes.
+    #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
     pub route: Vec<site::route::Rule>,
     pub log: log::Settings,
@@ -51,7 +53,26 @@ pub struct Pool {
     /// Entries of php.ini beside those of `[php]`.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables beside those of `[env]`.
+    #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
+}
+
+/// What a process's environment can hold. Values may be secrets, and are not repeated.
+fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let variables = BTreeMap::<String, String>::deserialize(from)?;
+    for (name, value) in &variables {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(D::Error::custom(format_args!(
+                "{name:?} cannot be the name of an environment variable, which has neither `=` nor NUL bytes"
+            )));
+        }
+        if value.contains('\0') {
+            return Err(D::Error::custom(format_args!(
+                "the environment variable {name} has a NUL byte in its value, where no value can have one"
+            )));
+        }
+    }
+    Ok(variables)
 }
 
 /// A value of php.ini as TOML writes it.

@@ -15,7 +15,7 @@ use surus_sys::process::{self, User};
 use tracing::info;
 
 use crate::observe::metrics::Metrics;
-use crate::units::{Size, Time};
+use crate::units::{self, Size, Time};
 use workers::{Limits, Pool, Spec};
 
 pub use workers::{Boot, FindScript};
@@ -47,6 +47,7 @@ pub struct Settings {
     /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
+    #[serde(deserialize_with = "queue")]
     pub queue: usize,
     /// How long an event may wait for a worker.
     pub queue_timeout: Time,
@@ -319,6 +320,10 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
         find(name).map_err(serde::de::Error::custom)?;
     }
     Ok(name)
+}
+
+fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    units::number("engine.queue", 0..=10_000_000, from)
 }
 
 /// The entry of that name; the error names those that there are.

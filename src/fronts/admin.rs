@@ -2,20 +2,24 @@
 //! the user who started Surus can open.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::header::{self, HeaderName};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
@@ -39,9 +43,57 @@ impl Settings {
             .clone()
             .unwrap_or_else(|| Address::Unix(default_socket(project)))
     }
+
+    /// Binds it; a unix socket and its directory are for their owner only.
+    pub fn bind(&self, project: &Path) -> anyhow::Result<Listener> {
+        let address = self.address(project);
+        let Address::Unix(path) = &address else {
+            return Listener::bind(&address);
+        };
+        if let Some(directory) = path.parent() {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .with_context(|| {
+                    format!("cannot make {} for the admin socket", directory.display())
+                })?;
+            // Where somebody has said which one, that is not for us to judge.
+            if self.listen.is_none() {
+                check_directory(directory)?;
+            }
+        }
+        let listener = Listener::bind(&address)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot protect {}", path.display()))?;
+        Ok(listener)
+    }
 }
 
-/// `/run/surus/srv-app.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the directory for temporary files.
+/// Who else may write there could put a socket of their own in the place of ours. The directory for temporary files is
+/// everybody's, so they may have made it before us.
+fn check_directory(directory: &Path) -> anyhow::Result<()> {
+    let found = std::fs::symlink_metadata(directory)
+        .with_context(|| format!("cannot look at {}", directory.display()))?;
+    let why = if !found.is_dir() {
+        "is not a directory".to_string()
+    } else if found.uid() != surus_sys::process::uid() {
+        format!("belongs to another user ({})", found.uid())
+    } else if found.mode() & 0o022 != 0 {
+        format!(
+            "can be written to by others (its mode is {:o})",
+            found.mode() & 0o777
+        )
+    } else {
+        return Ok(());
+    };
+    bail!(
+        "{} is to hold the admin socket but {why}; remove it, or name a socket elsewhere in admin.listen (SURUS_ADMIN_LISTEN)",
+        directory.display()
+    )
+}
+
+/// `/run/surus/srv-app-1b2c3d4e.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the directory for temporary files.
 fn default_socket(project: &Path) -> PathBuf {
     let directory = if surus_sys::process::is_root() {
         PathBuf::from("/run/surus")
@@ -51,47 +103,36 @@ fn default_socket(project: &Path) -> PathBuf {
             None => std::env::temp_dir().join(format!("surus-{}", surus_sys::process::uid())),
         }
     };
+    let project = project.components().as_path();
     let name = project
         .to_string_lossy()
         .trim_matches('/')
         .replace('/', "-");
     // A socket's path may have 107 bytes; the end of a long name says more than its beginning.
-    let from = name.len().saturating_sub(60);
-    let name = name.get(from..).unwrap_or("project");
-    directory.join(format!(
-        "{}.sock",
-        if name.is_empty() { "root" } else { name }
-    ))
+    let mut ends = (name.len().saturating_sub(51)..).filter(|at| name.is_char_boundary(*at));
+    let name = &name[ends.next().unwrap_or_default()..];
+    let name = if name.is_empty() { "root" } else { name };
+    directory.join(format!("{name}-{:08x}.sock", fingerprint(project)))
+}
+
+/// What is different for paths that look the same in a file's name (FNV-1a, which every version computes alike).
+fn fingerprint(path: &Path) -> u32 {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(0x811c9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// What operators can ask for.
 pub struct Admin {
+    /// The directory that it serves.
+    pub project: PathBuf,
     pub engines: Vec<Arc<dyn Engine>>,
     pub metrics: Arc<Metrics>,
     /// Set when the end has begun: not ready any more.
     pub draining: AtomicBool,
     /// Boots the application anew.
     pub reload: Box<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>,
-}
-
-/// Binds the listener; a unix socket and its directory are for their owner only.
-pub fn bind(address: &Address) -> anyhow::Result<Listener> {
-    if let Address::Unix(path) = address {
-        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .with_context(|| {
-                    format!("cannot make {} for the admin socket", directory.display())
-                })?;
-        }
-        let listener = Listener::bind(address)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot protect {}", path.display()))?;
-        return Ok(listener);
-    }
-    Listener::bind(address)
 }
 
 /// Serves until it is cancelled.
@@ -142,7 +183,22 @@ impl Admin {
         self.engines.iter().try_for_each(|engine| engine.ready())
     }
 
+    /// Is it this project that is meant, under whatever name?
+    fn serves(&self, project: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        project == self.project || real(project).is_some_and(|it| real(&self.project) == Some(it))
+    }
+
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if let Some(encoded) = request.headers().get(&PROJECT) {
+            let bytes = percent_decode(encoded.as_bytes()).collect();
+            let project = PathBuf::from(OsString::from_vec(bytes));
+            if !self.serves(&project) {
+                let (ours, theirs) = (self.project.display(), project.display());
+                let why = format!("the surus that answers here serves {ours}, not {theirs}\n");
+                return text(StatusCode::MISDIRECTED_REQUEST, why);
+            }
+        }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match (is_read, request.uri().path()) {
             (true, "/-/health") => text(StatusCode::OK, "ok\n"),
@@ -193,26 +249,45 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-/// Asks a running Surus; for `surus status` and `surus reload`.
+/// For which project a question is, percent-encoded. Without it, it is for whichever is served.
+static PROJECT: HeaderName = HeaderName::from_static("surus-project");
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Asks the running Surus of a project; for `surus status` and `surus reload`.
 pub async fn ask(
     address: &Address,
+    project: &Path,
     method: Method,
     path: &str,
 ) -> anyhow::Result<(StatusCode, String)> {
-    match address {
+    let project = percent_encode(project.as_os_str().as_bytes(), ENCODED);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "surus")
+        .header(&PROJECT, project.to_string())
+        .body(Full::new(Bytes::new()))?;
+    let (status, text) = match address {
         Address::Unix(socket) => {
             let stream = tokio::net::UnixStream::connect(socket)
                 .await
                 .with_context(|| nobody(address))?;
-            exchange(stream, method, path).await
+            exchange(stream, request).await
         }
         Address::Tcp(address_) => {
             let stream = tokio::net::TcpStream::connect(address_)
                 .await
                 .with_context(|| nobody(address))?;
-            exchange(stream, method, path).await
+            exchange(stream, request).await
         }
+    }?;
+    if status == StatusCode::MISDIRECTED_REQUEST {
+        bail!(
+            "{address}: {}; two projects need two addresses (admin.listen)",
+            text.trim_end()
+        );
     }
+    Ok((status, text))
 }
 
 fn nobody(address: &Address) -> String {
@@ -223,19 +298,63 @@ fn nobody(address: &Address) -> String {
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    method: Method,
-    path: &str,
+    request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(StatusCode, String)> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, "surus")
-        .body(Full::new(Bytes::new()))?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_project_has_a_socket_of_its_own() {
+        let name = |project: &str| {
+            let socket = default_socket(Path::new(project));
+            socket.file_name().unwrap().to_str().unwrap().to_string()
+        };
+        let long = "x".repeat(60);
+        let different = [
+            "/",
+            "/root",
+            "/col/a/b",
+            "/col/a-b",
+            "/col-a/b",
+            &format!("/one/{long}"),
+            &format!("/two/{long}"),
+            &format!("/{}", "\u{e4}".repeat(60)),
+        ];
+        let names: std::collections::BTreeSet<_> = different.into_iter().map(name).collect();
+        assert_eq!(names.len(), different.len(), "{names:?}");
+        assert!(name("/srv/app").starts_with("srv-app-"));
+        assert_eq!(name("/srv/app"), name("/srv/app/"));
+        assert!(names.iter().all(|name| name.len() <= 65), "{names:?}");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_holds_no_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        let check = |mode| {
+            std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).unwrap();
+            check_directory(place).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(0o700), Ok(()));
+        assert_eq!(check(0o755), Ok(()));
+        for mode in [0o770, 0o777, 0o702] {
+            let why = check(mode).unwrap_err();
+            assert!(why.contains("written to by others") && why.contains("admin.listen"));
+        }
+        check(0o700).unwrap();
+        let link = place.join("link");
+        std::os::unix::fs::symlink(place, &link).unwrap();
+        assert!(check_directory(&link).is_err());
+    }
 }

@@ -1,29 +1,37 @@
 //! The log: our own lines, and everything that PHP writes.
 //!
 //! What PHP writes to stdout, stderr or its error log is never protocol. It is read all the time, so that PHP never waits
-//! for us, and each line goes into the log with the worker and the event that it belongs to.
+//! for us, and each line goes into the log with the worker and the event that it belongs to. Nor do we wait for whoever
+//! reads the log.
 
+use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind::{Interrupted, WouldBlock};
-use std::io::{self, IsTerminal, Read as _};
+use std::io::{self, IsTerminal, Read as _, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
+use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
+use tracing::dispatcher::{Dispatch, with_default};
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::named::{self, Names};
+use super::writer::Writer;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// How lines look.
     pub format: Format,
-    /// `error`, `warn`, `info`, `debug` or `trace`; or per part, as in `info,surus::engines=debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per part, as in `info,surus::engines=debug`.
     pub level: String,
 }
 
@@ -43,51 +51,132 @@ pub enum Format {
     Json,
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 impl Settings {
     /// Which lines are written.
     pub fn filter(&self) -> anyhow::Result<EnvFilter> {
-        EnvFilter::try_new(&self.level).map_err(|error| {
-            anyhow::anyhow!(
-                "log.level `{}`: {error}; write `error`, `warn`, `info`, `debug` or `trace`, or per part as in \
+        let wrong = |why: &dyn fmt::Display| {
+            anyhow!(
+                "log.level `{}`: {why}; write `error`, `warn`, `info`, `debug`, `trace` or `off`, or per part as in \
                  `info,surus::engines=debug`",
                 self.level
             )
-        })
+        };
+        // Where a word stands alone, the filter would take one that is no level for the name of a part.
+        let mut words = self.level.split(',');
+        let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        match words.find(|word| !word.contains('=') && !is_level(word)) {
+            Some(word) => Err(wrong(&format_args!("`{word}` is no level"))),
+            None => EnvFilter::try_new(&self.level).map_err(|error| wrong(&error)),
+        }
     }
 }
 
+/// The lines on their way to stderr.
+static LOG: OnceLock<Writer<Vec<u8>>> = OnceLock::new();
+
+/// What is still to be written at the end is waited for so long.
+const LAST: Duration = Duration::from_secs(2);
+
 /// Sends the log to stderr from here on; once per process.
 pub fn start(settings: &Settings) -> anyhow::Result<()> {
-    let filter = settings.filter()?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let started = match settings.format {
-        Format::Text => log
-            .with_ansi(io::stderr().is_terminal())
-            .with_target(false)
-            .try_init(),
-        Format::Json => log
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .try_init(),
-    };
-    started.map_err(|error| anyhow::anyhow!("{error}"))
+    begin(settings, |to, filter| {
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(to);
+        match settings.format {
+            Format::Text => log
+                .with_ansi(io::stderr().is_terminal())
+                .with_target(false)
+                .finish()
+                .into(),
+            Format::Json => log
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_span_list(false)
+                .finish()
+                .into(),
+        }
+    })
 }
 
 /// The same, where each line names the event that it belongs to.
 pub fn start_named(settings: &Settings, names: Names) -> anyhow::Result<()> {
-    let started = tracing_subscriber::fmt()
-        .with_env_filter(settings.filter()?)
-        .with_writer(io::stderr)
-        .event_format(named::Lines {
-            names,
-            format: settings.format,
-        })
-        .try_init();
-    started.map_err(|error| anyhow::anyhow!("{error}"))
+    begin(settings, |to, filter| {
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(to)
+            .event_format(named::Lines {
+                names: names.clone(),
+                format: settings.format,
+            })
+            .finish()
+            .into()
+    })
+}
+
+fn begin(
+    settings: &Settings,
+    lines: impl Fn(BoxMakeWriter, EnvFilter) -> Dispatch,
+) -> anyhow::Result<()> {
+    let log = lines(BoxMakeWriter::new(|| Line), settings.filter()?);
+    let direct = lines(BoxMakeWriter::new(io::stderr), EnvFilter::new("info"));
+    let writer = Writer::start(
+        "log",
+        io::stderr(),
+        |mut line, text| text.append(&mut line),
+        move |lost| {
+            with_default(&direct, || {
+                error!("{lost} lines lost: nobody read stderr");
+            });
+        },
+    )
+    .context("cannot start the thread that writes the log")?;
+    if LOG.set(writer).is_err() {
+        bail!("the log is started twice");
+    }
+    log.try_init()?;
+    Ok(())
+}
+
+/// One line, written at once.
+struct Line;
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(log) = LOG.get() {
+            log.send(line.to_vec(), line.len());
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns when stderr has what has been logged so far, or nobody seems to read it.
+pub async fn written() {
+    if let Some(log) = LOG.get() {
+        let _ = tokio::time::timeout(LAST, log.written()).await;
+    }
+}
+
+/// Ends the log, and with it a failure.
+pub fn end(failure: Option<&anyhow::Error>) {
+    let failure = failure.map(|failure| format!("surus: {failure:#}\n"));
+    match LOG.get() {
+        Some(log) => {
+            if let Some(line) = failure {
+                let size = line.len();
+                log.send(line.into(), size);
+            }
+            log.wait_until_written(LAST);
+        }
+        None => eprint!("{}", failure.unwrap_or_default()),
+    }
 }
 
 /// Longer pieces without a line break are cut, so that a script cannot fill our memory.
@@ -279,8 +368,41 @@ async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_levels_are_levels() {
+        let filter = |level: &str| {
+            let level = level.into();
+            Settings {
+                level,
+                ..Settings::default()
+            }
+            .filter()
+            .map_err(|error| error.to_string())
+        };
+        for level in [
+            "info",
+            "WARN",
+            "off",
+            "info,surus::engines=debug",
+            "surus=trace,php=warn",
+        ] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        for (level, word) in [
+            ("loud", "`loud`"),
+            ("", "``"),
+            ("inof,php=warn", "`inof`"),
+            ("surus::engines", "`surus::engines`"),
+            ("php=loud", "php=loud"),
+        ] {
+            let why = filter(level).unwrap_err();
+            assert!(why.contains(word) && why.contains("`debug`"), "{why}");
+        }
+    }
 
     #[tokio::test]
     async fn lines_of_any_length_stay_whole() {

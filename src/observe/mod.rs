@@ -5,3 +5,4 @@ pub mod machine;
 pub mod metrics;
 pub mod named;
 pub mod status;
+pub mod writer;

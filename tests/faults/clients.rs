@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::site::{Site, Tmpfs, ask, children, descriptors, request, until};
@@ -166,4 +167,44 @@ fn read_one(stream: &mut TcpStream, expected: &str) {
         assert!(n > 0, "{}", String::from_utf8_lossy(&text));
         text.extend_from_slice(&byte[..n]);
     }
+}
+
+#[test]
+fn a_lack_of_descriptors_is_no_lack_of_permission() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    std::fs::write(site.dir.path().join("style.css"), "x").unwrap();
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    let mut get = |path: &str| {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.split("content-length: ").nth(1).unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        stream.read_exact(&mut vec![0; length]).unwrap();
+        head
+    };
+    let limit = |soft: &str| {
+        let pid = site.surus.pid().to_string();
+        let limited = Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--nofile={soft}:")])
+            .status();
+        assert!(limited.unwrap().success());
+    };
+    assert!(get("/style.css").starts_with("http/1.1 200 "));
+    limit("3");
+    for path in ["/style.css", "/hello.php", "/"] {
+        let head = get(path);
+        assert!(head.starts_with("http/1.1 503 "), "{head}");
+        assert!(head.contains("\r\nretry-after: 1\r\n"), "{head}");
+    }
+    site.surus.wait_for_log(|log| log.contains("LimitNOFILE"));
+    let log = site.surus.log();
+    assert_eq!(log.matches("LimitNOFILE").count(), 1, "{log}");
+    limit("1000");
+    assert!(get("/style.css").starts_with("http/1.1 200 "));
 }

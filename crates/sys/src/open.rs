@@ -40,7 +40,9 @@ pub enum Refused {
     Special,
     /// Permission denied.
     Forbidden,
-    /// Anything else: too many open files, a failing disk.
+    /// Too many files are open, or there is no memory: nothing can be opened for the moment.
+    Scarce(io::Error),
+    /// Anything else, such as a failing disk.
     Other(io::Error),
 }
 
@@ -54,7 +56,17 @@ impl From<Errno> for Refused {
             Errno::ELOOP | Errno::EXDEV => Refused::Link,
             Errno::ENXIO | Errno::ENODEV => Refused::Special,
             Errno::EACCES | Errno::EPERM => Refused::Forbidden,
+            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => Refused::Scarce(errno.into()),
             other => Refused::Other(other.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(number) => Errno::from_raw(number).into(),
+            None => Refused::Other(error),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
@@ -75,16 +75,19 @@ impl Generation {
             shared,
         };
 
-        if let Err(failure) = generation.booted(waiting, spec.workers, limits.boot).await {
+        if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
             // Its last words may still be in the pipe.
             for stream in streams {
                 let _ = tokio::time::timeout(Duration::from_millis(200), stream).await;
             }
             let said = words.text();
-            return Err(if said.is_empty() {
-                failure
-            } else {
-                failure.context(said)
+            return Err(match said.is_empty() {
+                false => failure.context(said),
+                true if generation.shared.is_template_gone() => anyhow!(
+                    "{failure:#}, without a word: it may not be the surus-php of this surus (engine.php), or an extension that \
+                     php.ini loads has ended it"
+                ),
+                true => failure,
             });
         }
         Ok(generation)
@@ -94,7 +97,7 @@ impl Generation {
     async fn booted(
         &self,
         waiting: AsyncSeqpacket,
-        workers: usize,
+        spec: &Spec,
         limit: Duration,
     ) -> anyhow::Result<()> {
         let limited = tokio::time::sleep(limit);
@@ -102,7 +105,8 @@ impl Generation {
         let (mut listening, mut word) = (true, [0]);
         loop {
             if self.shared.is_template_gone() {
-                bail!("PHP did not start");
+                let how = self.shared.end.get().map_or("", String::as_str);
+                bail!("PHP did not start: {} ended: {how}", spec.program.display());
             }
             if let Some(how) = self.shared.stillborn() {
                 bail!("a worker ended before it could take an event: {how}");
@@ -117,7 +121,7 @@ impl Generation {
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
                 // A worker may be quicker than the template's word of it.
                 let known = self.shared.are_all_known();
-                if known && (0..workers).all(waiting) {
+                if known && (0..spec.workers).all(waiting) {
                     return Ok(());
                 }
             }

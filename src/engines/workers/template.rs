@@ -210,9 +210,12 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         )?;
     }
     for (name, value) in &spec.ini {
-        if name.is_empty() || name.contains(['=', '\n', '\r']) || value.contains(['\n', '\r']) {
+        const BREAKS: [char; 3] = ['\n', '\r', '\0'];
+        if name.is_empty() || name.contains('=') || name.contains(BREAKS) || value.contains(BREAKS)
+        {
             return Err(anyhow!(
-                "PHP setting `{name}={value}`: neither name nor value may have line breaks"
+                "PHP setting {name:?} = {value:?}: the name may not be empty or have a `=`, and neither may have line breaks \
+                 or NUL bytes"
             ));
         }
         put("ini", &format!("{name}={}", quoted(value)))?;

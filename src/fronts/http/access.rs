@@ -1,14 +1,15 @@
 //! The access log: one line per request, written when its response has ended.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use http::{Method, StatusCode, Uri, Version};
 use serde::{Deserialize, Serialize};
+use tracing::error;
+
+use crate::observe::writer::Writer;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -42,12 +43,8 @@ pub struct Entry {
     pub user_agent: Option<String>,
 }
 
-/// Writes entries on a thread of its own, so that a slow terminal or disk does not hold up requests. When it cannot follow,
-/// entries are dropped and counted.
-pub struct AccessLog {
-    sender: SyncSender<Entry>,
-    dropped: AtomicU64,
-}
+/// Where entries go. Nobody waits for whoever reads them.
+pub struct AccessLog(Writer<Entry>);
 
 impl AccessLog {
     /// None when the format is `off`.
@@ -55,56 +52,40 @@ impl AccessLog {
         if format == Format::Off {
             return Ok(None);
         }
-        let (sender, receiver) = sync_channel(16 * 1024);
-        std::thread::Builder::new()
-            .name("access-log".into())
-            .spawn(move || write(&receiver, format))?;
-        Ok(Some(AccessLog {
-            sender,
-            dropped: AtomicU64::new(0),
-        }))
+        let mut clock = Clock::default();
+        let line = move |entry: Entry, to: &mut Vec<u8>| match format {
+            Format::Json => json(to, &entry, clock.now()),
+            Format::Text | Format::Off => text(to, &entry, clock.now()),
+        };
+        let tell = |lost| error!("{lost} lines of the access log lost: nobody read stdout");
+        let writer = Writer::start("access-log", io::stdout(), line, tell)?;
+        Ok(Some(AccessLog(writer)))
     }
 
     pub fn log(&self, entry: Entry) {
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(entry) {
-            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            if dropped.is_power_of_two() {
-                tracing::warn!(
-                    dropped,
-                    "the access log is not read fast enough; entries are dropped"
-                );
-            }
-        }
+        let size = entry.size();
+        self.0.send(entry, size);
+    }
+
+    /// Waits until all entries are written, but not for ever.
+    pub fn end(&self) {
+        self.0.wait_until_written(Duration::from_secs(2));
     }
 }
 
-fn write(receiver: &Receiver<Entry>, format: Format) {
-    let mut clock = Clock::default();
-    let mut lines = String::new();
-    // One write for all that has come meanwhile.
-    while let Ok(first) = receiver.recv() {
-        lines.clear();
-        let mut next = Some(first);
-        while let Some(entry) = next {
-            match format {
-                Format::Json => json(&mut lines, &entry, clock.now()),
-                Format::Text | Format::Off => text(&mut lines, &entry, clock.now()),
-            }
-            next = if lines.len() < 64 * 1024 {
-                receiver.try_recv().ok()
-            } else {
-                None
-            };
-        }
-        let mut stdout = io::stdout().lock();
-        // Nobody reads our stdout any more: then there is nobody to tell either.
-        let _ = stdout
-            .write_all(lines.as_bytes())
-            .and_then(|()| stdout.flush());
+impl Entry {
+    /// The memory that it takes, about.
+    fn size(&self) -> usize {
+        let line = self
+            .line
+            .as_ref()
+            .map_or(0, |(_, uri, _)| target(uri).len());
+        let words = [&self.referer, &self.user_agent].into_iter().flatten();
+        size_of::<Entry>() + line + words.map(String::len).sum::<usize>()
     }
 }
 
-fn text(to: &mut String, entry: &Entry, time: &str) {
+fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
     let _ = write!(to, "{client} - - [{time}] \"");
     let _ = match &entry.line {
@@ -143,7 +124,7 @@ impl std::fmt::Display for Escaped<'_> {
     }
 }
 
-fn json(to: &mut String, entry: &Entry, time: &str) {
+fn json(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let line = entry.line.as_ref();
     let line = serde_json::json!({
         "time": time,
@@ -204,19 +185,19 @@ mod tests {
 
     #[test]
     fn a_clients_words_cannot_break_a_line() {
-        let mut line = String::new();
+        let mut line = Vec::new();
         text(&mut line, &entry(), "now");
         assert_eq!(
-            line,
+            String::from_utf8(line).unwrap(),
             "192.0.2.1 - - [now] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" 1.234ms classic\n"
         );
     }
 
     #[test]
     fn json_lines_are_json() {
-        let mut line = String::new();
+        let mut line = Vec::new();
         json(&mut line, &entry(), "now");
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(value["ms"], 1.234);
         assert_eq!(value["user_agent"], "a\"b\nc");
     }

@@ -178,6 +178,7 @@ impl Application {
                 Err(refuse(StatusCode::FORBIDDEN, "not served"))
             }
             Resolution::Malformed(why) => Err(refuse(StatusCode::BAD_REQUEST, why)),
+            Resolution::Failed(trouble) => Err(trouble.into()),
         }
     }
 }

@@ -4,6 +4,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Version};
 
 use super::Settings;
+use crate::fronts::site::Trouble;
 
 /// What answers a request without PHP, and why.
 pub struct Refusal {
@@ -13,6 +14,16 @@ pub struct Refusal {
 
 pub const fn refuse(status: StatusCode, why: &'static str) -> Refusal {
     Refusal { status, why }
+}
+
+impl From<Trouble> for Refusal {
+    fn from(trouble: Trouble) -> Refusal {
+        let status = match trouble {
+            Trouble::Scarce => StatusCode::SERVICE_UNAVAILABLE,
+            Trouble::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        refuse(status, "")
+    }
 }
 
 /// No registered method is half as long.

@@ -169,7 +169,7 @@ async fn serve(
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_buf_size((settings.max_head.0 as usize).max(8192))
+        .max_buf_size(settings.max_head.0 as usize)
         .max_headers(settings.max_headers)
         // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
         // it for the latter: work for clients who have left is what an overloaded service can least afford.

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
@@ -37,7 +37,7 @@ pub use listen::{Address, Listener};
 pub use reply::plain;
 pub use service::{Peer, Service};
 
-use crate::units::{Size, Time};
+use crate::units::{self, Size, Time};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -49,10 +49,13 @@ pub struct Settings {
     /// Larger request bodies: 413.
     pub max_body: Size,
     /// Larger request heads: 431.
+    #[serde(deserialize_with = "max_head")]
     pub max_head: Size,
     /// More header lines: 431.
+    #[serde(deserialize_with = "max_headers")]
     pub max_headers: usize,
     /// Longer request targets: 414.
+    #[serde(deserialize_with = "max_uri")]
     pub max_uri: Size,
     /// From the first byte of a request's head to its last.
     pub head_timeout: Time,
@@ -63,6 +66,7 @@ pub struct Settings {
     /// A connection between two requests.
     pub keep_alive: Time,
     /// More connections are closed at once.
+    #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
     pub trusted_proxies: Vec<IpNet>,
@@ -95,6 +99,24 @@ impl Default for Settings {
             grace: Time::seconds(30),
         }
     }
+}
+
+/// hyper reads into 8 KiB at least.
+fn max_head<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    units::size("http.max_head", Size(8 << 10)..=Size(16 << 20), from)
+}
+
+/// hyper has room for all of them in every request, and a `HeaderMap` takes no more than 24,576.
+fn max_headers<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    units::number("http.max_headers", 1..=10_000, from)
+}
+
+fn max_uri<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    units::size("http.max_uri", Size(1)..=Size(16 << 20), from)
+}
+
+fn max_connections<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    units::number("http.max_connections", 1..=10_000_000, from)
 }
 
 /// Serves until `shutdown` resolves; then takes no new connections, lets what is in flight finish within the grace period,

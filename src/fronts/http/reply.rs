@@ -48,6 +48,9 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 
@@ -60,13 +63,7 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
         Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     warn!(event, status = status.as_u16(), %failure, "not answered");
-    let mut response = plain(status, "");
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
+    plain(status, "")
 }
 
 /// As metrics name it.

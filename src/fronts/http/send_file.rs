@@ -14,10 +14,12 @@ use http_body_util::BodyExt;
 use percent_encoding::percent_decode;
 use serde::{Deserialize, Serialize};
 
+use super::check::Refusal;
 use super::compress::vary;
 use super::files;
+use super::reply::plain;
 use crate::event::{Response, ResponseBody};
-use crate::fronts::site::{Found, Resolution, Site, Symlinks, normalise};
+use crate::fronts::site::{Found, Resolution, Site, Symlinks, Trouble, normalise};
 
 static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -108,7 +110,8 @@ impl SendFile {
         discard(body);
         let found = match found {
             Ok(found) => found,
-            Err(why) => {
+            Err(Unsent::Failed(trouble)) => return plain(Refusal::from(trouble).status, ""),
+            Err(Unsent::Wrong(why)) => {
                 let name = by_path.or(by_url);
                 tracing::warn!(?name, why, "PHP named a file to be sent that cannot be");
                 let mut response = Response::new(ResponseBody::empty());
@@ -158,10 +161,10 @@ impl SendFile {
         Response::from_parts(head, body)
     }
 
-    fn by_path(&self, path: &[u8]) -> Result<Found, &'static str> {
+    fn by_path(&self, path: &[u8]) -> Result<Found, Unsent> {
         let literal = Path::new(OsStr::from_bytes(path));
         if !literal.is_absolute() {
-            return Err("X-Sendfile takes an absolute path");
+            return Err("X-Sendfile takes an absolute path".into());
         }
         // Some frameworks percent-encode the path and some do not. Either way it is checked below.
         let real = literal.canonicalize().or_else(|_| {
@@ -181,7 +184,7 @@ impl SendFile {
         as_file(site.resolve_plain(&format!("/{relative}")))
     }
 
-    fn by_url(&self, url: &[u8]) -> Result<Found, &'static str> {
+    fn by_url(&self, url: &[u8]) -> Result<Found, Unsent> {
         let url = std::str::from_utf8(url).map_err(|_| "the URL is not UTF-8")?;
         let path = url.split(['?', '#']).next().unwrap_or_default();
         let path = normalise(path)?;
@@ -201,14 +204,29 @@ impl SendFile {
     }
 }
 
-fn as_file(resolution: Resolution) -> Result<Found, &'static str> {
-    match resolution {
-        Resolution::File(found) => Ok(found),
-        Resolution::Script(_) => Err("no file is there, and PHP is not asked twice"),
-        Resolution::Redirect(_) => Err("it is a directory"),
-        Resolution::NotFound => Err("no file is there, or it is a dot file or PHP source"),
-        Resolution::Denied(why) | Resolution::Malformed(why) => Err(why),
+/// Why a file is not sent.
+enum Unsent {
+    /// PHP should have named another.
+    Wrong(&'static str),
+    Failed(Trouble),
+}
+
+impl From<&'static str> for Unsent {
+    fn from(why: &'static str) -> Unsent {
+        Unsent::Wrong(why)
     }
+}
+
+fn as_file(resolution: Resolution) -> Result<Found, Unsent> {
+    let why = match resolution {
+        Resolution::File(found) => return Ok(found),
+        Resolution::Failed(trouble) => return Err(Unsent::Failed(trouble)),
+        Resolution::Script(_) => "no file is there, and PHP is not asked twice",
+        Resolution::Redirect(_) => "it is a directory",
+        Resolution::NotFound => "no file is there, or it is a dot file or PHP source",
+        Resolution::Denied(why) | Resolution::Malformed(why) => why,
+    };
+    Err(why.into())
 }
 
 /// What PHP's headers say about PHP's own body.

@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 use super::connection::{Ask, Connection, Stream};
 use super::fault::{Fault, shortened};
 use super::invocation::Invocation;
+use crate::observe::log;
 
 /// One of the places that ask for events. All of its errors mean that nothing can be done any more.
 pub struct RuntimeApi {
@@ -59,6 +60,8 @@ impl RuntimeApi {
         let mut failing = None;
         let mut pause = SHORTEST;
         loop {
+            // Lambda may freeze this process from here on, and what it has yet to write with it.
+            log::written().await;
             let asked = Instant::now();
             let why = match self.connection.ask(&self.next).await {
                 Ok(response) => match invocation(response).await? {
@@ -123,6 +126,7 @@ impl RuntimeApi {
     /// Says that there will never be an answer to anything.
     pub async fn fail_init(&mut self, fault: &Fault) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/init/error");
+        log::written().await;
         let ask = self.failure(uri, fault);
         let sent = self.connection.ask(&ask).await;
         settle("the error of the start", "", sent).await
@@ -131,6 +135,7 @@ impl RuntimeApi {
     /// SnapStart: returns when the process goes on, here or in a copy of it. The snapshot is taken meanwhile.
     pub async fn restored(&mut self) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/next");
+        log::written().await;
         // The connection does not survive the snapshot, and what would be asked again is already being done.
         let response = self.connection.another().ask(&Ask::get(uri)).await?;
         let status = response.status();
@@ -145,6 +150,7 @@ impl RuntimeApi {
     /// SnapStart: says that what was restored cannot answer anything.
     pub async fn fail_restore(&mut self, fault: &Fault) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/error");
+        log::written().await;
         let ask = self.failure(uri, fault);
         let sent = self.connection.ask(&ask).await;
         settle("the error of the restore", "", sent).await

@@ -36,8 +36,8 @@ use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
 
 pub use normalise::{Normalised, normalise};
-pub use root::Symlinks;
 pub(in crate::fronts) use root::{Opened, Root};
+pub use root::{Symlinks, Trouble};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -83,6 +83,8 @@ pub enum Resolution {
     Denied(&'static str),
     /// 400; the reason is for the log.
     Malformed(&'static str),
+    /// 503 or 500.
+    Failed(Trouble),
 }
 
 /// A regular file, open for reading.
@@ -223,12 +225,14 @@ impl Site {
                 let directory = format!("{files}/");
                 match self.find_index(&directory, now) {
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
+                    Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
                     Some(_) => Resolution::Redirect(encode(&directory)),
                     None => self.fall_back(),
                 }
             }
             Opened::Missing => self.fall_back(),
             Opened::Denied(why) => Resolution::Denied(why),
+            Opened::Failed(trouble) => Resolution::Failed(trouble),
         }
     }
 
@@ -266,6 +270,7 @@ impl Site {
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
                 Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
+                Err(NoScript::Failed(trouble)) => return Some(Resolution::Failed(trouble)),
                 Ok(script) => {
                     return Some(Resolution::Script(Script {
                         path_info: path.rest(end),
@@ -300,6 +305,7 @@ impl Site {
             Opened::Directory => Err(NoScript::Directory),
             Opened::Missing => Err(NoScript::Missing),
             Opened::Denied(why) => Err(NoScript::Denied(why)),
+            Opened::Failed(trouble) => Err(NoScript::Failed(trouble)),
         }
     }
 
@@ -319,6 +325,7 @@ impl Site {
                         metadata,
                     })),
                     Opened::Denied(why) => Some(Resolution::Denied(why)),
+                    Opened::Failed(trouble) => Some(Resolution::Failed(trouble)),
                     Opened::Missing | Opened::Directory => None,
                 };
             }
@@ -332,6 +339,7 @@ impl Site {
             match self.script_at(&file, now) {
                 Ok(script) => Some(Resolution::Script(script)),
                 Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+                Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
                 Err(NoScript::Missing | NoScript::Directory) => None,
             }
         })
@@ -370,6 +378,7 @@ enum NoScript {
     Missing,
     Directory,
     Denied(&'static str),
+    Failed(Trouble),
 }
 
 /// Everything but what RFC 3986 leaves alone in a path.

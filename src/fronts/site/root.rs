@@ -5,10 +5,13 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::open::{self, Access, Refused};
+use tracing::error;
 
 use super::normalise::{Kind, kind};
 
@@ -31,7 +34,6 @@ const OWNER: &str = "a symbolic link leads out of the document root to something
 const SPECIAL: &str = "not a regular file";
 const UNREADABLE: &str =
     "permission denied: the user that surus runs as may not read this file or enter its directory";
-const BROKEN: &str = "the file could not be opened; the log says why";
 
 /// As many as the kernel follows.
 const MOST_LINKS: u32 = 40;
@@ -60,12 +62,24 @@ pub(in crate::fronts) enum Opened {
     Missing,
     /// Something that is not for this client; for the log.
     Denied(&'static str),
+    /// It could not be looked at.
+    Failed(Trouble),
+}
+
+/// Why nobody can say what is at a path; the log has more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Descriptors or memory are short, which passes.
+    Scarce,
+    /// A failing disk, for example.
+    Broken,
 }
 
 /// Why the way to a file ends.
 enum End {
     Missing,
     Denied(&'static str),
+    Failed(Trouble),
 }
 
 impl From<End> for Opened {
@@ -73,6 +87,7 @@ impl From<End> for Opened {
         match end {
             End::Missing => Opened::Missing,
             End::Denied(why) => Opened::Denied(why),
+            End::Failed(trouble) => Opened::Failed(trouble),
         }
     }
 }
@@ -137,12 +152,12 @@ impl Root {
             Err(Refused::Link)
         };
         match first {
-            Ok(file) => look(file, None),
+            Ok(file) => look(file, relative, None),
             Err(Refused::Link) => match self.walk(relative) {
                 Ok(real) => self.get_real(relative, real, access),
                 Err(end) => end.into(),
             },
-            Err(refused) => explain(refused, relative),
+            Err(refused) => explain(refused, relative).into(),
         }
     }
 
@@ -157,9 +172,11 @@ impl Root {
             open::loosely(&real, access)
         };
         match opened {
-            Ok(file) => look(file, Some(real)),
-            Err(Refused::Link) => Opened::Missing,
-            Err(refused) => explain(refused, &real),
+            Ok(file) => {
+                let path = real.clone();
+                look(file, &path, Some(real))
+            }
+            Err(refused) => explain(refused, &real).into(),
         }
     }
 
@@ -185,7 +202,8 @@ impl Root {
                     if links > MOST_LINKS {
                         return Err(End::Missing);
                     }
-                    let target = std::fs::read_link(&real).map_err(|_| End::Missing)?;
+                    let target =
+                        std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;
                     real.pop();
                     todo.push(Step::Arrived {
                         owner: metadata.uid(),
@@ -257,13 +275,10 @@ fn push_steps(todo: &mut Vec<Step>, path: &Path) {
 }
 
 fn metadata(path: &Path) -> Result<Metadata, End> {
-    std::fs::symlink_metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => End::Denied(UNREADABLE),
-        _ => End::Missing,
-    })
+    std::fs::symlink_metadata(path).map_err(|error| explain(error.into(), path))
 }
 
-fn look(file: File, real: Option<PathBuf>) -> Opened {
+fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => Opened::Regular {
             file,
@@ -272,27 +287,72 @@ fn look(file: File, real: Option<PathBuf>) -> Opened {
         },
         Ok(metadata) if metadata.is_dir() => Opened::Directory,
         Ok(_) => Opened::Denied(SPECIAL),
-        Err(error) => {
-            tracing::error!(%error, "an open file could not be looked at");
-            Opened::Denied(BROKEN)
+        Err(error) => explain(error.into(), path).into(),
+    }
+}
+
+fn explain(refused: Refused, path: &Path) -> End {
+    match refused {
+        Refused::Missing | Refused::Link => End::Missing,
+        Refused::Special => End::Denied(SPECIAL),
+        Refused::Forbidden => End::Denied(UNREADABLE),
+        Refused::Scarce(error) => {
+            if is_time_to_say_so() {
+                let path = path.display();
+                error!(%path, %error, "a file could not be opened; raise the limit of open files (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
+            }
+            End::Failed(Trouble::Scarce)
+        }
+        Refused::Other(error) => {
+            if is_time_to_say_so() {
+                let path = path.display();
+                error!(%path, %error, "a file could not be opened; look at its file system, whose errors the kernel logs");
+            }
+            End::Failed(Trouble::Broken)
         }
     }
 }
 
-fn explain(refused: Refused, path: &Path) -> Opened {
-    match refused {
-        Refused::Missing | Refused::Link => Opened::Missing,
-        Refused::Special => Opened::Denied(SPECIAL),
-        Refused::Forbidden => Opened::Denied(UNREADABLE),
-        Refused::Other(error) => {
-            tracing::error!(path = %path.display(), %error, "a file could not be opened");
-            Opened::Denied(BROKEN)
-        }
+/// What troubles one request, mostly troubles many.
+fn is_time_to_say_so() -> bool {
+    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_time = said.is_none_or(|said| said.elapsed() > Duration::from_secs(10));
+    if is_time {
+        *said = Some(Instant::now());
     }
+    is_time
 }
 
 fn kind_of(path: &Path) -> Kind {
     // A name that is not UTF-8 is compared as far as it is; the endings are ASCII.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     kind(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    #[test]
+    fn what_fails_is_neither_missing_nor_denied() {
+        let opened = |number| {
+            let refused = Error::from_raw_os_error(number).into();
+            explain(refused, Path::new("x")).into()
+        };
+        const ENOENT: i32 = 2;
+        const EIO: i32 = 5;
+        const ENOMEM: i32 = 12;
+        const EACCES: i32 = 13;
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        assert!(matches!(opened(ENOENT), Opened::Missing));
+        assert!(matches!(opened(EACCES), Opened::Denied(_)));
+        assert!(matches!(opened(EIO), Opened::Failed(Trouble::Broken)));
+        for number in [ENOMEM, ENFILE, EMFILE] {
+            assert!(matches!(opened(number), Opened::Failed(Trouble::Scarce)));
+        }
+    }
 }

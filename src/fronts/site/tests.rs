@@ -111,6 +111,7 @@ fn says(site: &Site, path: &str) -> String {
         Resolution::NotFound => "not found".into(),
         Resolution::Denied(_) => "denied".into(),
         Resolution::Malformed(_) => "malformed".into(),
+        Resolution::Failed(_) => "failed".into(),
     }
 }
 

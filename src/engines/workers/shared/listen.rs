@@ -71,20 +71,23 @@ impl Shared {
         }
         // It ends its workers when it sees this.
         drop(control);
-        let status = self.reap(&mut child).await;
+        let how = self.reap(&mut child).await.map(|status| {
+            use std::os::unix::process::ExitStatusExt;
+            let how = process::describe_exit(status.into_raw());
+            self.end.get_or_init(|| how)
+        });
         self.ended.cancel();
         self.news.notify_one();
         // Nobody will say how the workers end; their readers look for themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
             worker.exit = None;
         }
-        if let Some(status) = status
+        if let Some(how) = how
             && !self.retiring.load(Ordering::Acquire)
             && !self.dropped.is_cancelled()
             && self.report.get().is_some()
         {
-            use std::os::unix::process::ExitStatusExt;
-            error!(how = %process::describe_exit(status.into_raw()), "the template has ended");
+            error!(how, "the template has ended");
         }
         self.lose_orphans();
     }

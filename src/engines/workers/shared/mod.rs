@@ -43,6 +43,8 @@ pub struct Shared {
     said: Mutex<Vec<&'static str>>,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
+    /// How it ended, if that is known.
+    pub end: OnceLock<String>,
 }
 
 struct Worker {
@@ -89,6 +91,7 @@ impl Shared {
             may_miss: AtomicBool::new(false),
             said: Mutex::default(),
             ended: CancellationToken::new(),
+            end: OnceLock::new(),
         }
     }
 

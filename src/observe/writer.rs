@@ -1,0 +1,235 @@
+//! Writes lines to a stream on a thread of its own, so that nobody waits for whoever reads them.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Lines that wait may take so much memory; what comes beyond that is lost.
+const MOST: usize = 16 << 20;
+
+/// So much is written at once, when there is so much.
+const PIECE: usize = 64 << 10;
+
+/// Lines of the kind `T` on their way to a stream.
+pub struct Writer<T> {
+    sender: Sender<Message<T>>,
+    account: Arc<Account>,
+}
+
+enum Message<T> {
+    Line(T, usize),
+    /// So many lines are missing here.
+    Lost(u64),
+    /// Everything before is to be written, and then this to be done.
+    Then(Box<dyn FnOnce() + Send>),
+}
+
+#[derive(Default)]
+struct Account {
+    /// Bytes that wait or are being written.
+    waiting: AtomicUsize,
+    /// Lines that were lost and of which nobody has said so yet.
+    lost: AtomicU64,
+}
+
+impl<T: Send + 'static> Writer<T> {
+    /// `format` makes text of a line. `tell` is called on the writing thread where lines are missing, with their number, as
+    /// soon as the stream takes something again.
+    pub fn start(
+        name: &str,
+        to: impl Write + Send + 'static,
+        format: impl FnMut(T, &mut Vec<u8>) + Send + 'static,
+        tell: impl FnMut(u64) + Send + 'static,
+    ) -> io::Result<Writer<T>> {
+        let (sender, receiver) = channel();
+        let account = Arc::new(Account::default());
+        let written = account.clone();
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || write(&receiver, &written, to, format, tell))?;
+        Ok(Writer { sender, account })
+    }
+
+    /// Has a line written that takes about `size` bytes, or loses it. Never waits.
+    pub fn send(&self, line: T, size: usize) {
+        let Account { waiting, lost } = &*self.account;
+        let room = |waiting: usize| waiting.checked_add(size).filter(|sum| *sum <= MOST);
+        if waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, room)
+            .is_err()
+        {
+            lost.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        match lost.swap(0, Ordering::AcqRel) {
+            0 => {}
+            lost => drop(self.sender.send(Message::Lost(lost))),
+        }
+        let _ = self.sender.send(Message::Line(line, size));
+    }
+
+    /// Returns when everything that has been sent so far is written.
+    pub async fn written(&self) {
+        if self.account.waiting.load(Ordering::Acquire) > 0 {
+            let (done, is_done) = tokio::sync::oneshot::channel::<()>();
+            self.then(move || drop(done));
+            let _ = is_done.await;
+        }
+    }
+
+    /// The same for those who can wait and do not longer than `limit`.
+    pub fn wait_until_written(&self, limit: Duration) {
+        let (done, is_done) = channel::<()>();
+        self.then(move || drop(done));
+        let _ = is_done.recv_timeout(limit);
+    }
+
+    fn then(&self, action: impl FnOnce() + Send + 'static) {
+        let _ = self.sender.send(Message::Then(Box::new(action)));
+    }
+}
+
+fn write<T>(
+    receiver: &Receiver<Message<T>>,
+    account: &Account,
+    mut to: impl Write,
+    mut format: impl FnMut(T, &mut Vec<u8>),
+    mut tell: impl FnMut(u64),
+) {
+    let mut text = Vec::new();
+    while let Ok(first) = receiver.recv() {
+        let mut sizes = 0;
+        let mut next = Some(first);
+        // One write for all that has come meanwhile.
+        while let Some(Message::Line(line, size)) = next {
+            format(line, &mut text);
+            sizes += size;
+            next = (text.len() < PIECE)
+                .then(|| receiver.try_recv().ok())
+                .flatten();
+        }
+        if !text.is_empty() {
+            // Nobody will ever read the stream, when this fails: then there is nobody to tell either.
+            let _ = to.write_all(&text).and_then(|()| to.flush());
+            text.clear();
+            text.shrink_to(PIECE);
+            account.waiting.fetch_sub(sizes, Ordering::AcqRel);
+        }
+        match next {
+            Some(Message::Lost(lost)) => tell(lost),
+            Some(Message::Then(action)) => {
+                tell_of_the_last(account, &mut tell);
+                action();
+            }
+            Some(Message::Line(..)) => {}
+            None if account.waiting.load(Ordering::Acquire) == 0 => {
+                tell_of_the_last(account, &mut tell);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Nothing has come since they were lost that could have said so.
+fn tell_of_the_last(account: &Account, tell: &mut impl FnMut(u64)) {
+    match account.lost.swap(0, Ordering::AcqRel) {
+        0 => {}
+        lost => tell(lost),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::{Mutex, MutexGuard};
+
+    use super::*;
+
+    /// A stream that takes nothing as long as the test holds it.
+    #[derive(Clone, Default)]
+    struct Stream(Arc<Mutex<Vec<u8>>>);
+
+    impl Stream {
+        fn hold(&self) -> MutexGuard<'_, Vec<u8>> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    impl Write for Stream {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.hold().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start(stream: &Stream) -> Writer<String> {
+        let mut direct = stream.clone();
+        Writer::start(
+            "test",
+            stream.clone(),
+            |line: String, text| text.extend_from_slice(line.as_bytes()),
+            move |lost| writeln!(direct, "{lost} lost").unwrap(),
+        )
+        .unwrap()
+    }
+
+    fn send(writer: &Writer<String>, line: String) {
+        let size = line.len();
+        writer.send(line, size);
+    }
+
+    #[test]
+    fn everything_is_written_in_order() {
+        let stream = Stream::default();
+        let writer = start(&stream);
+        let mut expected = String::new();
+        for number in 0..10_000 {
+            let line = format!("line {number}\n");
+            expected += &line;
+            send(&writer, line);
+        }
+        writer.wait_until_written(Duration::from_secs(60));
+        assert_eq!(String::from_utf8_lossy(&stream.hold()), expected);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_stream_that_takes_nothing_and_what_was_lost_is_said() {
+        let stream = Stream::default();
+        let writer = start(&stream);
+        let large = "x".repeat(MOST / 4 - 1) + "\n";
+        let held = stream.hold();
+        for _ in 0..7 {
+            send(&writer, large.clone());
+        }
+        drop(held);
+        writer.wait_until_written(Duration::from_secs(60));
+        send(&writer, "again\n".into());
+        writer.wait_until_written(Duration::from_secs(60));
+        let text = String::from_utf8_lossy(&stream.hold()).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 6, "four, the notice, one more");
+        assert!(lines[..4].iter().all(|line| line.starts_with('x')));
+        assert_eq!(&lines[4..], ["3 lost", "again"]);
+    }
+
+    #[test]
+    fn what_was_lost_is_said_where_it_is_missing() {
+        let stream = Stream::default();
+        let writer = start(&stream);
+        let held = stream.hold();
+        send(&writer, "x".repeat(MOST - 8) + "\n");
+        send(&writer, "too long\n".into());
+        send(&writer, "short\n".into());
+        drop(held);
+        writer.wait_until_written(Duration::from_secs(60));
+        let text = String::from_utf8_lossy(&stream.hold()).into_owned();
+        let lines: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(lines, ["1 lost", "short"]);
+    }
+}
