@@ -4,5 +4,6 @@ pub mod log;
 pub mod machine;
 pub mod metrics;
 pub mod named;
+pub mod rarely;
 pub mod status;
 pub mod writer;

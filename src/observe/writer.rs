@@ -55,7 +55,11 @@ impl<T: Send + 'static> Writer<T> {
     /// Has a line written that takes about `size` bytes, or loses it. Never waits.
     pub fn send(&self, line: T, size: usize) {
         let Account { waiting, lost } = &*self.account;
-        let room = |waiting: usize| waiting.checked_add(size).filter(|sum| *sum <= MOST);
+        // Where nothing waits there is room for any line.
+        let room = |waiting: usize| {
+            let sum = waiting.checked_add(size)?;
+            (sum <= MOST || waiting == 0).then_some(sum)
+        };
         if waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, room)
             .is_err()
@@ -231,5 +235,14 @@ mod tests {
         let text = String::from_utf8_lossy(&stream.hold()).into_owned();
         let lines: Vec<_> = text.lines().skip(1).collect();
         assert_eq!(lines, ["1 lost", "short"]);
+    }
+
+    #[test]
+    fn a_line_of_any_length_is_written_where_none_waits() {
+        let stream = Stream::default();
+        let writer = start(&stream);
+        send(&writer, "x".repeat(2 * MOST));
+        writer.wait_until_written(Duration::from_secs(60));
+        assert_eq!(stream.hold().len(), 2 * MOST);
     }
 }

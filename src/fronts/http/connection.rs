@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use futures_util::StreamExt;
@@ -22,6 +22,7 @@ use super::listen::Listener;
 use super::proxy_protocol::{self, Header};
 use super::service::{Peer, Service};
 use super::{Settings, forwarded, unreadable};
+use crate::observe::rarely::Rarely;
 
 /// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
 pub async fn accept(
@@ -30,6 +31,7 @@ pub async fn accept(
     connections: TaskTracker,
     draining: CancellationToken,
 ) {
+    static SAID: Rarely = Rarely::new();
     let mut full = false;
     loop {
         let accepted = tokio::select! {
@@ -41,7 +43,9 @@ pub async fn accept(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, most likely; those in use have to end first.
-                warn!(%error, "cannot accept a connection");
+                if SAID.is_time(Instant::now()) {
+                    warn!(%error, "cannot accept connections; where too many files are open, raise their limit (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -5,8 +5,7 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use surus_sys::open::{self, Access, Refused};
 use tracing::error;
 
 use super::normalise::{Kind, kind};
+use crate::observe::rarely::Rarely;
 
 /// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,36 +292,27 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
 }
 
 fn explain(refused: Refused, path: &Path) -> End {
+    // What troubles one request, mostly troubles many.
+    static SAID: Rarely = Rarely::new();
     match refused {
         Refused::Missing | Refused::Link => End::Missing,
         Refused::Special => End::Denied(SPECIAL),
         Refused::Forbidden => End::Denied(UNREADABLE),
         Refused::Scarce(error) => {
-            if is_time_to_say_so() {
+            if SAID.is_time(Instant::now()) {
                 let path = path.display();
                 error!(%path, %error, "a file could not be opened; raise the limit of open files (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
             End::Failed(Trouble::Scarce)
         }
         Refused::Other(error) => {
-            if is_time_to_say_so() {
+            if SAID.is_time(Instant::now()) {
                 let path = path.display();
                 error!(%path, %error, "a file could not be opened; look at its file system, whose errors the kernel logs");
             }
             End::Failed(Trouble::Broken)
         }
     }
-}
-
-/// What troubles one request, mostly troubles many.
-fn is_time_to_say_so() -> bool {
-    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_time = said.is_none_or(|said| said.elapsed() > Duration::from_secs(10));
-    if is_time {
-        *said = Some(Instant::now());
-    }
-    is_time
 }
 
 fn kind_of(path: &Path) -> Kind {
