@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
@@ -28,7 +27,6 @@ static struct kernel {
 	int directory; /* the working directory */
 	mode_t umask;
 	const char *touched; /* what a function has changed that cannot be put back */
-	bool unlock;         /* a lock may be held on a file of the boot */
 	unsigned char before_boot[SURUS_DESCRIPTORS]; /* descriptors that were open when the boot began, as bits */
 	unsigned char of_boot[SURUS_DESCRIPTORS];     /* those that it has opened */
 	/* What those lead to, and where in it they are. */
@@ -86,21 +84,6 @@ static ZEND_FUNCTION(surus_touching)
 	}
 }
 
-static zif_handler plain_flock, plain_flock_of_object;
-
-static ZEND_FUNCTION(surus_flock)
-{
-	k->unlock = true;
-	plain_flock(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
-/* SplFileObject::flock() */
-static ZEND_FUNCTION(surus_flock_of_object)
-{
-	k->unlock = true;
-	plain_flock_of_object(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
 static zif_handler ffi_handlers[3];
 static const char *const ffi_names[] = {"cdef", "load", "scope"};
 
@@ -113,29 +96,6 @@ static ZEND_FUNCTION(surus_ffi)
 			return;
 		}
 	}
-}
-
-static void hook_one(HashTable *functions, const char *name, zif_handler *plain, zif_handler ours)
-{
-	zend_function *function = zend_hash_str_find_ptr(functions, name, strlen(name));
-
-	if (function && function->type == ZEND_INTERNAL_FUNCTION && function->internal_function.handler != ours) {
-		*plain = function->internal_function.handler;
-		function->internal_function.handler = ours;
-	}
-}
-
-/* Those of classes that inherit a method too: each has a copy. */
-static void hook_flock(void)
-{
-	zend_class_entry *class, *file_object = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileobject"));
-
-	hook_one(CG(function_table), "flock", &plain_flock, ZEND_FN(surus_flock));
-	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
-		if (file_object && instanceof_function(class, file_object)) {
-			hook_one(&class->function_table, "flock", &plain_flock_of_object, ZEND_FN(surus_flock_of_object));
-		}
-	} ZEND_HASH_FOREACH_END();
 }
 
 static void hook(void)
@@ -230,6 +190,7 @@ static bool own_file(int fd, const struct stat *file)
 	if (k->file_count == MAX_FILES) {
 		return false;
 	}
+	surus_locks_note(fd, file);
 	k->files[k->file_count++] =
 		(struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset};
 	if (offset < 0) {
@@ -256,7 +217,7 @@ bool surus_kernel_prepare(void)
 		hook();
 	}
 	if (k) {
-		hook_flock();
+		surus_locks_watch();
 		open_descriptors(k->before_boot, &last);
 	}
 	return k != NULL;
@@ -289,14 +250,6 @@ const char *surus_kernel_note(void)
 		}
 	}
 	return NULL;
-}
-
-void surus_kernel_unlock(void)
-{
-	for (size_t i = 0; k->unlock && i < k->file_count; i++) {
-		flock(k->files[i].fd, LOCK_UN);
-	}
-	k->unlock = false;
 }
 
 static const char *put_back_descriptors(void)

@@ -208,7 +208,7 @@ void surus_isolated_end(void)
 	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
-	surus_kernel_unlock();
+	surus_locks_release();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
 }

@@ -13,6 +13,8 @@ mod boots;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/locks.rs"]
+mod locks;
 #[path = "faults/mappings.rs"]
 mod mappings;
 #[path = "faults/opcache.rs"]
