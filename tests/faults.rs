@@ -27,5 +27,7 @@ mod regex;
 mod replaced;
 #[path = "faults/scripts.rs"]
 mod scripts;
+#[path = "faults/snapshot.rs"]
+mod snapshot;
 #[path = "faults/start.rs"]
 mod start;
