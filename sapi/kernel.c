@@ -20,8 +20,6 @@
 
 #include "surus.h"
 
-enum { MAX_FILES = 256 };
-
 static struct kernel {
 	int last;      /* descriptors 0 to this one are open between requests, without a hole */
 	int directory; /* the working directory */
@@ -35,7 +33,7 @@ static struct kernel {
 		dev_t device;
 		ino_t inode;
 		off_t offset; /* -1: it has no place, or always the end */
-	} files[MAX_FILES];
+	} files[SURUS_DESCRIPTORS * 8];
 	size_t file_count;
 } *k;
 
@@ -180,32 +178,43 @@ bool surus_kernel_is_boots(int fd)
 	return k && fd < 4096 && k->of_boot[fd / 8] & 1 << fd % 8;
 }
 
-/* Workers share what the template has opened, and so the place in it: a file of the boot is opened anew. */
-static bool own_file(int fd, const struct stat *file)
+/* Workers share what the template has opened, and so the place in it and locks on it: a file of the boot is opened anew. NULL, or why
+ * that cannot be. */
+static const char *own_file(int fd, const struct stat *file)
 {
+	static char text[512];
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	off_t offset = S_ISDIR(file->st_mode) || (S_ISREG(file->st_mode) && !(flags & O_APPEND)) ? lseek(fd, 0, SEEK_CUR) : -1;
+	bool opens = (S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH);
+	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
 
-	if (k->file_count == MAX_FILES) {
-		return false;
-	}
 	surus_locks_note(fd, file);
 	k->files[k->file_count++] =
 		(struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset};
-	if (offset < 0) {
-		return true;
+	if (!opens) {
+		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
-	if (own >= 0) {
-		int descriptor_flags = fcntl(fd, F_GETFD);
-		lseek(own, offset, SEEK_SET);
-		dup2(own, fd);
-		fcntl(fd, F_SETFD, descriptor_flags);
-		close(own);
+	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+	if (own < 0 && offset < 0) {
+		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
 	}
-	return true;
+	if (own < 0) {
+		int error = errno;
+		char name[256];
+		ssize_t len = readlink(path, name, sizeof(name));
+		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s", (int)(len < 0 ? 0 : len), name,
+		         strerror(error));
+		return text;
+	}
+	int descriptor_flags = fcntl(fd, F_GETFD);
+	if (offset >= 0) {
+		lseek(own, offset, SEEK_SET);
+	}
+	dup2(own, fd);
+	fcntl(fd, F_SETFD, descriptor_flags);
+	close(own);
+	return NULL;
 }
 
 bool surus_kernel_prepare(void)
@@ -226,6 +235,7 @@ bool surus_kernel_prepare(void)
 const char *surus_kernel_note(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	const char *why;
 
 	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	k->umask = umask(0);
@@ -233,9 +243,6 @@ const char *surus_kernel_note(void)
 	k->touched = NULL;
 	if (k->directory < 0 || !open_descriptors(open_ones, &k->last)) {
 		return "its descriptors cannot be listed (/proc/self/fd)";
-	}
-	if (k->last >= 4095) {
-		return "it has too many descriptors open";
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;
@@ -245,8 +252,8 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && !own_file(fd, &file)) {
-			return "it has too many files open";
+		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
+			return why;
 		}
 	}
 	return NULL;

@@ -322,6 +322,8 @@ void surus_worker_become(int outbox, int log);
 void surus_worker_speak(void);
 /* Waits for an event that somebody waits for and takes it into surus_self->event. False: this worker's life is over. */
 bool surus_worker_take(void);
+/* Ends a booted worker before its first event; where that is the first of all, the boot has failed. */
+_Noreturn void surus_worker_cannot_begin(const char *why);
 /* A worker's life; never returns. */
 _Noreturn void surus_worker_run(void);
 /* Becomes the configured user, for good, and gets the workers' environment. False: said on stderr. */

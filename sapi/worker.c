@@ -223,6 +223,12 @@ void surus_worker_become(int outbox, int log)
 	surus_php_after_fork();
 }
 
+_Noreturn void surus_worker_cannot_begin(const char *why)
+{
+	dprintf(STDERR_FILENO, "surus-php: a worker cannot begin: %s\n", why);
+	_exit(SURUS_EXIT_SETUP);
+}
+
 _Noreturn void surus_worker_run(void)
 {
 	if (surus_boots()) {

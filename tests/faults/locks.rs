@@ -1,7 +1,7 @@
 //! Locks that a request takes on what the boot has opened, and leaves without releasing them.
 
 use crate::booted::{BOOT, try_booted};
-use crate::site::Site;
+use crate::site::{Site, until};
 
 fn write(site: &Site, files: &[(&str, &str)]) {
     for (name, code) in files {
@@ -74,5 +74,39 @@ fn a_transaction_that_a_request_leaves_on_the_boots_connection_is_over_with_it()
         }
         let log = site.surus.log();
         assert!(!log.contains("replaced"), "{engine}, {journal}\n{log}");
+    }
+}
+
+/// Each has such a file for itself: a lock of one keeps the others out.
+#[test]
+fn a_lock_on_a_file_that_the_boot_appends_to_is_of_one_worker() {
+    for engine in ["rewind", "fork"] {
+        let boot = format!("$log = fopen(__DIR__ . '/writable/log', 'a'); {BOOT}");
+        let site = try_booted(engine, &boot, &["--workers", "2"], &[])
+            .unwrap_or_else(|log| panic!("{engine}: {log}"));
+        write(
+            &site,
+            &[
+                (
+                    "hold.php",
+                    "flock($GLOBALS['log'], LOCK_EX); touch('writable/held');
+                    while (!file_exists('writable/enough')) { usleep(1000); clearstatcache(); } echo 'held';",
+                ),
+                (
+                    "try.php",
+                    "echo flock($GLOBALS['log'], LOCK_EX | LOCK_NB) ? 'free' : 'locked';",
+                ),
+            ],
+        );
+        let holder = site.begin("/hold.php");
+        until("it is held", || {
+            site.dir.path().join("writable/held").exists()
+        });
+        assert_eq!(site.get("/try.php").body, "locked", "{engine}");
+        std::fs::write(site.dir.path().join("writable/enough"), "").unwrap();
+        assert_eq!(holder.join().unwrap().unwrap().body, "held", "{engine}");
+        for _ in 0..3 {
+            assert_eq!(site.get("/try.php").body, "free", "{engine}");
+        }
     }
 }
