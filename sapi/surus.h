@@ -96,7 +96,8 @@ struct surus_event {
 /* To be called in a worker before it receives the first. */
 void surus_event_open(void);
 /* Receives one message from the inbox into `event`, which borrows a static buffer until the next call.
- * 1: received. 0: the inbox is closed, no event will come. -1: interrupted by a signal. -2: malformed, said on stderr. */
+ * 1: received. 2: received, but its body was lost for lack of descriptors, said on stderr. 0: the inbox is closed, no event will come.
+ * -1: interrupted by a signal. -2: malformed, said on stderr. */
 int surus_event_receive(struct surus_event *event);
 /* Decodes the message of `len` bytes that lies in surus_self->message. False: malformed, said on stderr. */
 bool surus_event_decode(struct surus_event *event, size_t len);
@@ -148,7 +149,7 @@ bool surus_self_create(void);
 
 enum surus_outcome {
 	SURUS_COMPLETE = 0,  /* FCGI_REQUEST_COMPLETE */
-	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it */
+	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker cannot have it */
 };
 
 void surus_outbox_open(int fd);
@@ -355,6 +356,7 @@ enum {
 	SURUS_EXIT_REPLACED_DIRECTORY = 117,
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
+	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body; said on stderr */
 };
 
 /* --- profile.c: how a start goes --- */
