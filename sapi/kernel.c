@@ -33,6 +33,7 @@ static struct kernel {
 		dev_t device;
 		ino_t inode;
 		off_t offset; /* -1: it has no place, or always the end */
+		bool temporary;
 	} files[SURUS_DESCRIPTORS * 8];
 	size_t file_count;
 } *k;
@@ -185,18 +186,18 @@ static const char *own_file(int fd, const struct stat *file)
 	static char text[512];
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	bool opens = (S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH);
+	bool opens = (S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH), temporary = surus_temporary_is(fd);
 	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
+	struct file *noted = &k->files[k->file_count++];
 
 	surus_locks_note(fd, file);
-	k->files[k->file_count++] =
-		(struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset};
+	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset, .temporary = temporary};
 	if (!opens) {
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
-	if (own < 0 && offset < 0) {
+	own = temporary ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+	if (own < 0 && !temporary && offset < 0) {
 		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
 	}
 	if (own < 0) {
@@ -208,6 +209,11 @@ static const char *own_file(int fd, const struct stat *file)
 		return text;
 	}
 	int descriptor_flags = fcntl(fd, F_GETFD);
+	struct stat now;
+	if (fstat(own, &now) == 0) {
+		noted->device = now.st_dev;
+		noted->inode = now.st_ino;
+	}
 	if (offset >= 0) {
 		lseek(own, offset, SEEK_SET);
 	}
@@ -227,6 +233,7 @@ bool surus_kernel_prepare(void)
 	}
 	if (k) {
 		surus_locks_watch();
+		surus_temporary_watch();
 		open_descriptors(k->before_boot, &last);
 	}
 	return k != NULL;
@@ -282,6 +289,9 @@ static const char *put_back_descriptors(void)
 		/* Closed, and the number taken by another. */
 		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
 			return "descriptor: a descriptor of the boot was closed";
+		}
+		if (file->temporary && surus_temporary_is_written(&now)) {
+			return "descriptor: a temporary file that the boot had opened was written to (php://temp, tmpfile)";
 		}
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);

@@ -53,28 +53,11 @@ void surus_locks_watch(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* PHP's own stream of a file, which knows no lock but flock(). */
-static bool is_of_php(int fd)
-{
-	zend_resource *resource;
-
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		php_stream *stream = resource->ptr;
-		int own = -1;
-
-		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) &&
-		    stream->ops == &php_stream_stdio_ops && stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS &&
-		    own == fd) {
-			return true;
-		}
-	} ZEND_HASH_FOREACH_END();
-	return false;
-}
-
 void surus_locks_note(int fd, const struct stat *file)
 {
 	files[count].fd = fd;
-	files[count].records = S_ISREG(file->st_mode) && !is_of_php(fd);
+	/* PHP itself knows no lock but flock(). */
+	files[count].records = S_ISREG(file->st_mode) && !surus_stream_of(fd);
 	count++;
 }
 

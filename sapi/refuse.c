@@ -104,7 +104,7 @@ static const char *refuse_file(int fd)
 	int wanted = (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	if (!surus_kernel_is_boots(fd) || flags & O_PATH || faccessat(AT_FDCWD, link, wanted, AT_EACCESS) == 0) {
+	if (flags & O_PATH || faccessat(AT_FDCWD, link, wanted, AT_EACCESS) == 0) {
 		return NULL;
 	}
 	int error = errno;
@@ -135,37 +135,18 @@ static const char *refuse_number(int last)
 
 /* --- pipes --- */
 
-/* PHP's stream of a descriptor, and its resource's number; NULL where a library has opened it. */
-static php_stream *find_stream(int fd, zend_long *number)
-{
-	zend_resource *resource;
-
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		php_stream *stream = resource->ptr;
-		int own = -1;
-
-		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) && stream->ops->cast &&
-		    stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS && own == fd) {
-			*number = resource->handle;
-			return stream;
-		}
-	} ZEND_HASH_FOREACH_END();
-	return NULL;
-}
-
 /* Who has opened the descriptor, as far as that is known. */
 static void name_opener(int fd, char *name, size_t size)
 {
-	zend_long number;
-	php_stream *stream = find_stream(fd, &number);
+	const php_stream *stream = surus_stream_of(fd);
 
 	if (!stream) {
 		snprintf(name, size, "opened by a library, not by PHP");
 	} else if (stream->orig_path) {
-		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, number);
+		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, (zend_long)stream->res->handle);
 	} else {
 		/* Only those have no name. */
-		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, number);
+		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, (zend_long)stream->res->handle);
 	}
 }
 
@@ -247,7 +228,8 @@ const char *surus_boot_refuses(void)
 			why = refuse_connection(fd);
 		} else if (S_ISFIFO(file.st_mode)) {
 			why = refuse_pipe(fd, &file, last);
-		} else if (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode)) {
+		} else if (surus_kernel_is_boots(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
+			surus_temporary_note(fd, &file);
 			why = refuse_file(fd);
 		}
 		if (why) {

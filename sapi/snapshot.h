@@ -134,6 +134,23 @@ void surus_locks_note(int fd, const struct stat *file);
 /* Releases what an event holds; before its end is told, since the next may want it. */
 void surus_locks_release(void);
 
+/* --- temporary.c: temporary files of the boot --- */
+
+/* Watches over tmpfile(); when PHP has started. */
+void surus_temporary_watch(void);
+/* At the end of the boot: notes that this file is a temporary one, if it is. */
+void surus_temporary_note(int fd, const struct stat *file);
+bool surus_temporary_is(int fd);
+/* A descriptor of a copy; -1 on failure. */
+int surus_temporary_copy(int fd);
+/* Has this copy been written to? */
+bool surus_temporary_is_written(const struct stat *copy);
+
+/* --- streams.c --- */
+
+/* PHP's own stream of a file or pipe; NULL where a library has opened it. */
+struct _php_stream *surus_stream_of(int fd);
+
 /* --- refuse.c: what the boot may not leave to its workers --- */
 
 /* In the template, before the snapshot: NULL, or what the boot has left that workers cannot share, in words. */
