@@ -269,6 +269,9 @@ struct _zend_module_entry;
 void surus_shut_down(struct _zend_module_entry *extension);
 /* Notes what there is now, at the end of the boot. */
 void surus_ours_note(void);
+struct _zend_object;
+/* Has the boot made this object? */
+bool surus_ours_is_boots(struct _zend_object *object);
 /* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */
 void surus_isolated_end(void);
 
