@@ -204,6 +204,11 @@ int surus_event_receive(struct surus_event *event)
 		}
 	}
 	const char *error = msg.msg_flags & MSG_TRUNC ? "longer than any message may be" : decode(event, (size_t)len);
+	if (msg.msg_flags & MSG_CTRUNC && event->id > 0 && event->id < surus_settings.requests) {
+		fprintf(stderr, "surus-php: no descriptor is left for the body of a request; this worker ends, another gets the request; raise the "
+		                "limit (RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n) where that comes again\n");
+		return 2;
+	}
 	if (error) {
 		fprintf(stderr, "surus-php: malformed message in the inbox: %s\n", error);
 		surus_event_close(event);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
@@ -21,14 +20,11 @@
 
 #include "surus.h"
 
-enum { MAX_FILES = 256 };
-
 static struct kernel {
 	int last;      /* descriptors 0 to this one are open between requests, without a hole */
 	int directory; /* the working directory */
 	mode_t umask;
 	const char *touched; /* what a function has changed that cannot be put back */
-	bool unlock;         /* a lock may be held on a file of the boot */
 	unsigned char before_boot[SURUS_DESCRIPTORS]; /* descriptors that were open when the boot began, as bits */
 	unsigned char of_boot[SURUS_DESCRIPTORS];     /* those that it has opened */
 	/* What those lead to, and where in it they are. */
@@ -37,7 +33,8 @@ static struct kernel {
 		dev_t device;
 		ino_t inode;
 		off_t offset; /* -1: it has no place, or always the end */
-	} files[MAX_FILES];
+		bool temporary;
+	} files[SURUS_DESCRIPTORS * 8];
 	size_t file_count;
 } *k;
 
@@ -86,21 +83,6 @@ static ZEND_FUNCTION(surus_touching)
 	}
 }
 
-static zif_handler plain_flock, plain_flock_of_object;
-
-static ZEND_FUNCTION(surus_flock)
-{
-	k->unlock = true;
-	plain_flock(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
-/* SplFileObject::flock() */
-static ZEND_FUNCTION(surus_flock_of_object)
-{
-	k->unlock = true;
-	plain_flock_of_object(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
 static zif_handler ffi_handlers[3];
 static const char *const ffi_names[] = {"cdef", "load", "scope"};
 
@@ -113,29 +95,6 @@ static ZEND_FUNCTION(surus_ffi)
 			return;
 		}
 	}
-}
-
-static void hook_one(HashTable *functions, const char *name, zif_handler *plain, zif_handler ours)
-{
-	zend_function *function = zend_hash_str_find_ptr(functions, name, strlen(name));
-
-	if (function && function->type == ZEND_INTERNAL_FUNCTION && function->internal_function.handler != ours) {
-		*plain = function->internal_function.handler;
-		function->internal_function.handler = ours;
-	}
-}
-
-/* Those of classes that inherit a method too: each has a copy. */
-static void hook_flock(void)
-{
-	zend_class_entry *class, *file_object = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileobject"));
-
-	hook_one(CG(function_table), "flock", &plain_flock, ZEND_FN(surus_flock));
-	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
-		if (file_object && instanceof_function(class, file_object)) {
-			hook_one(&class->function_table, "flock", &plain_flock_of_object, ZEND_FN(surus_flock_of_object));
-		}
-	} ZEND_HASH_FOREACH_END();
 }
 
 static void hook(void)
@@ -220,31 +179,48 @@ bool surus_kernel_is_boots(int fd)
 	return k && fd < 4096 && k->of_boot[fd / 8] & 1 << fd % 8;
 }
 
-/* Workers share what the template has opened, and so the place in it: a file of the boot is opened anew. */
-static bool own_file(int fd, const struct stat *file)
+/* Workers share what the template has opened, and so the place in it and locks on it: a file of the boot is opened anew. NULL, or why
+ * that cannot be. */
+static const char *own_file(int fd, const struct stat *file)
 {
+	static char text[512];
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	off_t offset = S_ISDIR(file->st_mode) || (S_ISREG(file->st_mode) && !(flags & O_APPEND)) ? lseek(fd, 0, SEEK_CUR) : -1;
+	bool opens = (S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH), temporary = surus_temporary_is(fd);
+	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
+	struct file *noted = &k->files[k->file_count++];
 
-	if (k->file_count == MAX_FILES) {
-		return false;
-	}
-	k->files[k->file_count++] =
-		(struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset};
-	if (offset < 0) {
-		return true;
+	surus_locks_note(fd, file);
+	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset, .temporary = temporary};
+	if (!opens) {
+		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
-	if (own >= 0) {
-		int descriptor_flags = fcntl(fd, F_GETFD);
-		lseek(own, offset, SEEK_SET);
-		dup2(own, fd);
-		fcntl(fd, F_SETFD, descriptor_flags);
-		close(own);
+	own = temporary ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+	if (own < 0 && !temporary && offset < 0) {
+		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
 	}
-	return true;
+	if (own < 0) {
+		int error = errno;
+		char name[256];
+		ssize_t len = readlink(path, name, sizeof(name));
+		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s", (int)(len < 0 ? 0 : len), name,
+		         strerror(error));
+		return text;
+	}
+	int descriptor_flags = fcntl(fd, F_GETFD);
+	struct stat now;
+	if (fstat(own, &now) == 0) {
+		noted->device = now.st_dev;
+		noted->inode = now.st_ino;
+	}
+	if (offset >= 0) {
+		lseek(own, offset, SEEK_SET);
+	}
+	dup2(own, fd);
+	fcntl(fd, F_SETFD, descriptor_flags);
+	close(own);
+	return NULL;
 }
 
 bool surus_kernel_prepare(void)
@@ -256,7 +232,8 @@ bool surus_kernel_prepare(void)
 		hook();
 	}
 	if (k) {
-		hook_flock();
+		surus_locks_watch();
+		surus_temporary_watch();
 		open_descriptors(k->before_boot, &last);
 	}
 	return k != NULL;
@@ -265,6 +242,7 @@ bool surus_kernel_prepare(void)
 const char *surus_kernel_note(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	const char *why;
 
 	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	k->umask = umask(0);
@@ -272,9 +250,6 @@ const char *surus_kernel_note(void)
 	k->touched = NULL;
 	if (k->directory < 0 || !open_descriptors(open_ones, &k->last)) {
 		return "its descriptors cannot be listed (/proc/self/fd)";
-	}
-	if (k->last >= 4095) {
-		return "it has too many descriptors open";
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;
@@ -284,19 +259,11 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && !own_file(fd, &file)) {
-			return "it has too many files open";
+		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
+			return why;
 		}
 	}
 	return NULL;
-}
-
-void surus_kernel_unlock(void)
-{
-	for (size_t i = 0; k->unlock && i < k->file_count; i++) {
-		flock(k->files[i].fd, LOCK_UN);
-	}
-	k->unlock = false;
 }
 
 static const char *put_back_descriptors(void)
@@ -322,6 +289,9 @@ static const char *put_back_descriptors(void)
 		/* Closed, and the number taken by another. */
 		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
 			return "descriptor: a descriptor of the boot was closed";
+		}
+		if (file->temporary && surus_temporary_is_written(&now)) {
+			return "descriptor: a temporary file that the boot had opened was written to (php://temp, tmpfile)";
 		}
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);

@@ -94,9 +94,9 @@ static uint32_t first_slot(void)
 	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
 }
 
-static bool is_boots(zend_object *object)
+bool surus_ours_is_boots(zend_object *object)
 {
-	return zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
+	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
 }
 
 /* As zend_objects_store_call_destructors, which would run those of the boot and mark every object, touching all their pages. */
@@ -109,7 +109,7 @@ static void call_destructors(void)
 	for (uint32_t i = first_slot(); i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) &&
-		    !is_boots(object)) {
+		    !surus_ours_is_boots(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
 			GC_ADDREF(object);
 			object->handlers->dtor_obj(object);
@@ -125,7 +125,7 @@ static void free_storage(void)
 
 	for (uint32_t i = store->top, first = first_slot(); i-- > first;) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object) && has_storage(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !is_boots(object)) {
+		if (IS_OBJ_VALID(object) && has_storage(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_ours_is_boots(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 			GC_ADDREF(object);
 			object->handlers->free_obj(object);
@@ -208,7 +208,7 @@ void surus_isolated_end(void)
 	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
-	surus_kernel_unlock();
+	surus_locks_release();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
 }

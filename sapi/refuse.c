@@ -1,11 +1,14 @@
-/* What the boot has left that its workers cannot share: connections, pipes, threads, children. Each would have a part of what is one
- * thing to its other end. */
+/* What the boot has left that its workers cannot have: connections, pipes, threads, children, of which each would have a part of what is
+ * one thing to its other end; files that cannot be opened again; more than they can open anything beside. */
 #include "snapshot.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -82,39 +85,68 @@ static const char *refuse_connection(int fd)
 	return text;
 }
 
-/* --- pipes --- */
+/* --- files --- */
 
-/* PHP's stream of a descriptor, and its resource's number; NULL where a library has opened it. */
-static php_stream *find_stream(int fd, zend_long *number)
+static void read_path(int fd, char *path, size_t size)
 {
-	zend_resource *resource;
+	char link[64];
 
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		php_stream *stream = resource->ptr;
-		int own = -1;
-
-		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) && stream->ops->cast &&
-		    stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS && own == fd) {
-			*number = resource->handle;
-			return stream;
-		}
-	} ZEND_HASH_FOREACH_END();
-	return NULL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t len = readlink(link, path, size - 1);
+	path[len < 0 ? 0 : len] = '\0';
 }
+
+/* Each worker opens it anew (kernel.c). Here that is not tried: closing it again would release the locks that a library has on it. */
+static const char *refuse_file(int fd)
+{
+	char link[64], path[300];
+	int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
+	int wanted = (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (flags & O_PATH || faccessat(AT_FDCWD, link, wanted, AT_EACCESS) == 0) {
+		return NULL;
+	}
+	int error = errno;
+	read_path(fd, path, sizeof(path));
+	snprintf(text, sizeof(text),
+	         "the boot leaves %s open (descriptor %d), which each worker has to open for itself, and cannot: %s; close it before "
+	         "surus_serve(), open it in the handler, or let the user that PHP runs as %s it",
+	         path, fd, strerror(error), wanted == R_OK ? "read" : "read and write");
+	return text;
+}
+
+/* A worker opens about ten before its first event, in which nothing works that can open none. */
+static const char *refuse_number(int last)
+{
+	enum { ENOUGH = 32 };
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (last + ENOUGH < (long long)limit.rlim_cur && last + ENOUGH < SURUS_DESCRIPTORS * 8) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves so many files open that its workers could hardly open any: a process may have %llu (RLIMIT_NOFILE), on this "
+	         "engine %d at most; close some before surus_serve(), or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
+	         (unsigned long long)limit.rlim_cur, SURUS_DESCRIPTORS * 8);
+	return text;
+}
+
+/* --- pipes --- */
 
 /* Who has opened the descriptor, as far as that is known. */
 static void name_opener(int fd, char *name, size_t size)
 {
-	zend_long number;
-	php_stream *stream = find_stream(fd, &number);
+	const php_stream *stream = surus_stream_of(fd);
 
 	if (!stream) {
 		snprintf(name, size, "opened by a library, not by PHP");
 	} else if (stream->orig_path) {
-		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, number);
+		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, (zend_long)stream->res->handle);
 	} else {
 		/* Only those have no name. */
-		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, number);
+		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, (zend_long)stream->res->handle);
 	}
 }
 
@@ -141,7 +173,7 @@ static bool has_both_ends(const struct stat *pipe, int last)
 
 static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 {
-	char link[64], path[300], opener[300];
+	char path[300], opener[300];
 
 	/* php://stderr and its kin lead to where a worker's own lead: into the log. */
 	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO) || is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
@@ -149,9 +181,7 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 	}
 	name_opener(fd, opener, sizeof(opener));
 	memcpy(path, "fifo:", 5);
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	ssize_t len = readlink(link, path + 5, sizeof(path) - 6);
-	path[len < 0 ? 5 : len + 5] = '\0';
+	read_path(fd, path + 5, sizeof(path) - 5);
 	if (path[5] == '/') {
 		if (is_allowed(path)) {
 			return NULL;
@@ -177,14 +207,18 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 const char *surus_boot_refuses(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	const char *why;
 	int last;
 
 	if (!surus_kernel_note_boot(open_ones, &last)) {
-		return NULL; /* /proc is not there; who needs it says so */
+		/* Else /proc is not there; who needs it says so. */
+		return errno == EMFILE ? refuse_number(INT_MAX / 2) : NULL;
+	}
+	if ((why = refuse_number(last))) {
+		return why;
 	}
 	for (int fd = 3; fd <= last; fd++) {
 		struct stat file;
-		const char *why = NULL;
 
 		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fd == SURUS_FD_WAITING ||
 		    fstat(fd, &file) != 0) {
@@ -194,6 +228,9 @@ const char *surus_boot_refuses(void)
 			why = refuse_connection(fd);
 		} else if (S_ISFIFO(file.st_mode)) {
 			why = refuse_pipe(fd, &file, last);
+		} else if (surus_kernel_is_boots(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
+			surus_temporary_note(fd, &file);
+			why = refuse_file(fd);
 		}
 		if (why) {
 			return why;

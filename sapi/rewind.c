@@ -142,7 +142,7 @@ void surus_rewind_mark(void)
 		why = surus_snapshot_mark(maps, pagemap, surus_self->statm);
 	}
 	if (why) {
-		replace(why);
+		surus_worker_cannot_begin(why);
 	}
 	if (surus_self->served > 0 && surus_settings.paranoid) {
 		const void *differs = surus_pages_difference();

@@ -134,7 +134,10 @@ static bool next(void)
 		if (surus_settings.engine == SURUS_REWIND) {
 			surus_rewind_mark(); /* comes back here after each event */
 		} else if (surus_settings.engine == SURUS_FORK) {
-			surus_kernel_note();
+			const char *why = surus_kernel_note();
+			if (why) {
+				surus_worker_cannot_begin(why);
+			}
 			surus_random_renew();
 		}
 	} else if (surus_self->event.id) {

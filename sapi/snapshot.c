@@ -6,6 +6,7 @@
  * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
 #include "snapshot.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,7 +23,6 @@ enum {
 
 static struct snapshot {
 	struct surus_copy copy;
-	int file;
 	surus_restore *restore;
 	ucontext_t mark;
 	uintptr_t stack_low, stack_high;
@@ -53,11 +53,11 @@ static bool is_zero(const void *page)
 }
 
 /* Copies a region into the file; pages of zeros stay holes. */
-static bool save(const struct surus_region *r)
+static bool save(const struct surus_region *r, int file)
 {
 	for (uintptr_t page = r->start; page < r->end; page += PAGE) {
 		if (!is_zero((void *)page) &&
-		    pwrite(s->file, (void *)page, PAGE, (off_t)(r->offset + (page - r->start))) != PAGE) {
+		    pwrite(file, (void *)page, PAGE, (off_t)(r->offset + (page - r->start))) != PAGE) {
 			return false;
 		}
 	}
@@ -72,9 +72,34 @@ static bool begin_anew(void)
 		return s && surus_mappings_prepare() && surus_pages_prepare();
 	}
 	munmap((void *)s->copy.bytes, s->copy.size);
-	close(s->file);
 	s->copy.region_count = s->copy.size = 0;
 	return true;
+}
+
+/* Replaces all that is copied by mappings of the copy. NULL, or why that cannot be. */
+static const char *copy_and_map(int file)
+{
+	if (ftruncate(file, (off_t)s->copy.size) != 0) {
+		return "no memory file (memfd_create)";
+	}
+	/* All is copied before anything is replaced; nothing in between writes to a region. */
+	for (size_t i = 0; i < s->copy.region_count; i++) {
+		if (!save(&s->copy.regions[i], file)) {
+			return "no memory for the snapshot";
+		}
+	}
+	/* Kernels before 5.1 do not know how; then it is only that nobody has a descriptor of it. */
+	fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	for (size_t i = 0; i < s->copy.region_count; i++) {
+		struct surus_region *r = &s->copy.regions[i];
+		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)r->offset) ==
+		    MAP_FAILED) {
+			/* Half of the memory is the file's; that is as good as the memory before. */
+			return "the snapshot cannot be mapped";
+		}
+	}
+	s->copy.bytes = mmap(NULL, s->copy.size, PROT_READ, MAP_SHARED, file, 0);
+	return s->copy.bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
 }
 
 const char *surus_snapshot_take(int maps, int pagemap)
@@ -100,26 +125,14 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	if ((why = surus_pages_begin(&s->copy, pagemap))) {
 		return why;
 	}
-	s->file = (int)syscall(SYS_memfd_create, "surus-snapshot", 1 /* MFD_CLOEXEC */);
-	if (s->file < 0 || ftruncate(s->file, (off_t)s->copy.size) != 0) {
+	/* Open until all is mapped: no script shall have it. */
+	int file = (int)syscall(SYS_memfd_create, "surus-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file < 0) {
 		return "no memory file (memfd_create)";
 	}
-	/* All is copied before anything is replaced; nothing in between writes to a region. */
-	for (size_t i = 0; i < s->copy.region_count; i++) {
-		if (!save(&s->copy.regions[i])) {
-			return "no memory for the snapshot";
-		}
-	}
-	for (size_t i = 0; i < s->copy.region_count; i++) {
-		struct surus_region *r = &s->copy.regions[i];
-		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, s->file, (off_t)r->offset) ==
-		    MAP_FAILED) {
-			/* Half of the memory is the file's; that is as good as the memory before. */
-			return "the snapshot cannot be mapped";
-		}
-	}
-	s->copy.bytes = mmap(NULL, s->copy.size, PROT_READ, MAP_SHARED, s->file, 0);
-	return s->copy.bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
+	why = copy_and_map(file);
+	close(file);
+	return why;
 }
 
 /* --- the mark --- */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* --- snapshot.c --- */
 
@@ -117,14 +118,38 @@ bool surus_kernel_note_boot(unsigned char *open_ones, int *last);
 bool surus_kernel_is_boots(int fd);
 /* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
 const char *surus_kernel_note(void);
-/* Releases the locks that an event holds on files of the boot; before its end is told, since the next may want them. */
-void surus_kernel_unlock(void);
 /* Puts back what is cheap. NULL, or what cannot be put back. */
 const char *surus_kernel_put_back(void);
 /* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not be dumped. */
 int surus_open_own(const char *path);
 /* Does this process have more than one thread? */
 bool surus_has_threads(void);
+
+/* --- locks.c: locks on what the boot has opened --- */
+
+/* Watches over functions that lock; when PHP has started. */
+void surus_locks_watch(void);
+/* In a worker, before the mark: an event may lock this file of the boot. */
+void surus_locks_note(int fd, const struct stat *file);
+/* Releases what an event holds; before its end is told, since the next may want it. */
+void surus_locks_release(void);
+
+/* --- temporary.c: temporary files of the boot --- */
+
+/* Watches over tmpfile(); when PHP has started. */
+void surus_temporary_watch(void);
+/* At the end of the boot: notes that this file is a temporary one, if it is. */
+void surus_temporary_note(int fd, const struct stat *file);
+bool surus_temporary_is(int fd);
+/* A descriptor of a copy; -1 on failure. */
+int surus_temporary_copy(int fd);
+/* Has this copy been written to? */
+bool surus_temporary_is_written(const struct stat *copy);
+
+/* --- streams.c --- */
+
+/* PHP's own stream of a file or pipe; NULL where a library has opened it. */
+struct _php_stream *surus_stream_of(int fd);
 
 /* --- refuse.c: what the boot may not leave to its workers --- */
 

@@ -96,7 +96,8 @@ struct surus_event {
 /* To be called in a worker before it receives the first. */
 void surus_event_open(void);
 /* Receives one message from the inbox into `event`, which borrows a static buffer until the next call.
- * 1: received. 0: the inbox is closed, no event will come. -1: interrupted by a signal. -2: malformed, said on stderr. */
+ * 1: received. 2: received, but its body was lost for lack of descriptors, said on stderr. 0: the inbox is closed, no event will come.
+ * -1: interrupted by a signal. -2: malformed, said on stderr. */
 int surus_event_receive(struct surus_event *event);
 /* Decodes the message of `len` bytes that lies in surus_self->message. False: malformed, said on stderr. */
 bool surus_event_decode(struct surus_event *event, size_t len);
@@ -148,7 +149,7 @@ bool surus_self_create(void);
 
 enum surus_outcome {
 	SURUS_COMPLETE = 0,  /* FCGI_REQUEST_COMPLETE */
-	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it */
+	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker cannot have it */
 };
 
 void surus_outbox_open(int fd);
@@ -268,6 +269,9 @@ struct _zend_module_entry;
 void surus_shut_down(struct _zend_module_entry *extension);
 /* Notes what there is now, at the end of the boot. */
 void surus_ours_note(void);
+struct _zend_object;
+/* Has the boot made this object? */
+bool surus_ours_is_boots(struct _zend_object *object);
 /* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot has made stays alive. */
 void surus_isolated_end(void);
 
@@ -322,6 +326,8 @@ void surus_worker_become(int outbox, int log);
 void surus_worker_speak(void);
 /* Waits for an event that somebody waits for and takes it into surus_self->event. False: this worker's life is over. */
 bool surus_worker_take(void);
+/* Ends a booted worker before its first event; where that is the first of all, the boot has failed. */
+_Noreturn void surus_worker_cannot_begin(const char *why);
 /* A worker's life; never returns. */
 _Noreturn void surus_worker_run(void);
 /* Becomes the configured user, for good, and gets the workers' environment. False: said on stderr. */
@@ -353,6 +359,7 @@ enum {
 	SURUS_EXIT_REPLACED_DIRECTORY = 117,
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
+	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body; said on stderr */
 };
 
 /* --- profile.c: how a start goes --- */

@@ -185,13 +185,17 @@ bool surus_worker_take(void)
 		 * the events that surus has seen the end of. */
 		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_release);
 		surus_set_state(SURUS_RECEIVED);
-		if (!surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
+		if (received == 1 && !surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
 			surus_self->served++;
 			return true;
 		}
 		surus_outbox_begin(event->id);
 		surus_outbox_end(SURUS_NOT_BEGUN, 0);
 		surus_event_close(event);
+		if (received == 2) {
+			retire(SURUS_EXIT_DESCRIPTORS);
+			break;
+		}
 	}
 	return false;
 }
@@ -221,6 +225,12 @@ void surus_worker_become(int outbox, int log)
 	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	surus_event_open();
 	surus_php_after_fork();
+}
+
+_Noreturn void surus_worker_cannot_begin(const char *why)
+{
+	dprintf(STDERR_FILENO, "surus-php: a worker cannot begin: %s\n", why);
+	_exit(SURUS_EXIT_SETUP);
 }
 
 _Noreturn void surus_worker_run(void)

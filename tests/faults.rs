@@ -13,6 +13,8 @@ mod boots;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/locks.rs"]
+mod locks;
 #[path = "faults/log.rs"]
 mod log;
 #[path = "faults/mappings.rs"]
@@ -27,5 +29,7 @@ mod regex;
 mod replaced;
 #[path = "faults/scripts.rs"]
 mod scripts;
+#[path = "faults/snapshot.rs"]
+mod snapshot;
 #[path = "faults/start.rs"]
 mod start;

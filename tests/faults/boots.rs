@@ -251,6 +251,44 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
 }
 
 #[test]
+fn a_file_that_workers_cannot_open_for_themselves_is_refused_by_name() {
+    let boot = "$file = fopen($path = __DIR__ . '/writable/file', 'w+'); chmod($path, 0400);
+        surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[]);
+        for words in [
+            "/writable/file open (descriptor ",
+            "Permission denied",
+            "let the user that PHP runs as read and write it",
+        ] {
+            assert!(log.contains(words), "{engine}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_boot_that_leaves_its_workers_no_descriptors_is_refused() {
+    for left in [0, 20] {
+        let boot = format!(
+            "posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128);
+            while ($file = @fopen(__FILE__, 'r')) {{ $files[] = $file; }}
+            $files = array_slice($files, 0, count($files) - {left});
+            surus_serve(fn () => print 'x');"
+        );
+        for engine in ["rewind", "fork"] {
+            let log = refusal(engine, &boot, &[]);
+            for words in [
+                "a process may have 128 (RLIMIT_NOFILE)",
+                "LimitNOFILE",
+                "ulimit -n",
+            ] {
+                assert!(log.contains(words), "{engine}, {left}: {log}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_boot_that_cannot_fork_its_workers_says_so() {
     if !is_root() {
         return;

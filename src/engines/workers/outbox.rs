@@ -131,9 +131,13 @@ impl Outbox {
                 let is_held = self.shared.slots.with(record.request, |slot| {
                     if slot.answer.is_none() {
                         // As nearly always: it has its answer.
-                    } else if is_overloaded {
-                        // Nobody waits for it any more, or the deadline was over before its turn came.
+                    } else if is_overloaded && slot.is_late() {
+                        // The deadline was over before its turn came.
                         slot.refuse(Failure::TimedOut, Reached::Worker);
+                    } else if is_overloaded {
+                        // The worker could not take it, and ends.
+                        let why = "no worker had a descriptor for its body".into();
+                        slot.refuse(Failure::Died(why), Reached::Nobody);
                     } else {
                         let why = "the script ended without an answer".into();
                         slot.refuse(Failure::Malformed(why), Reached::Php);

@@ -75,6 +75,12 @@ impl Slot {
             let _ = answer.send(Err(Refusal { failure, reached }));
         }
     }
+
+    /// Is its deadline over?
+    pub fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+    }
 }
 
 /// A worker that has been asked to end an event.

@@ -33,6 +33,7 @@ pub fn of(wait_status: i32, killed: bool) -> Why {
         Some(106) => ("failed", true),
         Some(108) => ("differs", false),
         Some(109) => ("renewed", true),
+        Some(120) => ("no_descriptors", false),
         Some(_) => ("exit", false),
         None if killed => ("timeout", false),
         None => ("signal", false),

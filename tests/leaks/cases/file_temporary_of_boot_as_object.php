@@ -1,0 +1,7 @@
+<?php
+// A file of boot in an object that calls itself temporary.
+return [
+    'boot' => function () { $t = new SplTempFileObject(0); $t->fwrite('booted'); return $t; },
+    'set' => function ($boot) { $boot->fseek(0); $boot->fwrite('secret'); },
+    'see' => fn ($boot) => $boot->fseek(0) ?: $boot->fread(100),
+];

@@ -1,0 +1,7 @@
+<?php
+// A php://temp of boot that has become a file.
+return [
+    'boot' => function () { $t = fopen('php://temp/maxmemory:0', 'w+'); fwrite($t, 'booted'); return $t; },
+    'set' => function ($boot) { fseek($boot, 0); fwrite($boot, 'secret'); },
+    'see' => fn ($boot) => fseek($boot, 0) ?: stream_get_contents($boot),
+];
