@@ -249,7 +249,8 @@ const char *surus_kernel_note(void)
 	umask(k->umask);
 	k->touched = NULL;
 	if (k->directory < 0 || !open_descriptors(open_ones, &k->last)) {
-		return "its descriptors cannot be listed (/proc/self/fd)";
+		/* A fork for each event works without /proc, too. */
+		return surus_settings.engine == SURUS_REWIND ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;

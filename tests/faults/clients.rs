@@ -2,10 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::booted::{BOOT, try_booted};
 use crate::site::{Site, Tmpfs, ask, children, descriptors, request, until};
 
 /// Sends `bytes`, waits, and is gone.
@@ -100,30 +98,22 @@ fn a_full_disk_is_said_and_nothing_stays_on_it() {
 /// What is no fault of the request is not its loss, not even of one that cannot be repeated.
 #[test]
 fn a_worker_without_a_descriptor_for_a_body_leaves_it_to_another() {
-    let booted = || try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap();
-    for site in [Site::start(&["--workers", "1"], &[]), booted()] {
-        let worker = site.workers()[0];
-        let limited = Command::new("prlimit")
-            .args(["--pid", &worker.to_string(), "--nofile=3:3"])
-            .status();
-        if !limited.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: prlimit is not there");
-            return;
-        }
-        let answer = site
-            .ask(&request("POST", "/count.php", &"x".repeat(200_000)))
-            .unwrap();
-        let log = site.surus.log();
-        assert_eq!(
-            (answer.status, answer.body.as_str()),
-            (200, "200000"),
-            "{log}"
-        );
-        site.surus
-            .wait_for_log(|log| log.contains("no descriptor is left for the body of a request"));
-        assert!(!site.workers().contains(&worker), "{log}");
-        assert_eq!(site.get("/hello.php").body, "hello");
-    }
+    let site = Site::start(&["--workers", "1"], &[]);
+    let code = "posix_setrlimit(POSIX_RLIMIT_NOFILE, 3, 3); echo getmypid();";
+    std::fs::write(site.dir.path().join("none.php"), format!("<?php {code}")).unwrap();
+    let worker = site.get("/none.php").body;
+    let answer = site
+        .ask(&request("POST", "/count.php", &"x".repeat(200_000)))
+        .unwrap();
+    let log = site.surus.log();
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (200, "200000"),
+        "{log}"
+    );
+    site.surus
+        .wait_for_log(|log| log.contains("no descriptor is left for the body of a request"));
+    assert_ne!(site.get("/pid.php").body, worker);
 }
 
 #[test]
