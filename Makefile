@@ -80,12 +80,15 @@ bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet
 .PHONY: bench-lambda
 bench-lambda: build ## Measure what an event, a cold start and a queue's messages cost on Lambda (root, a quiet machine); BENCH=--quick for a try
 	scripts/install serve test
-	cargo bench --bench lambda -- $(BENCH)
+	cargo bench --bench lambda -- $(BENCH) >$(TARGET)/lambda.unfinished.md
+	mv $(TARGET)/lambda.unfinished.md $(TARGET)/lambda.md
+	cat $(TARGET)/lambda.md
 
 .PHONY: bench-docs
-bench-docs: ## Make docs/performance.md, its charts and README's table from the last `make bench`
+bench-docs: ## Make docs/performance*.md, charts and README's table from the last `make bench` and `make bench-lambda`
 	scripts/install lint
-	python3 benches/peers/publish.py $(TARGET)/peers.json docs --readme README.md
+	if [ -e $(TARGET)/peers.json ]; then python3 benches/peers/publish.py $(TARGET)/peers.json docs --readme README.md; fi
+	if [ -e $(TARGET)/lambda.md ]; then cp $(TARGET)/lambda.md docs/performance-lambda.md; fi
 
 .PHONY: lint
 lint: ## Check format and lints, and the Python of the benchmark

@@ -19,6 +19,7 @@ import report
 import round_trip
 import rounds
 import slow
+import spared
 from apps import APPS
 from contestants import CONTESTANTS, Contestant, another
 from pages import PAGES
@@ -26,7 +27,7 @@ from results import Results
 from server import Refused, Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PARTS = ("pages", "alone", "round-trip", "slow", "memory", "replacement")
+PARTS = ("pages", "alone", "round-trip", "slow", "memory", "replacement", "spared")
 
 
 def main() -> None:
@@ -75,6 +76,11 @@ def main() -> None:
         if "alone" in options.parts:
             with Server(alone.NGINX_ALONE, Path(scratch) / "alone", APPS["plain"], projects["plain"], options.surus, 1) as server:
                 results.alone[server.contestant.name] = alone.measure(server, max(options.connections), options.rounds, options.seconds, _say)
+        if "spared" in options.parts:
+            contestant = next(contestant for contestant in contestants if contestant.php_process and not contestant.boots)
+            with start(contestant, "wordpress", 1, "spared") as server:
+                spared.install(server)
+                results.spared[contestant.name] = spared.measure(server, options.rounds, _say)
         # Where PHP runs inside the web server there are no workers to count.
         for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
             if "round-trip" in options.parts:
@@ -104,6 +110,7 @@ def _apps(pages: list, parts: list[str]) -> list[str]:
     """Those that are asked for, each once."""
     names = [page.app for page in pages if "pages" in parts]
     names += ["plain"] * bool({"alone", "round-trip", "slow"} & set(parts)) + ["symfony"] * bool({"memory", "replacement"} & set(parts))
+    names += ["wordpress"] * ("spared" in parts)
     return list(dict.fromkeys(names))
 
 

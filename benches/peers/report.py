@@ -12,6 +12,7 @@ from results import Results
 from round_trip import RoundTrip
 from rounds import Cell
 from slow import Beside
+from spared import Spared
 
 REFERENCES = [contestant.name for contestant in CONTESTANTS if contestant.reference]
 WRK_LIMITS_FROM = 0.95
@@ -31,6 +32,8 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
             parts += [f"### {cells[0].page.title}\n", _table(cells)]
     if results.alone:
         parts += ["## HTTP and PHP alone\n", _alone(results.alone)]
+    if results.spared:
+        parts += ["## What a boot can spare WordPress\n", _spared(results.spared)]
     if results.round_trips:
         parts += ["## What a server adds\n", _round_trips(results.round_trips)]
     if results.slow_scripts:
@@ -186,6 +189,20 @@ def _alone(results: dict[str, Alone]) -> str:
         http, php = _values(result.http, "cpu_us"), result.php_us
         halves = " | ".join(_spread(values, f"{{:.1f}}{SPACE}µs".format) for values in (http, php))
         lines.append(f"| {_escaped(who)} | {halves} | {median(http) + median(php):.1f}{SPACE}µs |")
+    return "\n".join(lines) + "\n"
+
+
+def _spared(results: dict[str, Spared]) -> str:
+    lines = [
+        "The front page at one connection, by WordPress's own clock: until `wp_loaded` it loads itself, plugins and theme, which an engine may do "
+        "ahead; what follows answers the request. Without all of the first, and for nothing, the page would be so many times as fast:",
+        "",
+        "| | until `wp_loaded` | after it | at most |",
+        "|---|---:|---:|---:|",
+    ]
+    for who, result in results.items():
+        halves = " | ".join(_spread([value / 1000 for value in values], f"{{:.1f}}{SPACE}ms".format) for values in (result.before_us, result.after_us))
+        lines.append(f"| {_escaped(who)} | {halves} | {_spread(result.at_most(), '{:.2f}'.format)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@ from round_trip import RoundTrip
 from rounds import Cell
 from server import Refused
 from slow import Beside
+from spared import Spared
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Results:
     sizes: dict[str, Memory] = field(default_factory=dict)
     replacements: dict[str, Replacement] = field(default_factory=dict)
     alone: dict[str, Alone] = field(default_factory=dict)
-    """The last four by contestant."""
+    spared: dict[str, Spared] = field(default_factory=dict)
+    """All after the pages by contestant."""
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,6 +38,7 @@ class Results:
             "slow": {who: asdict(result) for who, result in self.slow_scripts.items()},
             "memory": {who: asdict(result) for who, result in self.sizes.items()},
             "alone": {who: asdict(result) for who, result in self.alone.items()},
+            "spared": {who: asdict(result) for who, result in self.spared.items()},
             "replacement": {who: asdict(result) for who, result in self.replacements.items()},
         }
         path.write_text(json.dumps(raw, indent=1) + "\n")
@@ -52,6 +55,7 @@ def read(path: Path) -> Results:
             {who: _known(Memory, result) for who, result in raw.get("memory", {}).items()},
             {who: _known(Replacement, result) for who, result in raw.get("replacement", {}).items()},
             {who: Alone(_loads({"http": result["http"]})["http"], result["php_us"]) for who, result in raw.get("alone", {}).items()},
+            {who: _known(Spared, result) for who, result in raw.get("spared", {}).items()},
         )
     except FileNotFoundError:
         raise Refused(f"{path} does not exist; make bench writes it") from None

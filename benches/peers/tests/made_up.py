@@ -10,6 +10,7 @@ from results import Results
 from round_trip import RoundTrip
 from rounds import Cell
 from slow import Beside
+from spared import Spared
 
 PAGE = {page.name: page for page in PAGES}
 ABOUT = {
@@ -68,4 +69,5 @@ def everything() -> Results:
         {"Surus rewind": Memory(20.0, 34.0)},
         {"Surus rewind": Replacement([0.2, 0.5, 0.3], [2.3, 3.0, 2.2], 1)},
         {"nginx without PHP": Alone(loads(3000, cpu_us=6.0), [8.5])},
+        {"nginx + php-fpm": Spared([12000.0, 10000.0, 11000.0], [10000.0, 10000.0, 10000.0])},
     )

@@ -60,6 +60,12 @@ class Alone(unittest.TestCase):
         self.assertIn("| nginx without PHP | 6.0 µs | 8.5 µs | 14.5 µs |", text)
 
 
+class Spared(unittest.TestCase):
+    def test_says_how_much_faster_it_can_get(self):
+        text = plain(report.markdown(Results(ABOUT, spared=everything().spared)))
+        self.assertIn("| nginx + php-fpm | 11.0 ms (10.0–12.0 ms) | 10.0 ms (10.0–10.0 ms) | 2.10 (2.00–2.20) |", text)
+
+
 class ASlowScript(unittest.TestCase):
     def test_may_leave_the_fast_one_without_an_answer(self):
         three = loads(1, 1, 1)

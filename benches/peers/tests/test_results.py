@@ -24,8 +24,8 @@ class TheFile(unittest.TestCase):
         # JSON has no tuples.
         self.assertEqual([cell.loads for cell in back.cells], [cell.loads for cell in results.cells])
         self.assertEqual([cell.page.name for cell in back.cells], [cell.page.name for cell in results.cells])
-        self.assertEqual((back.about, back.round_trips, back.slow_scripts, back.sizes, back.replacements, back.alone),
-                         (results.about, results.round_trips, results.slow_scripts, results.sizes, results.replacements, results.alone))
+        self.assertEqual((back.about, back.round_trips, back.slow_scripts, back.sizes, back.replacements, back.alone, back.spared),
+                         (results.about, results.round_trips, results.slow_scripts, results.sizes, results.replacements, results.alone, results.spared))
 
     def test_has_rounds_without_an_answer(self):
         beside = Beside([], [None, made_up.load(1)], [None])
