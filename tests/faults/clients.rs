@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::site::{Site, Tmpfs, ask, children, descriptors, request, until};
