@@ -1,3 +1,4 @@
+//! Files as they are, and what clients ask of them.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
