@@ -17,6 +17,10 @@ pub fn print() {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
+    let command = match arguments.join(" ").as_str() {
+        "" => "`make bench-lambda`".into(),
+        arguments => format!("`make bench-lambda BENCH='{arguments}'`"),
+    };
     for (name, value) in [
         ("Date", said("date", &["+%F"])),
         (
@@ -39,10 +43,7 @@ pub fn print() {
             "Revision of Surus",
             said("git", &["describe", "--always", "--dirty"]),
         ),
-        (
-            "Command",
-            format!("`make bench-lambda BENCH='{}'`", arguments.join(" ")),
-        ),
+        ("Command", command),
     ] {
         row([name.into(), value]);
     }
