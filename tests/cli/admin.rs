@@ -1,0 +1,106 @@
+//! Do `surus status` and `surus reload` reach the surus that is meant, and no other?
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::common::Surus;
+use crate::{is_root, project, run, says, surus};
+
+#[test]
+fn asking_a_surus_that_does_not_run_says_so() {
+    let project = project(&[]);
+    for command in ["status", "reload"] {
+        let said = surus(&[command, project.path().to_str().unwrap()], &[]);
+        assert_eq!(said.status, 1);
+        says(
+            &said.stderr,
+            &["no running surus answers at unix:", "this directory"],
+        );
+    }
+}
+
+#[test]
+fn a_running_surus_answers() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let directory = project.path().to_str().unwrap();
+    let _serving = Surus::serve(project.path(), &["--workers", "2"]);
+    let said = surus(&["status", directory], &[]);
+    says(&said.stdout, &["classic: PHP 8.", "generation 1", "idle"]);
+    let said = surus(&["status", "--json", directory], &[]);
+    assert!(said.stdout.starts_with("[{"), "{}", said.stdout);
+    let said = surus(&["reload", directory], &[]);
+    assert_eq!(
+        (said.status, said.stdout.as_str()),
+        (0, "reloaded\n"),
+        "{}",
+        said.stderr
+    );
+    says(
+        &surus(&["status", directory], &[]).stdout,
+        &["generation 2"],
+    );
+    let said = surus(&["check", directory], &[]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    says(&said.stdout, &["! a surus runs for this project already"]);
+}
+
+#[test]
+fn another_project_is_never_reloaded() {
+    let both = project(&[
+        ("a/b/index.php", "<?php echo 'one';"),
+        ("a-b/index.php", "<?php echo 'other';"),
+    ]);
+    let (one, other) = (both.path().join("a/b"), both.path().join("a-b"));
+    let _serving = Surus::serve(&one, &["--workers", "1"]);
+    let said = surus(&["reload", other.to_str().unwrap()], &[]);
+    assert_eq!(said.status, 1);
+    says(&said.stderr, &["no running surus answers"]);
+    let _other = Surus::serve(&other, &["--workers", "1"]);
+    let said = surus(&["reload", other.to_str().unwrap()], &[]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+
+    let socket = format!("unix:{}", both.path().join("admin.sock").display());
+    let env = [("SURUS_ADMIN_LISTEN", socket.as_str())];
+    let third = project(&[("index.php", "")]);
+    let _third = Surus::spawn(third.path(), &["--workers", "1"], &env).unwrap();
+    for command in ["reload", "status"] {
+        let said = surus(&[command, one.to_str().unwrap()], &env);
+        assert_eq!(said.status, 1);
+        let serves = format!("serves {}, not {}", third.path().display(), one.display());
+        says(&said.stderr, &[&socket, &serves, "admin.listen"]);
+        let link = both.path().join(command);
+        std::os::unix::fs::symlink(third.path(), &link).unwrap();
+        let said = surus(&[command, link.to_str().unwrap()], &env);
+        assert_eq!(said.status, 0, "{}", said.stderr);
+    }
+}
+
+#[test]
+fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
+    if !is_root() {
+        return; // Nobody else is there who could have made the directory
+    }
+    let directory = project(&[("app/index.php", ""), ("tmp/surus-65534/x", "")]);
+    let program = directory.path().join("surus");
+    std::fs::copy(env!("CARGO_BIN_EXE_surus"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command
+        .arg("serve")
+        .arg(directory.path().join("app"))
+        .args(["--listen", "127.0.0.1:0"])
+        .env("TMPDIR", directory.path().join("tmp"))
+        .current_dir("/")
+        .env_remove("XDG_RUNTIME_DIR")
+        .uid(65534)
+        .gid(65534);
+    let said = run(&mut command);
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &[
+            "tmp/surus-65534 ",
+            "belongs to another user (0)",
+            "admin.listen",
+        ],
+    );
+}

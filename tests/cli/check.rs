@@ -1,0 +1,164 @@
+//! Does `surus check` say what would run and what is wrong with it?
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Said, is_root, project, run, says, surus};
+
+#[test]
+fn check_says_what_would_run() {
+    let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\nupload_max_filesize = \"60M\"\n\
+                         display_errors = false\n\"opcache.validate_timestamps\" = 0\n[[route]]\nprefix = \"/x\"\ndeny = true\n";
+    let project = project(&[("public/index.php", ""), ("surus.toml", configuration)]);
+    let said = check(project.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let real = project.path().canonicalize().unwrap();
+    let root = format!("✓ document root    {}/public\n", real.display());
+    let script = format!("✓ front controller {}/public/index.php\n", real.display());
+    says(
+        &said.stdout,
+        &[
+            "✓ configuration    ",
+            "/surus.toml\n",
+            "✓ listens at       http://127.0.0.1:0\n",
+            &root,
+            &script,
+            "✓ routes           1\n",
+            "✓ engine           classic: ",
+            "✓ workers          3 (engine.workers)\n",
+            "✓ PHP              8.",
+            "✓ php.ini          /",
+            "✓ OPcache          on\n",
+            "✓ extensions       ",
+            "Zend OPcache",
+            "✓ limits           http.timeout 1m, http.max_body 64M",
+            "post_max_size 64M",
+        ],
+    );
+    assert!(!said.stdout.contains("✗"), "{}", said.stdout);
+    let notes: Vec<_> = said
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with('!'))
+        .collect();
+    assert!(notes.is_empty(), "{notes:#?}");
+}
+
+#[test]
+fn check_says_what_contradicts() {
+    let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
+    let configuration = "[http]\nmax_body = \"1M\"\n[php]\ndisplay_errors = true\n";
+    let project = project(&[
+        ("composer.json", composer),
+        ("surus.toml", configuration),
+        ("about.php", ""),
+    ]);
+    let said = check(project.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    says(
+        &said.stdout,
+        &[
+            "! there is no front controller",
+            "! the document root is the project itself, which holds composer.json:",
+            "! post_max_size is 8M, but bodies above 1M are refused",
+            "! display_errors is on",
+            "! composer.json requires ext-of-nobody",
+        ],
+    );
+    assert!(!said.stdout.contains("ext-ctype"), "{}", said.stdout);
+}
+
+#[test]
+fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
+    let files = [
+        ("worker.php", "<?php surus_serve(fn () => print 'x');"),
+        ("public/index.php", "<?php echo 'x';"),
+        (
+            "public/worker.php",
+            "<?php surus_serve(fn () => print 'x');",
+        ),
+        ("public/.user.ini", "precision = 7"),
+        ("public/admin/.user.ini", "precision = 9"),
+    ];
+    let project = project(&files);
+    let check = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        run(command.arg("check").args(args).current_dir(project.path())).stdout
+    };
+    let unread = |said: &str| -> Vec<String> {
+        says(said, &["✓ engine"]);
+        let lines = said.lines().filter(|line| line.contains("is not read"));
+        lines.map(str::to_string).collect()
+    };
+    let booted = unread(&check(&["--script", "worker.php"]));
+    assert_eq!(booted.len(), 2, "{booted:?}");
+    says(&booted[0], &["public/.user.ini", "`rewind`", "worker.php"]);
+    // The way to this script leads through the one, but not through the other.
+    let public = unread(&check(&[
+        "--engine",
+        "worker",
+        "--script",
+        "public/worker.php",
+    ]));
+    assert_eq!(public.len(), 1, "{public:?}");
+    says(&public[0], &["public/admin/.user.ini", "`worker`"]);
+    let classic = unread(&check(&["--engine", "classic"]));
+    assert!(classic.is_empty(), "{classic:?}");
+    let none = unread(&check(&[
+        "--script",
+        "worker.php",
+        "-d",
+        "user_ini.filename=",
+    ]));
+    assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
+fn check_finds_all_that_would_stop_the_start() {
+    let configuration =
+        "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n[log]\nlevel = \"surus=loud\"\n";
+    let project = project(&[("surus.toml", configuration)]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.env_remove("SURUS_ENGINE_PHP");
+    let said = run(command
+        .arg("check")
+        .arg(project.path())
+        .args(["--listen", "127.0.0.1:0"]));
+    assert_eq!(said.status, 1, "{}", said.stdout);
+    says(
+        &said.stdout,
+        &["✗ `root` is the document root", "pubic", "✗ log.level"],
+    );
+    says(
+        &said.stdout,
+        &["✗ engine `classic`: engine.php names /no/php"],
+    );
+    says(&said.stderr, &["3 things would stop `surus serve`"]);
+}
+
+#[test]
+fn check_names_a_directory_that_keeps_php_out() {
+    use std::os::unix::fs::PermissionsExt;
+    if !is_root() {
+        return; // PHP then runs as whoever runs the tests
+    }
+    let project = project(&[("index.php", "")]);
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let said = check(project.path());
+    says(
+        &said.stdout,
+        &["! the permissions of ", "keep www-data out"],
+    );
+}
+
+fn check(project: &Path) -> Said {
+    surus(
+        &[
+            "check",
+            project.to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        &[],
+    )
+}

@@ -1,0 +1,205 @@
+//! Does a configuration that cannot be meant stop the start, and say where it is wrong?
+
+use std::process::Command;
+
+use crate::{project, run, says, surus};
+
+/// The error of `surus serve` with this configuration file.
+fn refused(configuration: &str) -> String {
+    let project = project(&[("surus.toml", configuration), ("index.php", "")]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    // The sanitizers' run sets it, and the environment comes before the file.
+    command.env_remove("SURUS_ENGINE_PHP");
+    command.arg("serve").arg(project.path());
+    // Beside other tests nobody has the usual address for himself.
+    if !configuration.contains("listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    let said = run(&mut command);
+    assert_eq!(said.status, 1, "{}", said.stderr);
+    said.stderr
+}
+
+#[test]
+fn an_unknown_key_is_named_with_file_line_and_what_there_is() {
+    let error = refused("[http]\nlisten = [\"127.0.0.1:0\"]\nmax_bodi = \"8M\"\n");
+    says(&error, &["surus.toml:3: ", "`max_bodi`", "`max_body`"]);
+    let error = refused("\n[htpp]\n");
+    says(&error, &["surus.toml:2: ", "`htpp`", "`http`"]);
+}
+
+#[test]
+fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
+    says(
+        &refused("[log]\nformat = \"xml\"\n"),
+        &["surus.toml:2: ", "`xml`", "`text`", "`json`"],
+    );
+    says(
+        &refused("[http]\n\n\nmax_body = \"lots\"\n"),
+        &["surus.toml:4: ", "`lots`", "`8M`"],
+    );
+    says(
+        &refused("[http]\ntimeout = 30\n"),
+        &["surus.toml:2: ", "\"30s\""],
+    );
+    says(
+        &refused("[site]\nsymlinks = \"yes\"\n"),
+        &["surus.toml:2: ", "`inside`", "`follow`"],
+    );
+    says(
+        &refused("[log]\nlevel = \"surus=loud\"\n"),
+        &["log.level `surus=loud`", "`debug`"],
+    );
+    says(
+        &refused("[log]\nlevel = \"loud\"\n"),
+        &["log.level `loud`", "`debug`"],
+    );
+    says(
+        &refused("[engine]\nworkers = 0\n"),
+        &["engine.workers is 0", "at least 1"],
+    );
+    says(&refused("[http]\nlisten = []\n"), &["http.listen is empty"]);
+    says(&refused("[http\n"), &["surus.toml:1: "]);
+}
+
+#[test]
+fn a_number_out_of_range_is_named_with_the_range() {
+    for (section, key, value, range) in [
+        ("http", "max_headers", "999999999999", "from 1 to 10000"),
+        ("http", "max_headers", "0", "from 1 to 10000"),
+        ("http", "max_headers", "-1", "from 1 to 10000"),
+        ("http", "max_connections", "0", "from 1 to 10000000"),
+        ("http", "max_head", "1024", "from 8K to 16M"),
+        ("http", "max_uri", "0", "from 1 to 16M"),
+        (
+            "engine",
+            "queue",
+            "18446744073709551615",
+            "from 0 to 10000000",
+        ),
+        ("engine", "queue", "\"many\"", "from 0 to 10000000"),
+    ] {
+        let error = refused(&format!("[{section}]\n{key} = {value}\n"));
+        let name = format!("{section}.{key}");
+        let value = value.trim_matches('"').replace("1024", "1K");
+        says(&error, &["surus.toml:2: ", &name, &value, range]);
+    }
+    says(
+        &refused("[engine]\nmax_events = 18446744073709551615\n"),
+        &["surus.toml:2: "],
+    );
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap()],
+        &[("SURUS_HTTP_MAX_HEADERS", "0")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["SURUS_HTTP_MAX_HEADERS=`0`", "from 1 to 10000"],
+    );
+}
+
+#[test]
+fn a_variable_that_no_environment_can_hold_is_named() {
+    for section in ["env", "pool.other.env"] {
+        let error = refused(&format!("[{section}]\nFINE = \"x\"\n\"A=B\" = \"x\"\n"));
+        says(&error, &["surus.toml:", "\"A=B\"", "neither `=`"]);
+        let error = refused(&format!("[{section}]\nSECRET = \"hush\\u0000\"\n"));
+        says(&error, &["surus.toml:", "SECRET", "NUL byte"]);
+        assert!(!error.contains("hush"), "{error}");
+    }
+    says(
+        &refused("[php]\nprecision = \"1\\u0000\"\n"),
+        &["\"precision\"", "NUL bytes"],
+    );
+}
+
+#[test]
+fn a_program_that_is_no_surus_php_is_named_with_how_it_ended() {
+    for (program, how) in [
+        ("/bin/true", "exit status 0"),
+        ("/bin/false", "exit status 1"),
+    ] {
+        says(
+            &refused(&format!("[engine]\nphp = \"{program}\"\n")),
+            &["PHP did not start", program, how, "(engine.php)"],
+        );
+    }
+}
+
+#[test]
+fn an_unknown_engine_is_answered_with_those_that_there_are() {
+    says(
+        &refused("[engine]\nname = \"clasic\"\n"),
+        &["surus.toml:2: ", "`clasic`", "classic"],
+    );
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap(), "--engine", "x"],
+        &[],
+    );
+    assert_eq!(said.status, 1);
+    says(&said.stderr, &["--engine", "no engine `x`", "classic"]);
+}
+
+#[test]
+fn a_wrong_environment_variable_is_named() {
+    let project = project(&[]);
+    let error = |name: &str, value: &str| {
+        let said = surus(
+            &["serve", project.path().to_str().unwrap()],
+            &[(name, value)],
+        );
+        assert_eq!(said.status, 1);
+        said.stderr
+    };
+    says(
+        &error("SURUS_HTTP_MAX_BODY", "lots"),
+        &["SURUS_HTTP_MAX_BODY=`lots`", "`8M`"],
+    );
+    says(
+        &error("SURUS_HTTP_MAX_BODI", "1"),
+        &["SURUS_HTTP_MAX_BODI", "`max_body`"],
+    );
+    says(
+        &error("SURUS_ENGINE_NAME", "x"),
+        &["SURUS_ENGINE_NAME=`x`", "classic"],
+    );
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    for command in ["serve", "check", "status", "reload"] {
+        let said = surus(&[command, "/does/not/exist"], &[]);
+        assert_eq!(said.status, 1);
+        says(
+            &said.stderr,
+            &["/does/not/exist is not a directory", "name the directory"],
+        );
+    }
+    says(
+        &refused("[site]\nroot = \"pubic\"\n"),
+        &["pubic", "document root"],
+    );
+    says(
+        &refused("[engine]\nphp = \"/no/php\"\n"),
+        &["engine.php", "/no/php", "does not exist"],
+    );
+    let said = surus(&["serve", "/tmp", "--config", "/no/surus.toml"], &[]);
+    says(&said.stderr, &["cannot read /no/surus.toml"]);
+}
+
+#[test]
+fn a_proxy_protocol_without_proxies_stops_the_start() {
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap(), "--listen", "0"],
+        &[("SURUS_HTTP_PROXY_PROTOCOL", "true")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["http.proxy_protocol", "http.trusted_proxies"],
+    );
+}
