@@ -1,5 +1,6 @@
 //! What every way of running PHP has in common, seen from the fronts.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -16,6 +17,28 @@ impl Prepared {
     /// New events go to the new boot; the one before finishes what it holds. Fails when the engine is shutting down.
     pub fn change_over(self) -> anyhow::Result<()> {
         (self.0)()
+    }
+}
+
+/// What PHP has become: `php`, `php_running`, `ini_file`, `ini_scanned`, `opcache` (`on`, or why not), `extensions` with commas
+/// between, and the settings that Surus looks at, by their names in php.ini.
+#[derive(Debug, Clone, Default)]
+pub struct Report(BTreeMap<String, String>);
+
+impl Report {
+    /// Of lines `name=value`.
+    pub fn read(lines: &str) -> Report {
+        let pairs = lines.lines().filter_map(|line| line.split_once('='));
+        Report(
+            pairs
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
+        )
+    }
+
+    /// A value of the report, empty when it has none of that name.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
     }
 }
 
@@ -43,6 +66,9 @@ pub trait Engine: Send + Sync {
 
     /// Can an event be answered now? Fails with the reason, for the readiness probe.
     fn ready(&self) -> Result<(), String>;
+
+    /// What PHP said of itself when it booted.
+    fn report(&self) -> Report;
 
     /// What its workers are doing.
     fn status(&self) -> EngineStatus;

@@ -16,7 +16,6 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use surus::engine::Engine;
-use surus::engines::workers::Pool;
 use surus::engines::{self, Boot, CATALOGUE};
 use surus::event::{Body, Event, Failure, Origin, Script};
 use surus::fronts::lambda::Settings;
@@ -52,7 +51,7 @@ return static function (array $event): void {
 
 /// An engine whose workers handle events.
 struct Workers {
-    pool: Pool,
+    pool: Arc<dyn Engine>,
     script: Script,
     dir: tempfile::TempDir,
 }

@@ -6,6 +6,22 @@ mod subject;
 
 /// Makes a test of every sentence.
 macro_rules! engine_contract {
+    (ours: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::subject::on_our_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+    (standing: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::subject::on_standing_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
     (isolating: $(fn $name:ident($engine:ident) $body:block)*) => {
         $(
             #[test]
@@ -38,3 +54,5 @@ mod queue;
 mod reload;
 #[path = "engine_contract/sources.rs"]
 mod sources;
+#[path = "engine_contract/stock.rs"]
+mod stock;

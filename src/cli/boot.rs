@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Uri, header};
 
 use crate::config::Config;
-use crate::engines::{self, Boot, Entry, FindScript, workers::Pool};
+use crate::engine::Engine;
+use crate::engines::{self, Boot, Entry, FindScript};
 use crate::event::{Address, Body, Event, Origin};
 use crate::fronts::site::route::Routes;
 use crate::fronts::site::{Resolution, Site};
@@ -140,7 +141,7 @@ pub async fn boot_one(
     asked: &Asked,
     project: &Path,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<Pool> {
+) -> anyhow::Result<Arc<dyn Engine>> {
     let ini = asked.config.php.iter();
     engines::boot(
         asked.name,

@@ -10,7 +10,6 @@ use super::boot::{self, Asked};
 use super::options::Args;
 use crate::engine::Engine;
 use crate::engines;
-use crate::engines::workers::Pool;
 use crate::event::Event;
 use crate::fronts::site::Site;
 use crate::observe::log;
@@ -51,13 +50,13 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
         for url in &leaks.urls {
             let mut status = StatusCode::OK;
             for _ in 0..=leaks.before {
-                status = ask(&pool, boot::get(url, &site)?)
+                status = ask(&*pool, boot::get(url, &site)?)
                     .await
                     .with_context(|| format!("GET {url}"))?
                     .0;
             }
             println!("GET {url}: {status}");
-            match leavings(&pool, url, &site).await? {
+            match leavings(&*pool, url, &site).await? {
                 None => println!("  its process ended with it; the error is above"),
                 Some(left) if left.is_empty() => println!("  leaves nothing behind"),
                 Some(left) => left.lines().for_each(|line| println!("  {line}")),
@@ -69,7 +68,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
 }
 
 /// What the request before has left; None when its process is gone.
-async fn leavings(pool: &Pool, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
+async fn leavings(pool: &dyn Engine, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
     let mut event = boot::get(url, site)?;
     let headers = event.request.headers_mut();
     headers.insert("surus-leaks", HeaderValue::from_static("1"));
@@ -77,7 +76,7 @@ async fn leavings(pool: &Pool, url: &str, site: &Site) -> anyhow::Result<Option<
     Ok((status != StatusCode::GONE).then_some(text))
 }
 
-async fn ask(pool: &Pool, event: Event) -> anyhow::Result<(StatusCode, String)> {
+async fn ask(pool: &dyn Engine, event: Event) -> anyhow::Result<(StatusCode, String)> {
     let response = pool.handle(Box::new(event)).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

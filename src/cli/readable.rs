@@ -63,6 +63,7 @@ mod tests {
             name: "nobody-of-this-name".into(),
             uid: 4_000_000,
             gid: 4_000_000,
+            home: "/".into(),
         };
         let top = tempfile::tempdir().unwrap();
         let set = |path: &Path, mode| {

@@ -199,7 +199,7 @@ async fn boot_all(
         let name = asked.name;
         let pool = boot::boot_one(&asked, project, metrics).await?;
         let report = pool.report();
-        if report.get("opcache") != "on" {
+        if asked.entry.is_standing() && report.get("opcache") != "on" {
             warn!(
                 opcache = report.get("opcache"),
                 "PHP runs without OPcache; every request compiles its files"
@@ -213,7 +213,7 @@ async fn boot_all(
             workers = pool.status().workers.len(),
             "PHP is ready"
         );
-        booted.insert(name, Arc::new(pool));
+        booted.insert(name, pool);
     }
     Ok(booted)
 }

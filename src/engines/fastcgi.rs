@@ -9,15 +9,23 @@ pub const HEADER_LEN: usize = 8;
 /// The most content that one record can carry.
 pub const MAX_CONTENT: usize = 65535;
 
+pub const BEGIN_REQUEST: u8 = 1;
 pub const END_REQUEST: u8 = 3;
 pub const PARAMS: u8 = 4;
 pub const STDIN: u8 = 5;
 pub const STDOUT: u8 = 6;
 pub const STDERR: u8 = 7;
+pub const GET_VALUES: u8 = 9;
+pub const GET_VALUES_RESULT: u8 = 10;
 /// Ours: first in every message of the inbox; deadline and body length.
 pub const EVENT: u8 = 128;
 /// Ours: header lines of a 103 response.
 pub const EARLY_HINTS: u8 = 129;
+
+/// `role` of BEGIN_REQUEST.
+pub const RESPONDER: u8 = 1;
+/// `flags` of BEGIN_REQUEST: the connection stays open.
+pub const KEEP_CONN: u8 = 1;
 
 /// `protocolStatus` of END_REQUEST: the request was dropped before it had begun (`FCGI_OVERLOADED`).
 pub const OVERLOADED: u8 = 2;

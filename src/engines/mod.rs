@@ -2,7 +2,11 @@
 
 pub mod cgi_reply;
 pub mod fastcgi;
+mod ini;
+mod params;
+mod queue;
 pub mod server_vars;
+pub mod stock;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -14,8 +18,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
+use crate::engine::Engine;
 use crate::observe::metrics::Metrics;
 use crate::units::{self, Size, Time};
+use stock::{Address, Stock, Way};
 use workers::{Limits, Pool, Spec};
 
 pub use workers::{Boot, FindScript};
@@ -67,6 +73,14 @@ pub struct Settings {
     pub clear_env: bool,
     /// The `surus-php` to run, when not the one beside `surus`.
     pub php: Option<PathBuf>,
+    /// On `cgi`: the php-cgi to run, when not the one in PATH.
+    pub php_cgi: Option<PathBuf>,
+    /// On `fpm`: the php-fpm to start, when not the one in PATH.
+    pub php_fpm: Option<PathBuf>,
+    /// On `cli` and `builtin`: the php to run, when not the one in PATH.
+    pub php_cli: Option<PathBuf>,
+    /// On `fpm`: a php-fpm that runs already, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`; Surus starts one when not set.
+    pub address: Option<Address>,
     /// The dynamic loader that starts `php`, with its libraries beside it, where PHP was brought along with all of its libraries;
     /// the system's when not set.
     pub loader: Option<PathBuf>,
@@ -96,6 +110,10 @@ impl Default for Settings {
             group: None,
             clear_env: true,
             php: None,
+            php_cgi: None,
+            php_fpm: None,
+            php_cli: None,
+            address: None,
             loader: None,
             ini_file: None,
         }
@@ -112,10 +130,28 @@ pub async fn boot(
     ini: Vec<(String, String)>,
     mut env: BTreeMap<String, String>,
     metrics: Arc<Metrics>,
-) -> anyhow::Result<Pool> {
+) -> anyhow::Result<Arc<dyn Engine>> {
     // So that an application can say what serves it.
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
+    if let Runs::Stock(way) = entry.runs {
+        let spec = stock::Spec {
+            name,
+            way,
+            program: find_stock(way, settings)?,
+            address: settings.address.clone(),
+            workers: worker_count(settings)?,
+            max_events: settings.max_events,
+            user: user(settings)?,
+            ini_file: settings.ini_file.clone(),
+            ini,
+            clear_env: settings.clear_env,
+            env,
+            boot_timeout: settings.boot_timeout.0,
+        };
+        let engine = Stock::boot(spec, settings.queue, settings.queue_timeout.0, metrics);
+        return Ok(Arc::new(engine.await?));
+    }
     let spec = Spec {
         name,
         engine: entry.name,
@@ -141,7 +177,25 @@ pub async fn boot(
         boot: settings.boot_timeout.0,
         capacity: workers::capacity(spec.workers, settings.queue),
     };
-    Pool::boot(spec, limits, settings.queue, metrics).await
+    Ok(Arc::new(
+        Pool::boot(spec, limits, settings.queue, metrics).await?,
+    ))
+}
+
+/// PHP as it is installed, for the engines that run it so.
+fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
+    let (configured, setting, name, package) = match way {
+        Way::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
+        Way::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
+        Way::Cli | Way::Builtin => (&settings.php_cli, "engine.php_cli", "php", "php-cli"),
+    };
+    if way == Way::Fpm && settings.address.is_some() {
+        return Ok("php-fpm".into());
+    }
+    // With a version in the name, as distributions have it that know several; the newest first.
+    let mut names = vec![name.to_string()];
+    names.extend((2..=9).rev().map(|minor| format!("{name}8.{minor}")));
+    stock::find(configured.as_deref(), setting, &names, package)
 }
 
 /// The processes that the engine has.
@@ -257,6 +311,23 @@ pub struct Entry {
     pub serves_one: bool,
     /// What one event does to PHP's memory, the next does not see.
     pub isolates: bool,
+    pub runs: Runs,
+}
+
+/// Whose PHP an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// `surus-php`.
+    Ours,
+    /// That which is installed.
+    Stock(Way),
+}
+
+impl Entry {
+    /// Do its processes wait for events, and not come with them?
+    pub fn is_standing(&self) -> bool {
+        !matches!(self.runs, Runs::Stock(way) if way.starts_per_event())
+    }
 }
 
 /// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
@@ -270,6 +341,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
+        runs: Runs::Ours,
     },
     Entry {
         name: "worker",
@@ -280,6 +352,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: false,
         isolates: false,
+        runs: Runs::Ours,
     },
     Entry {
         name: "standby",
@@ -290,6 +363,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: true,
         isolates: true,
+        runs: Runs::Ours,
     },
     Entry {
         name: "fork",
@@ -300,6 +374,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: true,
         isolates: true,
+        runs: Runs::Ours,
     },
     Entry {
         name: "rewind",
@@ -310,6 +385,51 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: false,
         isolates: true,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "fpm",
+        published_as: "E; fe-php's FPM mode",
+        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.address",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Stock(Way::Fpm),
+    },
+    Entry {
+        name: "builtin",
+        published_as: "F",
+        what_happens: "HTTP to servers that Surus starts with `php -S`",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Stock(Way::Builtin),
+    },
+    Entry {
+        name: "cgi",
+        published_as: "H",
+        what_happens: "php-cgi, started for each event",
+        boots: "per event",
+        survives: "nothing",
+        boots_script: false,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Stock(Way::Cgi),
+    },
+    Entry {
+        name: "cli",
+        published_as: "B; Bref 0.2; fe-php's CLI mode",
+        what_happens: "php, started for each event",
+        boots: "per event",
+        survives: "nothing",
+        boots_script: false,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Stock(Way::Cli),
     },
 ];
 

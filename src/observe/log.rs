@@ -214,6 +214,25 @@ pub fn follow_worker(
     Written(asked)
 }
 
+/// Logs what PHP that is not ours writes to stderr: its messages, line by line. Lines of which `is_told` says no are left out.
+pub fn follow_stock(
+    stream: pipe::Receiver,
+    pid: u32,
+    event: Option<u64>,
+    mut is_told: impl FnMut(&str) -> bool + Send + 'static,
+) -> Written {
+    let (asked, asks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let with = move |line: &str| {
+            if is_told(line) {
+                php_message(line.as_bytes(), pid, event);
+            }
+        };
+        follow(stream, asks, with).await;
+    });
+    Written(asked)
+}
+
 /// What a worker writes to stdout and stderr, on its way to the log.
 pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
 
@@ -330,7 +349,7 @@ pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
 pub struct FirstLines(Arc<Mutex<Vec<String>>>);
 
 impl FirstLines {
-    fn add(&self, line: &str) {
+    pub fn add(&self, line: &str) {
         let mut lines = self
             .0
             .lock()

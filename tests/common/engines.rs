@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use surus::engines::CATALOGUE;
+use surus::engines::{CATALOGUE, Runs};
 
 use super::common::Surus;
 use super::common::tree::copy;
@@ -21,7 +21,8 @@ pub struct Subject {
     pub keeps_workers: bool,
 }
 
-/// All of them, or those that `ENGINES` names, with commas between.
+/// All that run PHP of ours, or those of them that `ENGINES` names, with commas between. What others leave behind, and how they answer,
+/// is their own affair.
 pub fn subjects() -> Vec<Subject> {
     let chosen = std::env::var("ENGINES").ok();
     let wanted = |name: &str| {
@@ -30,7 +31,7 @@ pub fn subjects() -> Vec<Subject> {
     };
     CATALOGUE
         .iter()
-        .filter(|entry| wanted(entry.name))
+        .filter(|entry| entry.runs == Runs::Ours && wanted(entry.name))
         .map(|entry| Subject {
             name: entry.name,
             boots: entry.boots_script,

@@ -110,7 +110,6 @@ engine_contract! {
             // Is the worker done with it? Only then the next can be asked for.
             let pool = engine.pool().await;
             for _ in 0..100 {
-                use surus::engine::Engine;
                 use surus::observe::status::WorkerState;
                 if pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle)) {
                     let quick = engine.php("echo 'quick';").timeout(Duration::from_secs(5));
@@ -126,17 +125,6 @@ engine_contract! {
             }
             assert_eq!(got, len);
         }
-    }
-
-    fn early_hints_go_to_the_front(engine) {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
-        let hints = seen.clone();
-        ask.early_hints = Some(Arc::new(move |headers: &http::HeaderMap| {
-            hints.lock().unwrap().push(headers["link"].clone());
-        }));
-        assert_eq!(engine.answer(ask).await.unwrap().text(), "done");
-        assert_eq!(*seen.lock().unwrap(), ["</a.css>; rel=preload"]);
     }
 
     fn many_and_large_headers_arrive_and_too_many_are_refused_clearly(engine) {
@@ -165,15 +153,18 @@ engine_contract! {
 
     fn response_headers_may_be_large(engine) {
         let answer = engine.answer(engine.php("for ($i = 0; $i < 40; $i++) header(\"X-$i: \".str_repeat('v', 1000)); echo 'b';")).await.unwrap();
-        assert_eq!(answer.headers.len(), 41, "40 and Content-Type: {:?}", answer.headers.keys());
+        let numbered = answer.headers.keys().filter(|name| name.as_str().trim_start_matches("x-").parse::<u8>().is_ok());
+        assert_eq!(numbered.count(), 40);
         assert_eq!(answer.text(), "b");
     }
 
     fn ten_thousand_events_get_the_answer_that_is_theirs(engine) {
         let echo = engine.file("echo $_GET['n'];");
+        // A process for each takes its time.
+        let many = if engine.is_standing() { 1250 } else { 50 };
         let (engine, echo) = (&engine, &echo);
         futures_util::future::join_all((0..8).map(|asker| async move {
-            for n in 0..1250 {
+            for n in 0..many {
                 let mine = format!("{asker}-{n}");
                 let ask = engine.ask(echo).query(&format!("n={mine}"));
                 assert_eq!(engine.answer(ask).await.unwrap().text(), mine);
@@ -186,6 +177,20 @@ engine_contract! {
         let answer = engine.answer(engine.ask(&missing)).await.unwrap();
         assert_eq!(answer.status, 404);
         assert_eq!(engine.text("echo 'fine';").await, "fine");
+    }
+}
+
+engine_contract! {
+    ours:
+    fn early_hints_go_to_the_front(engine) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
+        let hints = seen.clone();
+        ask.early_hints = Some(Arc::new(move |headers: &http::HeaderMap| {
+            hints.lock().unwrap().push(headers["link"].clone());
+        }));
+        assert_eq!(engine.answer(ask).await.unwrap().text(), "done");
+        assert_eq!(*seen.lock().unwrap(), ["</a.css>; rel=preload"]);
     }
 }
 

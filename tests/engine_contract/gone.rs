@@ -1,8 +1,9 @@
 //! What a client that leaves amid the answer ends: its script, wherever that is, and not the process.
 
 use std::os::unix::fs::PermissionsExt;
+use std::pin::Pin;
 
-use surus::engine::Engine;
+use http_body::Body as _;
 use surus::observe::status::WorkerState;
 
 use crate::subject::{Ask, Subject, until};
@@ -31,7 +32,10 @@ async fn leave(engine: &Subject, code: &str) -> String {
         format!("{begin} {code}")
     };
     let (ask, tracker): (Ask, _) = engine.php(&code).held();
-    drop(engine.send(ask).await.unwrap());
+    let mut body = engine.send(ask).await.unwrap().into_body();
+    let begun = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+    assert!(begun.unwrap().is_ok());
+    drop(body);
     // There at once with the right of the workers, who may be somebody else, to write to it.
     let fresh = file.with_extension("new");
     std::fs::write(&fresh, "").unwrap();

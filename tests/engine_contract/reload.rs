@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use surus::engine::Engine;
-
 use crate::subject::{kill, lives, parent, until};
 
 engine_contract! {
@@ -12,7 +10,7 @@ engine_contract! {
         let hello = engine.file("usleep(1000); echo 'hello';");
         let pool = engine.pool().await;
         let before = engine.pids().await;
-        let template = parent(before[0]);
+        let starter = engine.starter(&before);
         let done = AtomicBool::new(false);
         let load = futures_util::future::join_all((0..6).map(|asker| {
             let (engine, hello, done) = (&engine, &hello, &done);
@@ -34,7 +32,7 @@ engine_contract! {
             done.store(true, Ordering::Relaxed);
         };
         tokio::join!(load, reloads);
-        for pid in before.iter().chain([&template]) {
+        for pid in before.iter().chain(&starter) {
             until("the old processes end", || !lives(*pid)).await;
         }
         assert_eq!(pool.status().generation, 5);
@@ -75,27 +73,25 @@ engine_contract! {
         }
     }
 
-    fn a_boot_that_fails_says_what_php_said_and_keeps_the_old_one(engine) {
-        let preload = engine.write("preload.php", "<?php");
-        let engine = engine.ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root").ini("opcache.enable", "1");
-        let before = engine.pids().await;
-        let pool = engine.pool().await;
-        engine.write("preload.php", "<?php throw new Exception('the words of PHP');");
-        let error = format!("{:#}", pool.reload().await.unwrap_err());
-        assert!(error.contains("the words of PHP"), "{error}");
-        assert_eq!(engine.pids().await, before);
-        assert_eq!(engine.text("echo 'old';").await, "old");
-        engine.write("preload.php", "<?php");
-        pool.reload().await.unwrap();
-        assert_ne!(engine.pids().await, before);
-    }
-
     fn an_ini_file_that_cannot_be_read_stops_the_boot(engine) {
         let engine = engine.with(|settings| settings.ini_file = Some("/nonexistent/php.ini".into()));
         let error = engine.try_boot().await.err().expect("it must not boot with another ini file than asked for");
         assert!(format!("{error:#}").contains("/nonexistent/php.ini"), "{error:#}");
     }
 
+    fn a_reload_that_ends_after_the_drain_starts_nothing(engine) {
+        let pool = engine.pool().await;
+        let reload = tokio::spawn({ let pool = pool.clone(); async move { pool.reload().await } });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        pool.drain().await;
+        let _ = reload.await.unwrap();
+        assert!(pool.status().workers.is_empty(), "{:?}", pool.status());
+        assert!(pool.ready().is_err());
+    }
+}
+
+engine_contract! {
+    ours:
     fn a_template_killed_from_outside_is_replaced_and_no_event_lost(engine) {
         let pids = engine.pids().await;
         let template = parent(pids[0]);
@@ -115,14 +111,22 @@ engine_contract! {
             until("the orphans end", || !lives(pid)).await;
         }
     }
+}
 
-    fn a_reload_that_ends_after_the_drain_starts_nothing(engine) {
+engine_contract! {
+    standing:
+    fn a_boot_that_fails_says_what_php_said_and_keeps_the_old_one(engine) {
+        let preload = engine.write("preload.php", "<?php");
+        let engine = engine.ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root").ini("opcache.enable", "1");
+        let before = engine.pids().await;
         let pool = engine.pool().await;
-        let reload = tokio::spawn({ let pool = pool.clone(); async move { pool.reload().await } });
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        pool.drain().await;
-        let _ = reload.await.unwrap();
-        assert!(pool.status().workers.is_empty(), "{:?}", pool.status());
-        assert!(pool.ready().is_err());
+        engine.write("preload.php", "<?php throw new Exception('the words of PHP');");
+        let error = format!("{:#}", pool.reload().await.unwrap_err());
+        assert!(error.contains("the words of PHP"), "{error}");
+        assert_eq!(engine.pids().await, before);
+        assert_eq!(engine.text("echo 'old';").await, "old");
+        engine.write("preload.php", "<?php");
+        pool.reload().await.unwrap();
+        assert_ne!(engine.pids().await, before);
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 engine_contract! {
     fn a_file_that_changes_is_seen_and_kept_compiled(engine) {
+        let engine = engine.ini("opcache.enable_cli", "1");
         let asked = engine.file(
             "$file = __DIR__.'/changing.php'; echo include $file, opcache_is_script_cached($file) ? ', kept' : '';",
         );

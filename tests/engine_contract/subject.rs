@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
-use surus::engines::workers::Pool;
-use surus::engines::{self, Boot, Entry, Settings};
+use surus::engines::stock::Way;
+use surus::engines::{self, Boot, Entry, Runs, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::units::Time;
@@ -28,7 +28,7 @@ pub struct Subject {
     pub env: BTreeMap<String, String>,
     /// Holds the PHP files; readable by the user that workers become.
     pub dir: Arc<tempfile::TempDir>,
-    pool: tokio::sync::OnceCell<Arc<Pool>>,
+    pool: tokio::sync::OnceCell<Arc<dyn Engine>>,
 }
 
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
@@ -92,7 +92,7 @@ impl Subject {
         self
     }
 
-    pub async fn try_boot(&self) -> anyhow::Result<Pool> {
+    pub async fn try_boot(&self) -> anyhow::Result<Arc<dyn Engine>> {
         let boot = self.write("boot/script.php", BOOT);
         let document_root = self.dir.path().to_str().unwrap().to_string();
         engines::boot(
@@ -113,9 +113,9 @@ impl Subject {
         .await
     }
 
-    pub async fn pool(&self) -> Arc<Pool> {
+    pub async fn pool(&self) -> Arc<dyn Engine> {
         self.pool
-            .get_or_init(|| async { Arc::new(self.try_boot().await.expect("the engine boots")) })
+            .get_or_init(|| async { self.try_boot().await.expect("the engine boots") })
             .await
             .clone()
     }
@@ -230,18 +230,44 @@ impl Subject {
         running
     }
 
-    /// Is the process that served an event there for the next, whatever the event did?
+    /// Is the process that served an event there for the next, even if the event was over its deadline?
     pub fn process_goes_on(&self) -> bool {
-        self.entry.isolates && !self.entry.serves_one
+        self.entry.isolates && !self.entry.serves_one && self.runs_ours()
     }
 
-    /// The pids of the workers, as the status page shows them. Waits until there is one.
+    /// With a PHP of ours, that can do what no other can.
+    pub fn runs_ours(&self) -> bool {
+        self.entry.runs == Runs::Ours
+    }
+
+    /// Does its PHP have `fastcgi_finish_request()`?
+    pub fn finishes(&self) -> bool {
+        [Runs::Ours, Runs::Stock(Way::Fpm)].contains(&self.entry.runs)
+    }
+
+    /// Do its processes wait for events, and not come with them?
+    pub fn is_standing(&self) -> bool {
+        self.entry.is_standing()
+    }
+
+    /// Has it the words of how a process ended that php-fpm had started?
+    pub fn says_how(&self, how: &str, signal: &str) -> bool {
+        how.contains(signal) || self.entry.runs == Runs::Stock(Way::Fpm) && how.contains("php-fpm")
+    }
+
+    /// Who starts its processes, if that is not us.
+    pub fn starter(&self, pids: &[u32]) -> Option<u32> {
+        let starter = parent(*pids.first()?);
+        (starter != std::process::id()).then_some(starter)
+    }
+
+    /// The pids of the workers, as the status page shows them. Waits until there is one, if there is ever to be one without an event.
     pub async fn pids(&self) -> Vec<u32> {
         let pool = self.pool().await;
         for _ in 0..500 {
             let workers = pool.status().workers;
             let mut pids: Vec<_> = workers.iter().map(|worker| worker.pid).collect();
-            if !pids.is_empty() {
+            if !pids.is_empty() || !self.is_standing() {
                 pids.sort_unstable();
                 return pids;
             }
@@ -389,6 +415,21 @@ pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
 /// Those that leave nothing behind.
 pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
     on(|entry| entry.isolates, case);
+}
+
+/// Those that run PHP of ours.
+pub fn on_our_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(|entry| entry.runs == Runs::Ours, case);
+}
+
+/// Those whose processes wait for events.
+pub fn on_standing_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(Entry::is_standing, case);
+}
+
+/// The one of that name.
+pub fn on_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(|entry| entry.name == name, case);
 }
 
 fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {

@@ -11,17 +11,7 @@ use nix::libc;
 /// Starts `command` with each of `fds` at the number beside it (3 or above), in a process group of its own, so that a
 /// terminal's Ctrl-C reaches surus alone.
 pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Child> {
-    let top = fds.iter().map(|(_, target)| *target).max().unwrap_or(2) + 1;
-    // Moved above all targets first, so that no dup2 below overwrites a descriptor that a later one still needs.
-    let mut moved = Vec::with_capacity(fds.len());
-    for (fd, target) in fds {
-        let high = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(top))?;
-        // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor; it is wrapped once.
-        moved.push((
-            unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(high) },
-            target,
-        ));
-    }
+    let moved = above(fds)?;
     let pairs: Vec<(RawFd, RawFd)> = moved
         .iter()
         .map(|(fd, target)| (fd.as_raw_fd(), *target))
@@ -41,6 +31,79 @@ pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Chi
     let child = command.spawn();
     drop(moved);
     child
+}
+
+/// Moves descriptors above all of their targets, so that no dup2 overwrites one that a later one still needs.
+fn above(fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Vec<(OwnedFd, RawFd)>> {
+    let top = fds.iter().map(|(_, target)| *target).max().unwrap_or(2) + 1;
+    let mut moved = Vec::with_capacity(fds.len());
+    for (fd, target) in fds {
+        let high = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(top))?;
+        // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor; it is wrapped once.
+        moved.push((
+            unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(high) },
+            target,
+        ));
+    }
+    Ok(moved)
+}
+
+/// What becomes of a child when the thread that has started it ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Orphan {
+    /// It ends at once.
+    Killed,
+    /// It is asked to end, and ends its own children.
+    Terminated,
+}
+
+/// Has `command` start a process of `user`, with these groups, or of ours; in a process group of its own; and one that does not outlive
+/// the thread that starts it (prctl(2), `PR_SET_PDEATHSIG`), which has to be one that lives as long as this process. It gets each of
+/// `fds` at the number beside it (3 or above).
+pub fn child(
+    command: &mut Command,
+    user: Option<(&User, &[u32])>,
+    orphan: Orphan,
+    fds: Vec<(OwnedFd, RawFd)>,
+) -> io::Result<()> {
+    let fds = above(fds)?;
+    let ids = user.map(|(user, groups)| (user.uid, user.gid, groups.to_vec()));
+    let signal = match orphan {
+        Orphan::Killed => libc::SIGKILL,
+        Orphan::Terminated => libc::SIGTERM,
+    };
+    let us = std::process::id();
+    command.process_group(0);
+    // SAFETY: between fork and exec only system calls are made, through functions that are async-signal-safe in Linux's C libraries
+    // for a process with one thread; `ids` was allocated before. PR_SET_PDEATHSIG comes last, since a change of the user clears it.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some((uid, gid, groups)) = &ids {
+                Errno::result(libc::setgroups(groups.len(), groups.as_ptr()))?;
+                Errno::result(libc::setgid(*gid))?;
+                Errno::result(libc::setuid(*uid))?;
+            }
+            for (fd, target) in &fds {
+                Errno::result(libc::dup2(fd.as_raw_fd(), *target))?;
+            }
+            Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
+            // Whoever has ended meanwhile sends nothing any more.
+            if libc::getppid() as u32 != us {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// Kills a process that [`child`] has made and whoever is in its process group. Nobody else can be meant as long as it is not reaped.
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    let leader = nix::unistd::Pid::from_raw(leader.cast_signed());
+    Ok(nix::sys::signal::killpg(
+        leader,
+        nix::sys::signal::Signal::SIGKILL,
+    )?)
 }
 
 /// A process that can be signalled without the risk of meeting another one that got its pid.
@@ -90,6 +153,31 @@ impl Pid {
     pub fn kill(&self) -> io::Result<()> {
         self.signal(libc::SIGKILL)
     }
+}
+
+/// Kills a process of which the caller knows that its number is still its own.
+pub fn kill(pid: u32) -> io::Result<()> {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    Ok(nix::sys::signal::kill(
+        pid,
+        nix::sys::signal::Signal::SIGKILL,
+    )?)
+}
+
+/// Asks a child of ours, that is not reaped yet, to end.
+pub fn terminate(pid: u32) -> io::Result<()> {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    Ok(nix::sys::signal::kill(
+        pid,
+        nix::sys::signal::Signal::SIGTERM,
+    )?)
+}
+
+/// Bytes in a page of memory.
+pub fn page_size() -> u64 {
+    // SAFETY: sysconf(3) touches no memory of ours.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
 }
 
 /// Since the machine was started, whether or not it was suspended meanwhile.
@@ -143,6 +231,8 @@ pub struct User {
     pub uid: u32,
     /// The number of its main group, or of the group asked for.
     pub gid: u32,
+    /// Its home directory.
+    pub home: std::path::PathBuf,
 }
 
 /// Looks up a user by name or number, and the group by name or number; `None` when there is no such user or group.
@@ -169,6 +259,7 @@ pub fn find_user(user: &str, group: Option<&str>) -> io::Result<Option<User>> {
         name: found.name,
         uid: found.uid.as_raw(),
         gid: gid.as_raw(),
+        home: found.dir,
     }))
 }
 

@@ -11,7 +11,6 @@ use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
 use crate::config::{Config, Loaded};
 use crate::deploy::dockerfile;
-use crate::engine::Engine;
 use crate::engines;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;

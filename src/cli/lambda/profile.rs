@@ -14,7 +14,6 @@ use surus_sys::{process, scoreboard::now_micros};
 use crate::cli::boot::{self, Asked};
 use crate::cli::options;
 use crate::engine::Engine;
-use crate::engines::workers::Pool;
 use crate::fronts::site::Site;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -104,8 +103,8 @@ async fn start(
     let before = now_micros();
     let pool = boot::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
     let ready = now_micros();
-    let first = event(&pool, site, url).await?;
-    let second = event(&pool, site, url).await?;
+    let first = event(&*pool, site, url).await?;
+    let second = event(&*pool, site, url).await?;
     let report = pool.report();
     let php = format!(
         "PHP {}, OPcache {}",
@@ -130,7 +129,7 @@ async fn start(
 }
 
 /// When it was sent, and when its answer was complete.
-async fn event(pool: &Pool, site: &Site, url: &str) -> anyhow::Result<(u64, u64)> {
+async fn event(pool: &dyn Engine, site: &Site, url: &str) -> anyhow::Result<(u64, u64)> {
     let event = boot::get(url, site).context("--url")?;
     let sent = now_micros();
     let response = pool

@@ -148,7 +148,7 @@ async fn function(
 
     let mut renewed = Vec::new();
     let mut boot_one = async |asked: Asked| -> anyhow::Result<Arc<dyn Engine>> {
-        let pool: Arc<dyn Engine> = Arc::new(boot::boot_one(&asked, project, &metrics).await?);
+        let pool = boot::boot_one(&asked, project, &metrics).await?;
         if keeps_its_processes(asked.entry) {
             renewed.push(pool.clone());
         }

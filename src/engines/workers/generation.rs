@@ -9,11 +9,11 @@ use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
 use super::inbox::{Inbox, SendError};
-use super::queue::Place;
 use super::shared::Shared;
 use super::slots::{Answer, Reached, Refusal, Slot};
 use super::template::{self, Spec, Template};
 use super::watch;
+use crate::engines::queue::Place;
 use crate::event::{Event, Failure};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;

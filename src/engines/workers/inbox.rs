@@ -8,16 +8,18 @@ use std::time::Instant;
 use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
-use crate::engines::fastcgi;
-use crate::engines::server_vars::{self, Variables};
+use crate::engines::params::{self, Params};
+use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
 
 /// A body up to this many bytes travels in the message, a larger one as a descriptor beside it.
 pub const INLINE_BODY: usize = 64 * 1024;
 /// What a worker can receive at once (`SURUS_MESSAGE_MAX`).
 const MAX_MESSAGE: usize = 256 * 1024;
-/// What a worker can keep of one event (`SURUS_MAX_VARS`).
-const MAX_VARS: usize = 1024;
+const _: () = assert!(
+    24 + params::MAX_TOTAL + INLINE_BODY + 2 * fastcgi::HEADER_LEN <= MAX_MESSAGE,
+    "EVENT, PARAMS and STDIN records fit into a message"
+);
 
 /// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
 pub struct Inbox(AsyncSeqpacket);
@@ -95,78 +97,13 @@ pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
     head.extend_from_slice(&deadline_micros(event.deadline).to_be_bytes());
     head.extend_from_slice(&event.request.body().len().to_be_bytes());
-    let mut params = Params {
-        record: head.len(),
-        head,
-        request,
-        count: 0,
-        too_long: false,
-    };
-    params.head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
+    let mut params = Params::new(head, request);
     server_vars::each(event, &mut params);
-    params.close_record();
-    let Params {
-        head,
-        count,
-        too_long,
-        ..
-    } = params;
-    if too_long
-        || count > MAX_VARS
-        || head.len() + INLINE_BODY + 2 * fastcgi::HEADER_LEN > MAX_MESSAGE
-    {
-        return Err(Failure::Malformed(
-            "the request's headers are larger than PHP can be given".into(),
-        ));
-    }
-    Ok(head)
+    params.end()
 }
 
 /// Bytes that most heads need, and that the allocator has at hand: glibc keeps no larger pieces for quick use.
 const HEAD: usize = 1024;
-
-/// PARAMS records at the end of `head`. A pair never crosses records.
-struct Params {
-    head: Vec<u8>,
-    request: u16,
-    /// Where the record begins that is being filled.
-    record: usize,
-    count: usize,
-    /// A variable fits into no record.
-    too_long: bool,
-}
-
-impl Params {
-    fn close_record(&mut self) {
-        let len = self.head.len() - self.record - fastcgi::HEADER_LEN;
-        let header = fastcgi::header(fastcgi::PARAMS, self.request, len);
-        self.head[self.record..self.record + fastcgi::HEADER_LEN].copy_from_slice(&header);
-    }
-
-    #[cold]
-    fn next_record(&mut self) {
-        self.close_record();
-        self.record = self.head.len();
-        self.head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
-    }
-}
-
-impl Variables for Params {
-    // With the name's length known, writing it takes a few instructions.
-    #[inline(always)]
-    fn put(&mut self, name: &[u8], value: &[u8]) {
-        let len = name.len() + value.len() + 8;
-        self.count += 1;
-        if self.head.len() + len > self.record + fastcgi::HEADER_LEN + fastcgi::MAX_CONTENT {
-            if len > fastcgi::MAX_CONTENT {
-                self.too_long = true;
-                return;
-            }
-            self.next_record();
-        }
-        fastcgi::put_pair(&mut self.head, name, value);
-    }
-}
 
 /// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.
 fn deadline_micros(deadline: Instant) -> u64 {

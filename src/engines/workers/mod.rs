@@ -3,7 +3,6 @@
 mod generation;
 mod inbox;
 mod outbox;
-mod queue;
 mod shared;
 mod slots;
 mod stream;
@@ -21,14 +20,14 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
-pub use template::{Boot, FindScript, Report, Spec};
+pub use template::{Boot, FindScript, Spec};
 
-use crate::engine::{Engine, Pending, Prepared};
+use crate::engine::{Engine, Pending, Prepared, Report};
+use crate::engines::queue::{Place, Queue};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
-use queue::Queue;
 use slots::Reached;
 
 /// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
@@ -84,16 +83,6 @@ impl Pool {
         });
         inner.clone().install(first);
         Ok(Pool(inner))
-    }
-
-    /// What PHP said of itself when it started.
-    pub fn report(&self) -> Report {
-        self.0
-            .current
-            .load()
-            .as_ref()
-            .map(|generation| generation.shared.report())
-            .unwrap_or_default()
     }
 }
 
@@ -207,7 +196,7 @@ impl Inner {
     }
 
     /// Waits for a place, since the instant.
-    async fn wait(&self, deadline: Instant) -> Result<(queue::Place, Option<Instant>), Failure> {
+    async fn wait(&self, deadline: Instant) -> Result<(Place, Option<Instant>), Failure> {
         let began = Instant::now();
         let place = self.queue.enter(deadline.into()).await;
         self.metrics.queue_wait(self.spec.name, began.elapsed());
@@ -257,6 +246,15 @@ impl Engine for Pool {
             Some(generation) if generation.shared.usable() => Ok(()),
             Some(_) => Err("no PHP process is running".into()),
         }
+    }
+
+    fn report(&self) -> Report {
+        self.0
+            .current
+            .load()
+            .as_ref()
+            .map(|generation| generation.shared.report())
+            .unwrap_or_default()
     }
 
     fn status(&self) -> EngineStatus {

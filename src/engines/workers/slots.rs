@@ -9,7 +9,7 @@ use surus_sys::scoreboard::State;
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::queue::Place;
+use crate::engines::queue::Place;
 use crate::event::{EarlyHints, Failure, Response};
 
 /// What becomes of an event at the workers.

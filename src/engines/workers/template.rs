@@ -17,6 +17,8 @@ use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::error;
 
 use super::inbox;
+use crate::engine::Report;
+use crate::engines::ini;
 use crate::event::Event;
 
 /// How to run PHP; the same for every generation.
@@ -210,15 +212,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         )?;
     }
     for (name, value) in &spec.ini {
-        const BREAKS: [char; 3] = ['\n', '\r', '\0'];
-        if name.is_empty() || name.contains('=') || name.contains(BREAKS) || value.contains(BREAKS)
-        {
-            return Err(anyhow!(
-                "PHP setting {name:?} = {value:?}: the name may not be empty or have a `=`, and neither may have line breaks \
-                 or NUL bytes"
-            ));
-        }
-        put("ini", &format!("{name}={}", quoted(value)))?;
+        put("ini", &ini::line(name, value)?)?;
     }
     for (name, value) in &spec.env {
         put("env", &format!("{name}={value}"))?;
@@ -236,19 +230,6 @@ fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
         messages.extend_from_slice(&message);
     }
     Ok(messages)
-}
-
-/// As php's `-d`: what begins with a letter or digit and has nothing special in it is left alone, so that `On`, `8M` and
-/// `E_ALL & ~E_NOTICE` keep their meaning; the rest is quoted.
-fn quoted(value: &str) -> String {
-    let constant = value
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || " _-&|~^()".contains(c));
-    if constant || value.starts_with('"') {
-        value.to_string()
-    } else {
-        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
-    }
 }
 
 /// What a template says.
@@ -284,17 +265,6 @@ pub enum Stuck {
     Restart,
 }
 
-/// What PHP has become, as the template reports it (`sapi/report.c`).
-#[derive(Debug, Clone, Default)]
-pub struct Report(BTreeMap<String, String>);
-
-impl Report {
-    /// A value of the report, empty when it has none of that name.
-    pub fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
-    }
-}
-
 /// Waits for the template's next words.
 pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
     let mut buffer = [0; 16 * 1024];
@@ -313,10 +283,7 @@ pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
 
 fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
     if let Some(lines) = text.strip_prefix("ready\n") {
-        let pairs = lines.lines().filter_map(|line| line.split_once('='));
-        return Some(Said::Ready(Report(
-            pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-        )));
+        return Some(Said::Ready(Report::read(lines)));
     }
     let mut words = text.split_whitespace();
     match words.next()? {
@@ -352,21 +319,6 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ini_values_keep_their_meaning() {
-        for (value, expected) in [
-            ("On", "On"),
-            ("256M", "256M"),
-            ("E_ALL & ~E_NOTICE", "E_ALL & ~E_NOTICE"),
-            ("/var/lib/php;x", "\"/var/lib/php;x\""),
-            ("a\"b", "\"a\\\"b\""),
-            ("\"already\"", "\"already\""),
-            ("", ""),
-        ] {
-            assert_eq!(quoted(value), expected);
-        }
-    }
 
     #[test]
     fn what_is_not_understood_is_not_guessed() {

@@ -83,20 +83,31 @@ fn look(shared: &Shared, limits: Limits) {
                     continue;
                 }
                 // If it has just died, the next look finds the event without a holder, or ended.
-                let Some(pid) = shared.stop(*worker, line.taken) else {
+                let Some(pid) = shared.pid(*worker) else {
                     continue;
                 };
-                let what = shared.slots.with(request, |slot| {
-                    if slot.event == event {
-                        slot.stopping = Some(Stopping {
-                            worker: *worker,
-                            pid,
-                            taken: line.taken,
-                            kill_at: now + limits.kill_after,
-                        });
-                    }
-                    format!("{} {}", slot.method, slot.uri)
-                });
+                // Noted before it is asked: its answer may end at once, and must not look whole.
+                let note = |stopping| {
+                    let noted = shared.slots.with(request, |slot| {
+                        (slot.event == event).then(|| {
+                            slot.stopping = stopping;
+                            format!("{} {}", slot.method, slot.uri)
+                        })
+                    });
+                    noted.flatten()
+                };
+                let Some(what) = note(Some(Stopping {
+                    worker: *worker,
+                    pid: pid.clone(),
+                    taken: line.taken,
+                    kill_at: now + limits.kill_after,
+                })) else {
+                    continue;
+                };
+                if !shared.stop(*worker, &pid, line.taken) {
+                    note(None);
+                    continue;
+                }
                 warn!(
                     event,
                     worker,

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::slots::{Reached, Refusal, Slot, Slots};
-use super::template::{Report, Spec};
+use super::template::Spec;
+use crate::engine::Report;
 use crate::event::{Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
@@ -201,17 +202,16 @@ impl Shared {
         self.ended.is_cancelled()
     }
 
-    /// Asks a worker to end its event number `taken`, as its line has just said it. None when that worker is gone.
-    pub fn stop(&self, worker: usize, taken: u64) -> Option<Arc<Pid>> {
-        let pid = self.pid(worker)?;
+    /// Asks a worker to end its event number `taken`, as its line has just said it. False when that worker is gone.
+    pub fn stop(&self, worker: usize, pid: &Pid, taken: u64) -> bool {
         self.board.stop(worker, taken);
         if let Err(error) = pid.stop() {
             // The line may be its successor's already, whose events have numbers of their own.
             self.board.stop(worker, 0);
             debug!(pid = pid.get(), %error, "cannot signal the worker");
-            return None;
+            return false;
         }
-        Some(pid)
+        true
     }
 
     /// Ends a process at once, if it still has this place among the workers.
@@ -226,7 +226,8 @@ impl Shared {
         }
     }
 
-    fn pid(&self, worker: usize) -> Option<Arc<Pid>> {
+    /// The process that is this worker at the moment.
+    pub fn pid(&self, worker: usize) -> Option<Arc<Pid>> {
         self.lock_workers()
             .get(worker)
             .and_then(Option::as_ref)

@@ -1,0 +1,442 @@
+//! `builtin`: HTTP to `php -S`, one such server for each event that may run at once: each does one at a time.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use surus_sys::process::Orphan;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+
+use super::daemon::Daemon;
+use super::exchange::{Exchange, Part};
+use super::home::Home;
+use super::launch::Launch;
+use super::seats::{Seat, Seats};
+use super::variables::{self, Pairs};
+use super::{Php, Spec, no_seat};
+use crate::engine::Pending;
+use crate::engines::cgi_reply::Head;
+use crate::event::{Body, Event, Failure};
+use crate::observe::log::{self, FirstLines};
+use crate::observe::status::WorkerStatus;
+
+/// Runs the script that we name, in the server.
+const ROUTER: &str = include_str!("builtin.php");
+
+/// Proves to the router that it is us who ask.
+const KEY: HeaderName = HeaderName::from_static("surus-key");
+/// The seat, which names the file that the router makes `$_SERVER` of: PHP takes no more than 80 KiB of headers.
+const VARIABLES: HeaderName = HeaderName::from_static("surus-variables");
+
+pub struct Builtin(Arc<Inner>);
+
+struct Inner {
+    launch: Launch,
+    router: PathBuf,
+    key: HeaderValue,
+    /// By seat. None when it has to be started.
+    servers: Vec<Mutex<Option<Server>>>,
+    seats: Seats,
+    max_events: u64,
+    home: Home,
+}
+
+struct Server {
+    daemon: Daemon,
+    address: SocketAddr,
+}
+
+impl Builtin {
+    pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
+        let key = key()?;
+        home.put("key.php", &format!("<?php\nreturn '{key}';\n"))?;
+        for index in 0..spec.workers {
+            home.put(&format!("variables.{index}"), "")?;
+        }
+        let inner = Arc::new(Inner {
+            launch: Launch::new(spec, &home)?,
+            router: home.put("router.php", ROUTER)?,
+            key: HeaderValue::from_str(&key)?,
+            servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
+            seats: Seats::new(spec.workers),
+            max_events: spec.max_events,
+            home,
+        });
+        let starts = (0..spec.workers).map(|index| inner.renew(index));
+        futures_util::future::try_join_all(starts).await?;
+        Ok(Builtin(inner))
+    }
+}
+
+/// What nobody can guess.
+fn key() -> anyhow::Result<String> {
+    let mut bytes = [0; 24];
+    let mut random = std::fs::File::open("/dev/urandom").context("no random numbers")?;
+    io::Read::read_exact(&mut random, &mut bytes).context("no random numbers")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Inner {
+    /// Starts the server of a seat, in the place of the one before.
+    async fn renew(&self, index: usize) -> anyhow::Result<()> {
+        let mut place = self.servers[index].lock().await;
+        if let Some(old) = place.take() {
+            old.daemon.kill();
+            old.daemon.ended().await;
+        }
+        let mut command = self.launch.command(Orphan::Killed, Vec::new())?;
+        // Port 0: any that is free.
+        command.args(["-S", "127.0.0.1:0", "-t"]);
+        command.arg(self.home.path(".")).arg(&self.router);
+        let (daemon, output) = Daemon::start(command)?;
+        let (to, mut started) = oneshot::channel();
+        let mut to = Some(to);
+        let words = FirstLines::default();
+        let said = words.clone();
+        let log = log::follow_stock(output, daemon.pid, None, move |line| {
+            if let (Some(port), true) = (port(line), to.is_some()) {
+                let _ = to.take().map(|to| to.send(port));
+                return false;
+            }
+            if to.is_some() {
+                said.add(line);
+            }
+            !is_noise(line)
+        });
+        let port = tokio::select! {
+            port = &mut started => port.ok(),
+            _ = daemon.ended() => None,
+        };
+        let Some(port) = port else {
+            log.catch_up().await;
+            bail!("php -S did not start: {}\n{}", daemon.how(), words.text());
+        };
+        self.seats.set_pid(index, daemon.pid);
+        *place = Some(Server {
+            daemon,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        });
+        Ok(())
+    }
+
+    /// As the client sent it, but for what is between it and us, and for its path: the router knows from the variables what is asked
+    /// for.
+    fn request(
+        &self,
+        event: &Event,
+        variables: Pairs,
+        index: usize,
+    ) -> Result<Request<Outbound>, Failure> {
+        let mut text = Vec::new();
+        for (name, value) in variables {
+            text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
+        }
+        let file = self.home.path(&format!("variables.{index}"));
+        std::fs::write(&file, text)
+            .map_err(|error| Failure::Died(format!("cannot write {}: {error}", file.display())))?;
+        let query = event.request.uri().query().unwrap_or_default();
+        let body = match event.request.body() {
+            Body::Empty => Either::Left(Full::default()),
+            Body::Memory(bytes) => Either::Left(Full::new(bytes.clone())),
+            Body::Spooled { file, len } => Either::Right(spooled(file.clone(), *len)),
+        };
+        let mut request = Request::builder()
+            .method(event.request.method())
+            .uri(format!("/?{query}"))
+            .body(body)
+            .map_err(|error| Failure::Malformed(error.to_string()))?;
+        let headers = request.headers_mut();
+        let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+        let is_large = event.request.headers().iter().map(size).sum::<usize>() > MOST;
+        for (name, value) in event.request.headers() {
+            let is_needed =
+                [header::CONTENT_TYPE, header::COOKIE, header::AUTHORIZATION].contains(name);
+            if is_needed || !is_large && !HOP_BY_HOP.contains(name) {
+                headers.append(name, value.clone());
+            }
+        }
+        headers.insert(header::CONTENT_LENGTH, event.request.body().len().into());
+        headers.insert(KEY, self.key.clone());
+        headers.insert(VARIABLES, index.into());
+        Ok(request)
+    }
+
+    /// A connection to the server of a seat, which is started if it has ended.
+    async fn connect(&self, index: usize) -> anyhow::Result<TcpStream> {
+        for _ in 0..2 {
+            let address = {
+                let place = self.servers[index].lock().await;
+                let running = place.as_ref().filter(|server| server.daemon.is_running());
+                running.map(|server| server.address)
+            };
+            if let Some(address) = address
+                && let Ok(stream) = TcpStream::connect(address).await
+            {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            self.renew(index).await?;
+        }
+        bail!("php -S cannot be reached")
+    }
+
+    /// Returns when the server of a seat has nothing else to do; fails when it has ended.
+    async fn is_free(&self, index: usize) -> io::Result<()> {
+        let address = {
+            let place = self.servers[index].lock().await;
+            place.as_ref().map(|server| server.address)
+        };
+        let mut stream = TcpStream::connect(address.ok_or(io::ErrorKind::NotConnected)?).await?;
+        let request = [
+            b"GET / HTTP/1.0\r\nsurus-key: ",
+            self.key.as_bytes(),
+            b"\r\n\r\n",
+        ];
+        stream.write_all(&request.concat()).await?;
+        match stream.read(&mut [0; 64]).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn how_it_ended(&self, index: usize) -> String {
+        let place = self.servers[index].lock().await;
+        let Some(server) = place.as_ref() else {
+            return "killed".into();
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(1), server.daemon.ended()).await;
+        ended.unwrap_or("it closed the connection").to_string()
+    }
+}
+
+/// Of `[…] PHP 8.2.0 Development Server (http://127.0.0.1:40000) started`.
+fn port(line: &str) -> Option<u16> {
+    let (_, rest) = line.split_once("Development Server (http://127.0.0.1:")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+/// `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`, and the like for each request.
+fn is_noise(line: &str) -> bool {
+    line.split_once("] ")
+        .is_some_and(|(date, rest)| date.starts_with('[') && rest.starts_with("127.0.0.1:"))
+}
+
+/// Bytes of headers that are passed on for their own sake (`getallheaders()`).
+const MOST: usize = 48 * 1024;
+
+const HOP_BY_HOP: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::UPGRADE,
+    header::EXPECT,
+];
+
+type Outbound = Either<Full<Bytes>, StreamBody<Pieces>>;
+type Pieces = Pin<Box<dyn futures_util::Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
+
+impl Php for Builtin {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let variables = variables::of(event)?;
+            let seat = self.0.seats.take(event).ok_or_else(no_seat)?;
+            let request = self.0.request(event, variables, seat.index)?;
+            let died = |error: &dyn std::fmt::Display| Failure::Died(error.to_string());
+            let stream = self.0.connect(seat.index).await;
+            let stream = stream.map_err(|error| died(&format!("{error:#}")))?;
+            let (mut send, connection) = http1::Builder::new()
+                .max_headers(1024)
+                .handshake::<_, Outbound>(TokioIo::new(stream))
+                .await
+                .map_err(|error| died(&error))?;
+            Ok(Box::new(Http {
+                inner: self.0.clone(),
+                seat,
+                answer: Answer::Waiting(Box::pin(async move { send.send_request(request).await })),
+                connection: tokio::spawn(async move {
+                    let _ = connection.await;
+                }),
+                is_free: false,
+            }) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.0.seats.status()
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            for place in &self.0.servers {
+                if let Some(server) = place.lock().await.take() {
+                    server.daemon.kill();
+                    server.daemon.ended().await;
+                }
+            }
+        })
+    }
+}
+
+fn spooled(file: Arc<std::fs::File>, len: u64) -> StreamBody<Pieces> {
+    StreamBody::new(Box::pin(stream::try_unfold(0, move |at| {
+        let file = file.clone();
+        async move {
+            let mut buffer = vec![0; PIECE.min(usize::try_from(len - at).unwrap_or(PIECE))];
+            if buffer.is_empty() {
+                return Ok(None);
+            }
+            file.read_exact_at(&mut buffer, at)?;
+            let next = at + buffer.len() as u64;
+            Ok(Some((Frame::data(buffer.into()), next)))
+        }
+    })))
+}
+
+/// Bytes of a body that are read at once.
+const PIECE: usize = 64 * 1024;
+
+enum Answer {
+    Waiting(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>),
+    Arriving(Incoming),
+    Gone,
+}
+
+/// An event at a server.
+struct Http {
+    inner: Arc<Inner>,
+    seat: Seat,
+    answer: Answer,
+    connection: JoinHandle<()>,
+    /// It is known that the server has done with it.
+    is_free: bool,
+}
+
+impl Http {
+    async fn broken(&mut self) -> Failure {
+        self.leave();
+        Failure::Died(self.inner.how_it_ended(self.seat.index).await)
+    }
+}
+
+impl Exchange for Http {
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+        Box::pin(async {
+            match &mut self.answer {
+                Answer::Waiting(response) => match response.await {
+                    Ok(response) => {
+                        let (mut head, body) = response.into_parts();
+                        // The connection to us, and what our own front says.
+                        for ours in [header::CONNECTION, header::HOST, header::DATE] {
+                            head.headers.remove(ours);
+                        }
+                        self.answer = Answer::Arriving(body);
+                        Ok(Some(Part::Head(Head {
+                            status: head.status,
+                            reason: head.extensions.remove(),
+                            headers: head.headers,
+                        })))
+                    }
+                    Err(_) => Err(self.broken().await),
+                },
+                Answer::Arriving(body) => loop {
+                    match body.frame().await {
+                        Some(Ok(frame)) => {
+                            if let Ok(data) = frame.into_data() {
+                                return Ok(Some(Part::Data(data)));
+                            }
+                        }
+                        Some(Err(_)) => return Err(self.broken().await),
+                        // The end of an answer is the end of its connection, which that of its process looks like, too.
+                        None => match self.inner.is_free(self.seat.index).await {
+                            Ok(()) => {
+                                self.is_free = true;
+                                return Ok(None);
+                            }
+                            Err(_) => return Err(self.broken().await),
+                        },
+                    }
+                },
+                Answer::Gone => Err(Failure::Died("nobody listens any more".into())),
+            }
+        })
+    }
+
+    fn leave(&mut self) {
+        self.answer = Answer::Gone;
+        self.connection.abort();
+    }
+
+    fn kill(&mut self) {
+        self.leave();
+        let pid = self.seat.pid();
+        // Locked only while it is started, when there is nothing to kill.
+        if let Ok(place) = self.inner.servers[self.seat.index].try_lock()
+            && let Some(server) = place.as_ref()
+            && server.daemon.pid == pid
+        {
+            server.daemon.kill();
+        }
+    }
+
+    fn over(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            let index = self.seat.index;
+            let is_free = self.is_free || self.inner.is_free(index).await.is_ok();
+            let is_old =
+                self.inner.max_events > 0 && self.seat.served() + 1 >= self.inner.max_events;
+            if (!is_free || is_old)
+                && let Err(error) = self.inner.renew(index).await
+            {
+                // The next event tries again.
+                tracing::error!("{error:#}");
+            }
+        })
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_read_and_what_every_request_says_is_noise() {
+        let started = "[Sun Nov 22 04:50:05 2026] PHP 8.2.29 Development Server (http://127.0.0.1:40312) started";
+        assert_eq!(port(started), Some(40312));
+        assert!(!is_noise(started));
+        assert!(is_noise(
+            "[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted"
+        ));
+        assert!(is_noise(
+            "[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 [200]: GET /"
+        ));
+        assert!(!is_noise(
+            "[Sun Nov 22 04:50:05 2026] PHP Warning:  x in y on line 1"
+        ));
+        assert_eq!(port("127.0.0.1:80"), None);
+    }
+}

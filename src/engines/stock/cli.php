@@ -1,0 +1,1003 @@
+<?php
+/**
+ * How does `php`, which knows no HTTP, answer a request? As php-cgi would, when this file runs the script.
+ *
+ *     php -d auto_prepend_file= -d auto_append_file= -d session.auto_start=0 -f cli.php
+ *
+ * with the functions of cli.functions disabled, so that those below take their places. Descriptor 0 is the request's body, a
+ * file at its beginning; 3 has the CGI variables, `NAME=VALUE\0` each; 4 takes the response's head, 1 its body.
+ *
+ * The head is written when PHP would send it: at the first output that nothing buffers, or else after shutdown functions,
+ * destructors and output buffers, when the process is about to end. A process that ends without a head has crashed.
+ *
+ * What differs from php-cgi and cannot be helped:
+ * - PHP_SAPI is `cli`, phpinfo() is text, STDIN (at its end), STDOUT and STDERR exist, and backtraces and get_included_files()
+ *   begin with this file.
+ * - filter_input() and filter_has_var() see nothing: PHP's own copy of the variables cannot be written.
+ * - What is wrong with a header or the body is an E_USER_WARNING that names a line of this file.
+ * - ob_gzhandler() and zlib.output_compression compress nothing, so that no header is missing; mb_output_handler()'s is.
+ * - The body of a HEAD request's answer is not held back.
+ * - ini_get() of output_buffering, register_argc_argv and max_input_time tells what the CLI has set. .user.ini cannot set
+ *   max_input_vars, max_input_nesting_level and short_open_tag.
+ * - A session that is destroyed before any header is set or listed leaves no cookie; one that is opened again does not set its
+ *   cache headers again.
+ * - http_response_code() in a shutdown function is heeded after a fatal error too.
+ * - exit() in a shutdown function keeps the later ones from running, and with them the one that deletes uploads.
+ */
+
+namespace Surus\Cli {
+
+    /** What the CLI, or the command line above, has in the place of what php.ini says, with PHP's defaults for where it says nothing. */
+    const OVERRIDDEN = [
+        'auto_append_file' => '',
+        'auto_prepend_file' => '',
+        'html_errors' => '1',
+        'implicit_flush' => '',
+        'max_execution_time' => '30',
+        'output_buffering' => '0',
+        'register_argc_argv' => '1',
+        'session.auto_start' => '',
+    ];
+
+    /** The only function that leaves something behind in the global scope: what a web server would have put there. */
+    function start(): void
+    {
+        Head::begin();
+        Request::begin();
+        \register_shutdown_function(static function () {
+            Session::follow();
+            // Behind those that the script has registered.
+            \register_shutdown_function(static function () {
+                Session::follow();
+                Head::end();
+                Uploads::remove();
+            });
+        });
+
+        $script = Request::script();
+        if (!\is_file($script) || !\is_readable($script)) {
+            [$status, $reason] = \is_file($script) ? [403, 'Access denied.'] : [404, 'File not found.'];
+            \http_response_code($status);
+            exit("$reason\n");
+        }
+        \chdir(\dirname($script));
+        Settings::apply();
+        Request::fill();
+        if (Settings::get('session.auto_start')) {
+            \session_start();
+        }
+        // Last, so that only the script's output is in the buffer.
+        if (($size = (int) Settings::get('output_buffering')) && \ob_get_level() === 0) {
+            \ob_start(null, $size > 1 ? $size : 0);
+        }
+    }
+
+    function warn(string $message): bool
+    {
+        \trigger_error($message, \E_USER_WARNING);
+        return false;
+    }
+
+    /** Settings as a web server has them: without what the CLI sets, with what .user.ini sets. */
+    final class Settings
+    {
+        private static array $files = [];
+        private static array $user = [];
+
+        public static function get(string $name): string
+        {
+            return self::$user[$name] ?? (isset(OVERRIDDEN[$name]) ? self::$files[$name] ?? OVERRIDDEN[$name] : \ini_get($name));
+        }
+
+        public static function size(string $name): int
+        {
+            return \ini_parse_quantity(self::get($name));
+        }
+
+        public static function set(array $settings): void
+        {
+            self::$user = \array_replace(self::$user, $settings);
+        }
+
+        /** PHP's word for no file is `none`. */
+        public static function file(string $name): string
+        {
+            return \strcasecmp(self::get($name), 'none') ? self::get($name) : '';
+        }
+
+        public static function apply(): void
+        {
+            $files = [(string) \php_ini_loaded_file(), ...\explode(',', (string) \php_ini_scanned_files())];
+            self::$files = self::read(\array_map('trim', $files));
+            self::$user = self::read(self::userFiles());
+            // A php.ini may disable ini_set().
+            if (\function_exists('ini_set')) {
+                $now = \array_fill_keys(['html_errors', 'implicit_flush', 'max_execution_time'], null);
+                foreach ($now + self::$user as $name => $_) {
+                    \ini_set($name, self::get($name));
+                }
+            }
+            \ob_implicit_flush((bool) Settings::get('implicit_flush'));
+        }
+
+        private static function read(array $files): array
+        {
+            $settings = [];
+            foreach (\array_filter($files, 'is_file') as $file) {
+                $settings = \array_replace($settings, \parse_ini_file($file) ?: []);
+            }
+            return \array_filter($settings, 'is_scalar');
+        }
+
+        /** Those from the document root down to the script's directory. */
+        private static function userFiles(): array
+        {
+            if (($name = \ini_get('user_ini.filename')) === '') {
+                return [];
+            }
+            $root = \rtrim(Request::variable('DOCUMENT_ROOT'), '/');
+            $below = \dirname(Request::script());
+            $directories = [$below];
+            if ($root !== '' && \str_starts_with("$below/", "$root/")) {
+                while ($below !== $root) {
+                    \array_unshift($directories, $below = \dirname($below));
+                }
+            }
+            return \array_map(static fn ($directory) => "$directory/$name", $directories);
+        }
+    }
+
+    /** What was asked: the CGI variables and the body, and the superglobals made of them. */
+    final class Request
+    {
+        private static array $variables = [];
+
+        public static function begin(): void
+        {
+            foreach (\explode("\0", \file_get_contents('php://fd/3')) as $pair) {
+                [$name, $value] = \explode('=', $pair, 2) + [1 => ''];
+                if ($name !== '') {
+                    self::$variables[$name] = $value;
+                }
+            }
+        }
+
+        public static function variable(string $name): string
+        {
+            return self::$variables[$name] ?? '';
+        }
+
+        public static function script(): string
+        {
+            return self::variable('SCRIPT_FILENAME');
+        }
+
+        /** The request's header fields, in the spelling that php-cgi makes of their variables. */
+        public static function headers(): array
+        {
+            $headers = [];
+            foreach (self::$variables as $name => $value) {
+                $field = match (true) {
+                    $name === 'CONTENT_TYPE', $name === 'CONTENT_LENGTH' => $name,
+                    \str_starts_with($name, 'HTTP_') => \substr($name, 5),
+                    default => null,
+                };
+                if ($field !== null) {
+                    $headers[\ucwords(\strtolower(\strtr($field, '_', '-')), '-')] = $value;
+                }
+            }
+            return $headers;
+        }
+
+        public static function fill(): void
+        {
+            $started = ['REQUEST_TIME_FLOAT' => $_SERVER['REQUEST_TIME_FLOAT'], 'REQUEST_TIME' => $_SERVER['REQUEST_TIME']];
+            // In CGI the variables are the environment. A php.ini may disable putenv().
+            foreach (\function_exists('putenv') ? self::$variables : [] as $name => $value) {
+                // Programs that the script runs would take this header for their proxy (CVE-2016-5385).
+                if ($name !== 'HTTP_PROXY') {
+                    \putenv("$name=$value");
+                }
+            }
+            $environment = self::$variables + \getenv();
+            $form = self::form();
+            $order = \strtoupper(Settings::get('variables_order'));
+            $_ENV = \str_contains($order, 'E') ? $environment : [];
+            $_GET = \str_contains($order, 'G') ? Fields::query(self::variable('QUERY_STRING')) : [];
+            $_POST = \str_contains($order, 'P') ? $form['post'] : [];
+            $_COOKIE = \str_contains($order, 'C') ? Fields::cookies(self::variable('HTTP_COOKIE')) : [];
+            $_FILES = $form['files'];
+            $_REQUEST = [];
+            foreach (\str_split(\strtoupper(Settings::get('request_order')) ?: $order) as $source) {
+                $of = ['G' => $_GET, 'P' => $_POST, 'C' => $_COOKIE];
+                $_REQUEST = \array_replace_recursive($_REQUEST, $of[$source] ?? []);
+            }
+            $_SERVER = $environment;
+            $_SERVER['PHP_SELF'] = self::variable('SCRIPT_NAME') . self::variable('PATH_INFO');
+            $_SERVER += self::credentials() + $started;
+            unset($GLOBALS['argv'], $GLOBALS['argc']);
+            if (Settings::get('register_argc_argv')) {
+                $query = self::variable('QUERY_STRING');
+                $_SERVER['argv'] = $query === '' ? [] : \explode('+', $query);
+                $_SERVER['argc'] = \count($_SERVER['argv']);
+            }
+            if (!\str_contains($order, 'S')) {
+                $_SERVER = [];
+            }
+        }
+
+        private static function credentials(): array
+        {
+            [$scheme, $rest] = \explode(' ', self::variable('HTTP_AUTHORIZATION'), 2) + [1 => ''];
+            $scheme = \strtolower($scheme);
+            if ($scheme === 'digest') {
+                return ['PHP_AUTH_DIGEST' => $rest];
+            }
+            $basic = $scheme === 'basic' ? \explode(':', (string) \base64_decode($rest), 2) : [];
+            return isset($basic[1]) ? ['PHP_AUTH_USER' => $basic[0]] + \array_filter(['PHP_AUTH_PW' => $basic[1]], 'strlen') : [];
+        }
+
+        /** Reads the body as far as PHP does before a script runs, and leaves the rest to php://input. */
+        private static function form(): array
+        {
+            if (self::variable('REQUEST_METHOD') === 'POST' && \ini_get('enable_post_data_reading')) {
+                [$length, $limit] = [(int) self::variable('CONTENT_LENGTH'), Settings::size('post_max_size')];
+                if ($limit > 0 && $length > $limit) {
+                    warn("POST Content-Length of $length bytes exceeds the limit of $limit bytes");
+                } else {
+                    $form = Fields::body(self::variable('CONTENT_TYPE'));
+                }
+            }
+            // A multipart body is spent when it is read; its files are there once, not twice.
+            if (!isset($form['files'])) {
+                self::offerBody();
+            }
+            return ($form ?? []) + ['post' => [], 'files' => []];
+        }
+
+        /** PHP keeps what php://input gives in a temporary stream of its own, which only the list of all streams shows. */
+        private static function offerBody(): void
+        {
+            $input = \fopen('php://input', 'r');
+            foreach (\get_resources('stream') as $stream) {
+                if (\stream_get_meta_data($stream)['stream_type'] === 'TEMP') {
+                    \stream_copy_to_stream(\STDIN, $stream);
+                    break;
+                }
+            }
+        }
+    }
+
+    /** Names and values as PHP reads them: `a[b]=c` is an array. */
+    final class Fields
+    {
+        public static function query(string $text): array
+        {
+            return self::split($text, Settings::get('arg_separator.input'));
+        }
+
+        /** By these separators, whatever those of PHP's own function are. */
+        private static function split(string $text, string $separators): array
+        {
+            $own = \ini_get('arg_separator.input');
+            if ($separators !== $own) {
+                $escaped = [];
+                foreach (\str_split($own) as $separator) {
+                    $escaped[$separator] = \rawurlencode($separator);
+                }
+                $text = \strtr($text, \array_fill_keys(\str_split($separators), $own[0]) + $escaped);
+            }
+            \parse_str($text, $fields);
+            return $fields;
+        }
+
+        /** @param list<array{string, string}> $fields */
+        private static function named(array $fields): array
+        {
+            $pair = static fn ($field) => \rawurlencode($field[0]) . '=' . \rawurlencode($field[1]);
+            return self::split(\implode('&', \array_map($pair, $fields)), '&');
+        }
+
+        public static function cookies(string $header): array
+        {
+            $fields = $seen = [];
+            foreach (\explode(';', $header) as $pair) {
+                [$name, $value] = \explode('=', \ltrim($pair), 2) + [1 => ''];
+                $key = \strtr($name, ' .', '__');
+                // The first of one name counts: it is that of the longer path (RFC 6265, 5.4).
+                if ($name !== '' && !isset($seen[$key])) {
+                    $seen[\strstr($key, '[', true) ?: $key] = true;
+                    $fields[] = [$name, \rawurldecode($value)];
+                }
+            }
+            return self::named($fields);
+        }
+
+        /** `post` and `files`, as far as the body is a form that has them. */
+        public static function body(string $contentType): array
+        {
+            switch (\strtolower(\substr($contentType, 0, \strcspn($contentType, ';, ')))) {
+                case 'application/x-www-form-urlencoded':
+                    $text = \stream_get_contents(\STDIN);
+                    // For php://input, which gives it again.
+                    \rewind(\STDIN);
+                    return ['post' => self::split($text, '&')];
+                case 'multipart/form-data':
+                    return self::multipart($contentType);
+                default:
+                    return [];
+            }
+        }
+
+        private static function multipart(string $contentType): array
+        {
+            $fields = [];
+            $nameless = 0;
+            if (!\preg_match('/boundary[^=]*=(?:"([^"]+)"|([^",;]+))/i', $contentType, $found)) {
+                warn('Missing boundary in multipart/form-data POST data');
+                return [];
+            }
+            $parts = new Parts(\STDIN, \end($found));
+            $left = (int) Settings::get('max_multipart_body_parts');
+            $left = $allowed = $left >= 0 ? $left : (int) Settings::get('max_input_vars') + (int) Settings::get('max_file_uploads');
+            while ($headers = $parts->next()) {
+                if ($left-- === 0) {
+                    warn("Multipart body parts limit exceeded $allowed. To increase the limit change max_multipart_body_parts in php.ini.");
+                    break;
+                }
+                ['name' => $name, 'filename' => $filename] = self::disposition($headers['content-disposition'] ?? '');
+                if ($filename !== null) {
+                    Uploads::take($parts, $name ?? (string) $nameless++, $filename, $headers['content-type'] ?? '');
+                } elseif ($name !== null) {
+                    $fields[] = [$name, $value = \implode('', \iterator_to_array($parts->content(), false))];
+                    if (!\strcasecmp($name, 'MAX_FILE_SIZE')) {
+                        Uploads::$formLimit = (int) $value;
+                    }
+                } elseif (isset($headers['content-disposition'])) {
+                    warn('File Upload Mime headers garbled');
+                    break;
+                }
+            }
+            return ['post' => self::named($fields), 'files' => Uploads::$files];
+        }
+
+        private static function disposition(string $header): array
+        {
+            $parameters = ['name' => null, 'filename' => null];
+            $value = '"((?:\\\\.|[^"\\\\])*+)"?|\'((?:\\\\.|[^\'\\\\])*+)\'?|([^;\s]*)';
+            \preg_match_all("/;\s*(name|filename)\s*=\s*(?|$value)/is", $header, $found, \PREG_SET_ORDER);
+            foreach ($found as [, $name, $text]) {
+                // Other backslashes are those of a path.
+                $parameters[\strtolower($name)] = \preg_replace('/\\\\([\\\\"\'])/', '$1', $text);
+            }
+            return $parameters;
+        }
+    }
+
+    /** The parts of a multipart body, one after the other, never the whole in memory. */
+    final class Parts
+    {
+        // As if a line had ended before the first boundary.
+        private string $buffer = "\n";
+        private string $boundary;
+
+        public function __construct(private $in, string $boundary)
+        {
+            $this->boundary = "\n--$boundary";
+        }
+
+        /** Goes to the next part; its headers by lower-case name, with '' for the blank line, or [] when there is none. */
+        public function next(): array
+        {
+            do {
+                foreach ($this->content() as $_);
+                if ($this->buffer === '') {
+                    return [];
+                }
+                $this->buffer = \substr($this->buffer, \strlen($this->boundary));
+            } while ($this->line() !== '');
+
+            $headers = ['' => ''];
+            $name = '';
+            while (($line = $this->line()) !== '') {
+                if (\strspn($line, " \t")) {
+                    $headers[$name] .= $line;
+                } else {
+                    [$name, $value] = \explode(':', $line, 2) + [1 => ''];
+                    $name = \strtolower($name);
+                    $headers[$name] = \ltrim($value);
+                }
+            }
+            return $headers;
+        }
+
+        /** What is left of the part, piece by piece. */
+        public function content(): \Generator
+        {
+            return $this->before($this->boundary);
+        }
+
+        private function line(): string
+        {
+            $line = \implode('', \iterator_to_array($this->before("\n"), false));
+            $this->buffer = \substr($this->buffer, 1);
+            return $line;
+        }
+
+        /** Reads up to `$mark`, which stays in the buffer, or to the end of all, which leaves it empty. */
+        private function before(string $mark): \Generator
+        {
+            while (($at = \strpos($this->buffer, $mark)) === false) {
+                // A mark, and the carriage return before it, may come in two pieces.
+                $sure = \strlen($this->buffer) - \strlen($mark);
+                if ($sure > 0) {
+                    yield \substr($this->buffer, 0, $sure);
+                    $this->buffer = \substr($this->buffer, $sure);
+                }
+                $more = \fread($this->in, 1 << 16);
+                if ((string) $more === '') {
+                    yield $this->buffer;
+                    $this->buffer = '';
+                    return;
+                }
+                $this->buffer .= $more;
+            }
+            if ($at > 0) {
+                yield \substr($this->buffer, 0, $this->buffer[$at - 1] === "\r" ? $at - 1 : $at);
+            }
+            $this->buffer = \substr($this->buffer, $at);
+        }
+
+        public function ended(): bool
+        {
+            return $this->buffer === '';
+        }
+    }
+
+    /** Uploaded files, until the script has moved them away. */
+    final class Uploads
+    {
+        /** What becomes of $_FILES. */
+        public static array $files = [];
+        /** What the form's field MAX_FILE_SIZE says. */
+        public static int $formLimit = 0;
+        private static array $paths = [];
+        private static ?int $left = null;
+
+        /** Stores a part as a file, if files are still taken. */
+        public static function take(Parts $parts, string $field, string $filename, string $type): void
+        {
+            self::$left ??= \ini_get('file_uploads') ? (int) Settings::get('max_file_uploads') : -1;
+            if (self::$left <= 0) {
+                if (self::$left-- === 0) {
+                    warn('Maximum number of allowable file uploads has been exceeded');
+                }
+                return;
+            }
+            // Brackets that do not match are not repaired: PHP takes neither this file nor a later one.
+            if (!\preg_match('/^([^[\]]+)((?:\[[^[\]]*\])*)$/D', $field, $name)) {
+                self::$left = -1;
+                return;
+            }
+            [$path, $size, $error] = ['', 0, \UPLOAD_ERR_NO_FILE];
+            if ($filename !== '') {
+                self::$left--;
+                [$path, $size, $error] = self::store($parts);
+            }
+            $described = [
+                'name' => \substr(\strrchr('/' . \strtr($filename, '\\', '/'), '/'), 1),
+                'full_path' => $filename,
+                'type' => $error ? '' : \strstr("$type;", ';', true),
+                'tmp_name' => $path,
+                'error' => $error,
+                'size' => $size,
+            ];
+            [$base] = \array_keys(Fields::query(\rawurlencode($name[1])));
+            \preg_match_all('/\[([^\]]*)/', $name[2], $path);
+            foreach ($described as $key => $value) {
+                self::put($value, [$base, $key, ...$path[1]]);
+            }
+        }
+
+        /** `a[]` is the first free place of the array, as everywhere. */
+        private static function put(string|int $value, array $path): void
+        {
+            $place = &self::$files;
+            foreach ($path as $key) {
+                $place = \is_array($place) ? $place : [];
+                if ($key === '') {
+                    $place = &$place[];
+                } else {
+                    $place = &$place[$key];
+                }
+            }
+            $place = $value;
+        }
+
+        private static function store(Parts $parts): array
+        {
+            $limit = Settings::size('upload_max_filesize');
+            // Falls back to the system's directory, of which it gives notice.
+            $path = @\tempnam(\ini_get('upload_tmp_dir') ?: \sys_get_temp_dir(), 'php');
+            if ($path === false || !($file = \fopen($path, 'w'))) {
+                warn('File upload error - unable to create a temporary file');
+                return ['', 0, \UPLOAD_ERR_NO_TMP_DIR];
+            }
+            self::$paths[$path] = true;
+            [$size, $error] = [0, \UPLOAD_ERR_OK];
+            foreach ($parts->content() as $piece) {
+                $size += \strlen($piece);
+                $error = match (true) {
+                    $limit > 0 && $size > $limit => \UPLOAD_ERR_INI_SIZE,
+                    self::$formLimit > 0 && $size > self::$formLimit => \UPLOAD_ERR_FORM_SIZE,
+                    @\fwrite($file, $piece) !== \strlen($piece) => \UPLOAD_ERR_CANT_WRITE,
+                    default => \UPLOAD_ERR_OK,
+                };
+                if ($error) {
+                    break;
+                }
+            }
+            \fclose($file);
+            $error = $error ?: ($parts->ended() ? \UPLOAD_ERR_PARTIAL : \UPLOAD_ERR_OK);
+            if ($error) {
+                \unlink($path);
+                unset(self::$paths[$path]);
+                return ['', 0, $error];
+            }
+            return [$path, $size, $error];
+        }
+
+        public static function has(string $path): bool
+        {
+            return isset(self::$paths[$path]);
+        }
+
+        public static function move(string $from, string $to): bool
+        {
+            if (!self::has($from)) {
+                return false;
+            }
+            if (@\rename($from, $to)) {
+                // It was made for its owner alone.
+                @\chmod($to, 0666 & ~\umask());
+            } elseif (\copy($from, $to)) {
+                \unlink($from);
+            } else {
+                return warn("move_uploaded_file(): Unable to move \"$from\" to \"$to\"");
+            }
+            unset(self::$paths[$from]);
+            return true;
+        }
+
+        public static function remove(): void
+        {
+            foreach (self::$paths as $path => $_) {
+                @\unlink($path);
+            }
+        }
+    }
+
+    /** The response's status and headers, by the rules of PHP's SAPI.c. The code itself is PHP's: see http_response_code(). */
+    final class Head
+    {
+        private static array $lines = [];
+        private static string $statusLine = '';
+        private static int $statusCode = 0;
+        private static bool $defaultType = true;
+        /** Descriptor 4; null when the head is written. */
+        private static $to;
+        /** The script's own, when it has put one in the place of ours. */
+        public static mixed $callback = null;
+
+        public static function begin(): void
+        {
+            self::$to = \fopen('php://fd/4', 'w');
+            if (\ini_get('expose_php')) {
+                self::$lines[] = 'X-Powered-By: PHP/' . \PHP_VERSION;
+            }
+            // The CLI has no status; when it is 200, PHP itself makes it 500 where it would.
+            \http_response_code(200);
+            \header_register_callback(new Sender());
+        }
+
+        /** header(); false if PHP would not take it. */
+        public static function put(string $line, bool $replace = true, int $code = 0): bool
+        {
+            if (!self::open()) {
+                return false;
+            }
+            $line = \rtrim($line, " \t\n\r\v\f");
+            if (\strpbrk($line, "\r\n") !== false) {
+                return warn('Header may not contain more than a single header, new line detected');
+            }
+            if (\str_contains($line, "\0")) {
+                return warn('Header may not contain NUL bytes');
+            }
+            if ($line === '') {
+                return false;
+            }
+            if (!\strncasecmp($line, 'HTTP/', 5)) {
+                self::status(\preg_match('/ (?! )(.*)/s', $line, $found) ? (int) $found[1] : 200);
+                self::$statusLine = $line;
+                return true;
+            }
+            [$name, $value] = \explode(':', $line, 2) + [1 => null];
+            if ($value !== null) {
+                $line = self::special($name, $value) ?? $line;
+            }
+            if ($code) {
+                self::status($code);
+            }
+            if ($replace && $value !== null) {
+                self::drop($name);
+            }
+            self::$lines[] = $line;
+            return true;
+        }
+
+        /** Header fields that mean something to PHP itself; what is sent instead, if something is. */
+        private static function special(string $name, string $value): ?string
+        {
+            switch (\strtolower($name)) {
+                case 'content-type':
+                    self::$defaultType = false;
+                    $type = \ltrim($value, ' ');
+                    $charset = \ini_get('default_charset');
+                    if ($charset !== '' && \str_starts_with($type, 'text/') && !\str_contains($type, 'charset=')) {
+                        return "Content-type: $type;charset=$charset";
+                    }
+                    break;
+                case 'location':
+                    $now = \http_response_code();
+                    if (($now < 300 || $now > 399) && $now !== 201) {
+                        self::status(302);
+                    }
+                    break;
+                case 'www-authenticate':
+                    self::status(401);
+            }
+            return null;
+        }
+
+        public static function remove(?string $name): void
+        {
+            if (!self::open()) {
+                return;
+            }
+            if ($name === null) {
+                self::$lines = [];
+            } elseif (\str_contains($name, ':')) {
+                warn('Header to delete may not contain colon.');
+            } else {
+                self::drop($name);
+            }
+        }
+
+        /** Takes out the lines that begin like this, `Set-Cookie: a=` or a whole name. */
+        public static function drop(string $name, string $rest = ''): void
+        {
+            $start = "$name:$rest";
+            $other = static fn ($line) => \strncasecmp($line, $start, \strlen($start)) !== 0;
+            self::$lines = \array_values(\array_filter(self::$lines, $other));
+        }
+
+        public static function lines(): array
+        {
+            Session::follow();
+            return self::$lines;
+        }
+
+        private static function status(int $code): void
+        {
+            if ($code !== \http_response_code()) {
+                self::$statusLine = '';
+                \http_response_code($code);
+            }
+            self::$statusCode = $code;
+        }
+
+        /** May headers still be changed? */
+        private static function open(): bool
+        {
+            if (\headers_sent($file, $line)) {
+                $by = $file === '' ? '' : " by (output started at $file:$line)";
+                return warn("Cannot modify header information - headers already sent$by");
+            }
+            Session::follow();
+            return true;
+        }
+
+        public static function send(): void
+        {
+            if (!self::$to) {
+                return;
+            }
+            Session::follow();
+            $type = \ini_get('default_mimetype');
+            if (self::$defaultType && $type !== '') {
+                $charset = \ini_get('default_charset');
+                self::$lines[] = "Content-type: $type" . ($charset !== '' && \str_starts_with($type, 'text/') ? "; charset=$charset" : '');
+            }
+            $code = \http_response_code();
+            $own = static fn ($line) => !\strncasecmp($line, 'Status:', 7);
+            $status = \array_filter(self::$lines, $own);
+            $lines = \array_filter(self::$lines, static fn ($line) => !$own($line) && ($code !== 304 || \strncasecmp($line, 'Content-Type:', 13)));
+            // The script's own status line goes before any code that was set later, as in php-cgi; but 200 before the 500 of a
+            // fatal error. The usual reasons are the server's business.
+            if (self::$statusLine !== '' && self::$statusCode !== 200 && $code !== 200) {
+                \array_unshift($lines, 'Status:' . \strstr(self::$statusLine, ' '));
+            } else {
+                \array_unshift($lines, \reset($status) ?: "Status: $code");
+            }
+            \fwrite(self::$to, \implode("\r\n", $lines) . "\r\n\r\n");
+            self::$to = null;
+        }
+
+        /** The last shutdown function. PHP still has destructors and output buffers to go through, which may set headers. */
+        public static function end(): void
+        {
+            // PHP calls theirs when output begins; which it is, if there were several, nothing but PHP knows.
+            while (self::$callback && \ob_get_level() > 0 && \ob_end_flush());
+            if (\headers_sent()) {
+                self::send();
+            } elseif ($theirs = self::$callback) {
+                \header_register_callback(static function () use ($theirs) {
+                    $theirs();
+                    self::send();
+                });
+            }
+        }
+    }
+
+    /**
+     * What PHP calls just before the headers are out of its hands, which is the last that runs of all.
+     *
+     * PHP knows one callback only. When the script registers its own, this one is destroyed in the middle of that call.
+     */
+    final class Sender
+    {
+        public function __invoke(): void
+        {
+            Head::send();
+        }
+
+        public function __destruct()
+        {
+            $caller = \debug_backtrace(0, 2)[1] ?? null;
+            if (($caller['function'] ?? '') === 'header_register_callback') {
+                Head::$callback = $caller['args'][0];
+            }
+        }
+    }
+
+    /** What session_start() would send and the CLI swallows. */
+    final class Session
+    {
+        private static bool $limited = false;
+        private static string $sent = '';
+        private static bool $following = false;
+
+        /** Looks, before headers are read or changed, whether a session has begun since the last time. */
+        public static function follow(): void
+        {
+            // PHP defines it with the first session, and it outlives them all.
+            if (!\defined('SID') || self::$following || \headers_sent()) {
+                return;
+            }
+            self::$following = true;
+            $id = (string) \session_id();
+            $known = self::$sent ?: $_COOKIE[\session_name()] ?? '';
+            if ($id !== '' && $id !== $known && \ini_get('session.use_cookies')) {
+                self::$sent = $id;
+                $cookie = \session_get_cookie_params();
+                $cookie['expires'] = $cookie['lifetime'] > 0 ? \time() + $cookie['lifetime'] : 0;
+                Head::drop('Set-Cookie', ' ' . \session_name() . '=');
+                Cookie::put(\session_name(), \urlencode($id), $cookie);
+            }
+            if (!self::$limited) {
+                self::$limited = true;
+                \array_map(Head::put(...), self::limits());
+            }
+            self::$following = false;
+        }
+
+        /** The headers of session_cache_limiter(). */
+        private static function limits(): array
+        {
+            $date = static fn ($time) => \gmdate('D, d M Y H:i:s \G\M\T', $time);
+            $age = \session_cache_expire() * 60;
+            $modified = 'Last-Modified: ' . $date(\filemtime(Request::script()));
+            $long_ago = 'Expires: Thu, 19 Nov 1981 08:52:00 GMT';
+            $private = ["Cache-Control: private, max-age=$age", $modified];
+            return match (\session_cache_limiter()) {
+                'nocache' => [$long_ago, 'Cache-Control: no-store, no-cache, must-revalidate', 'Pragma: no-cache'],
+                'private' => [$long_ago, ...$private],
+                'private_no_expire' => $private,
+                'public' => ['Expires: ' . $date(\time() + $age), "Cache-Control: public, max-age=$age", $modified],
+                default => [],
+            };
+        }
+    }
+
+    /** Set-Cookie. */
+    final class Cookie
+    {
+        private const WRONG = ",; \t\r\n\v\f";
+        private const WRONG_SHOWN = '",", ";", " ", "\t", "\r", "\n", "\013", or "\014"';
+
+        /** setcookie() and setrawcookie(), one of which is `$function`, called with so many arguments. */
+        public static function set(string $function, string $name, string $value, array $options, int $count): bool
+        {
+            if (\is_array($options['expires'])) {
+                if ($count > 3) {
+                    throw new \ArgumentCountError("$function(): Expects exactly 3 arguments when argument #3 (\$expires_or_options) is an array");
+                }
+                $options = self::options($function, $options['expires']);
+            }
+            self::check($function, $name, $value, $options);
+            return self::put($name, $function === 'setcookie' ? \rawurlencode($value) : $value, $options);
+        }
+
+        private static function options(string $function, array $given): array
+        {
+            $options = [];
+            foreach ($given as $key => $value) {
+                if (\is_int($key)) {
+                    throw new \ValueError("$function(): option array cannot have numeric keys");
+                }
+                $options[\strtolower($key)] = match (\strtolower($key)) {
+                    'expires' => (int) $value,
+                    'path', 'domain', 'samesite' => (string) $value,
+                    'secure', 'httponly' => (bool) $value,
+                    'partitioned' => \PHP_VERSION_ID >= 80500 ? (bool) $value : throw self::unknown($function, $key),
+                    default => throw self::unknown($function, $key),
+                };
+            }
+            return $options;
+        }
+
+        private static function unknown(string $function, string $key): \ValueError
+        {
+            return new \ValueError("$function(): option \"$key\" is invalid");
+        }
+
+        private static function check(string $function, string $name, string $value, array $options): void
+        {
+            $must = \PHP_VERSION_ID >= 80400 ? 'must not' : 'cannot';
+            $wrong = match (true) {
+                $name === '' => "Argument #1 (\$name) $must be empty",
+                \strpbrk($name, '=' . self::WRONG) !== false => "Argument #1 (\$name) cannot contain \"=\", " . self::WRONG_SHOWN,
+                $function === 'setrawcookie' && \strpbrk($value, self::WRONG) !== false => 'Argument #2 ($value) cannot contain ' . self::WRONG_SHOWN,
+                \strpbrk($options['path'] ?? '', self::WRONG) !== false => '"path" option cannot contain ' . self::WRONG_SHOWN,
+                \strpbrk($options['domain'] ?? '', self::WRONG) !== false => '"domain" option cannot contain ' . self::WRONG_SHOWN,
+                $value !== '' && ($options['expires'] ?? 0) >= 253402300800 => '"expires" option cannot have a year greater than 9999',
+                ($options['partitioned'] ?? false) && !($options['secure'] ?? false) => '"partitioned" option cannot be used without "secure" option',
+                default => null,
+            };
+            if ($wrong !== null) {
+                throw new \ValueError("$function(): $wrong");
+            }
+        }
+
+        public static function put(string $name, string $value, array $options): bool
+        {
+            // An empty value deletes the cookie.
+            [$value, $expires] = $value === '' ? ['deleted', 1] : [$value, $options['expires'] ?? 0];
+            $line = "Set-Cookie: $name=$value";
+            if ($expires > 0) {
+                $line .= \gmdate('; \e\x\p\i\r\e\s=D, d M Y H:i:s \G\M\T', $expires);
+                $line .= '; Max-Age=' . \max(0, $expires - \time());
+            }
+            $attributes = [
+                'path' => 'path=', 'domain' => 'domain=', 'secure' => 'secure', 'httponly' => 'HttpOnly', 'samesite' => 'SameSite=',
+                'partitioned' => 'Partitioned',
+            ];
+            foreach ($attributes as $option => $attribute) {
+                $given = $options[$option] ?? '';
+                if ($given) {
+                    $line .= "; $attribute" . ($given === true ? '' : $given);
+                }
+            }
+            return Head::put($line, false);
+        }
+    }
+}
+
+namespace {
+
+    use Surus\Cli\{Cookie, Fields, Head, Request, Settings, Uploads};
+
+    function header(string $header, bool $replace = true, int $response_code = 0): void
+    {
+        Head::put($header, $replace, $response_code);
+    }
+
+    function header_remove(?string $name = null): void
+    {
+        Head::remove($name);
+    }
+
+    function headers_list(): array
+    {
+        return Head::lines();
+    }
+
+    // Nulls are taken, as PHP's own functions take them.
+    function setcookie(
+        string $name,
+        ?string $value = '',
+        array|int|null $expires_or_options = 0,
+        ?string $path = '',
+        ?string $domain = '',
+        ?bool $secure = false,
+        ?bool $httponly = false,
+    ): bool {
+        $options = ['expires' => $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+        return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
+    }
+
+    function setrawcookie(
+        string $name,
+        ?string $value = '',
+        array|int|null $expires_or_options = 0,
+        ?string $path = '',
+        ?string $domain = '',
+        ?bool $secure = false,
+        ?bool $httponly = false,
+    ): bool {
+        $options = ['expires' => $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+        return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
+    }
+
+    function is_uploaded_file(string $filename): bool
+    {
+        return Uploads::has($filename);
+    }
+
+    function move_uploaded_file(string $from, string $to): bool
+    {
+        return Uploads::move($from, $to);
+    }
+
+    if (PHP_VERSION_ID >= 80400) {
+        function request_parse_body(?array $options = null): array
+        {
+            Settings::set($options ?? []);
+            rewind(STDIN);
+            $form = Fields::body(Request::variable('CONTENT_TYPE'));
+            if ($form === []) {
+                throw new RequestParseBodyException('The request has no form of a type that is known');
+            }
+            return [$form['post'], $form['files'] ?? []];
+        }
+    }
+
+    function getallheaders(): array
+    {
+        return Request::headers();
+    }
+
+    function apache_request_headers(): array
+    {
+        return Request::headers();
+    }
+
+    function apache_response_headers(): array
+    {
+        $headers = [];
+        foreach (Head::lines() as $line) {
+            [$name, $value] = explode(':', $line, 2) + [1 => ''];
+            $headers[$name] = ltrim($value);
+        }
+        return $headers;
+    }
+
+    Surus\Cli\start();
+    if (Settings::file('auto_prepend_file') !== '') {
+        require Settings::file('auto_prepend_file');
+    }
+    require Request::script();
+    if (Settings::file('auto_append_file') !== '') {
+        require Settings::file('auto_append_file');
+    }
+}

@@ -1,0 +1,320 @@
+//! One event from its start to its end, whatever runs PHP: the answer goes to who waits, a deadline and a client that leaves end it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+use tracing::{debug, warn};
+
+use super::Boot;
+use crate::engine::Pending;
+use crate::engines::cgi_reply::{self, Head};
+use crate::engines::queue::Place;
+use crate::event::{Event, Failure, Response, ResponseBody};
+
+/// The next that comes of an answer: its head first.
+pub enum Part {
+    Head(Head),
+    Data(Bytes),
+}
+
+/// PHP at work on an event.
+pub trait Exchange: Send {
+    /// None at the end of a whole answer. What has arrived is not lost when the future is dropped.
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>>;
+
+    /// Nobody takes the answer any more: PHP learns it when it next writes.
+    fn leave(&mut self);
+
+    /// Ends it, whatever it does.
+    fn kill(&mut self);
+
+    /// Returns when nothing is done for the event any more.
+    fn over(&mut self) -> Pending<'_, ()>;
+}
+
+/// Has the event answered. It goes on by itself when the future is dropped, as one whose client has left.
+pub async fn answer(boot: Arc<Boot>, event: Box<Event>, place: Place) -> Result<Response, Failure> {
+    let (to, from) = oneshot::channel();
+    tokio::spawn(run(boot, event, place, to));
+    from.await
+        .unwrap_or_else(|_| Err(Failure::Died("the engine has ended".into())))
+}
+
+type Answer = oneshot::Sender<Result<Response, Failure>>;
+
+/// How the answer of an event ended.
+enum End {
+    Answered,
+    /// Its client has left.
+    Left,
+    /// It was over its deadline.
+    Late,
+}
+
+/// PHP that goes on without a client, or after its answer, may do so for this long more than the event's own time.
+const LINGER: Duration = Duration::from_secs(1);
+
+async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answer) {
+    let deadline = Instant::from_std(event.deadline);
+    let begun = {
+        let mut begin = pin!(timeout_at(deadline, boot.php.begin(&event)));
+        tokio::select! {
+            begun = &mut begin => begun.unwrap_or(Err(Failure::TimedOut)),
+            () = answer.closed() => return,
+        }
+    };
+    let mut exchange = match begun {
+        Ok(exchange) => exchange,
+        Err(failure) => {
+            drop(place);
+            let _ = answer.send(Err(failure));
+            return;
+        }
+    };
+    let dropped = boot.dropped.clone();
+    tokio::select! {
+        () = live(&mut *exchange, &event, answer) => {}
+        () = dropped.cancelled() => {
+            exchange.kill();
+            exchange.over().await;
+        }
+    }
+    drop(exchange);
+    // Before the place is free, so that whoever waits for that finds all of this gone.
+    drop(boot);
+    drop(place);
+}
+
+async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
+    let deadline = Instant::from_std(event.deadline);
+    match drive(exchange, event, answer).await {
+        End::Answered => {}
+        End::Left => exchange.leave(),
+        End::Late => {
+            warn!(
+                event = event.id,
+                request = what(event),
+                "over its deadline; its process is killed"
+            );
+            exchange.kill();
+        }
+    }
+    let patience = event.patience.map(|patience| Instant::now() + patience);
+    let last = patience.unwrap_or(deadline).max(deadline) + LINGER;
+    if timeout_at(last, exchange.over()).await.is_err() {
+        warn!(
+            event = event.id,
+            request = what(event),
+            "goes on without a client beyond its deadline; its process is killed"
+        );
+        exchange.kill();
+        exchange.over().await;
+    }
+}
+
+fn what(event: &Event) -> String {
+    format!("{} {}", event.request.method(), event.request.uri())
+}
+
+async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -> End {
+    let mut deadline = Instant::from_std(event.deadline);
+    let first = tokio::select! {
+        biased;
+        () = answer.closed() => return End::Left,
+        first = timeout_at(deadline, exchange.next()) => first,
+    };
+    let head = match first {
+        Ok(Ok(Some(Part::Head(head)))) => head,
+        Ok(Ok(_)) => {
+            let why = "the script ended without an answer".into();
+            let _ = answer.send(Err(Failure::Malformed(why)));
+            return End::Answered;
+        }
+        Ok(Err(failure)) => {
+            let _ = answer.send(Err(failure));
+            return End::Answered;
+        }
+        Err(_) => {
+            let _ = answer.send(Err(Failure::TimedOut));
+            return End::Late;
+        }
+    };
+    // An answer that is all there needs no stream.
+    let mut there = Vec::new();
+    let mut size = 0;
+    while size < AT_ONCE {
+        match exchange.next().now_or_never() {
+            Some(Ok(Some(Part::Data(data)))) => {
+                size += data.len();
+                there.push(data);
+            }
+            Some(Ok(_)) => {
+                let body = ResponseBody::Full(there.concat().into());
+                return match answer.send(Ok(response(head, body))) {
+                    Ok(()) => End::Answered,
+                    Err(_) => End::Left,
+                };
+            }
+            // It is going to say so again.
+            Some(Err(failure)) => {
+                let _ = answer.send(Err(failure));
+                return End::Answered;
+            }
+            None => break,
+        }
+    }
+    let (pieces, arriving) = mpsc::channel(PIECES);
+    if answer.send(Ok(response(head, body(arriving)))).is_err() {
+        return End::Left;
+    }
+    let mut there = there.into_iter();
+    loop {
+        let part = match there.next() {
+            Some(data) => Ok(Ok(Some(Part::Data(data)))),
+            None => tokio::select! {
+                biased;
+                () = pieces.closed() => return End::Left,
+                part = timeout_at(deadline, exchange.next()) => part,
+            },
+        };
+        let data = match part {
+            Ok(Ok(Some(Part::Data(data)))) => data,
+            Ok(Ok(_)) => {
+                last(pieces, Piece::End);
+                return End::Answered;
+            }
+            Ok(Err(failure)) => {
+                last(pieces, Piece::Failed(failure));
+                return End::Answered;
+            }
+            Err(_) => {
+                last(pieces, Piece::Failed(Failure::TimedOut));
+                return End::Late;
+            }
+        };
+        let sending = pieces.send(Piece::Data(data));
+        // A client that is slow is given its time, and PHP waits; unless all of it is due at the deadline.
+        let sent = match event.patience {
+            Some(_) => Ok(sending.await),
+            None => timeout_at(deadline, sending).await,
+        };
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return End::Left,
+            Err(_) => {
+                last(pieces, Piece::Failed(Failure::TimedOut));
+                return End::Late;
+            }
+        }
+        if let Some(patience) = event.patience {
+            deadline = Instant::now() + patience;
+        }
+    }
+}
+
+/// Bytes of an answer that are waited for only if they are there already.
+const AT_ONCE: usize = 256 * 1024;
+
+/// Pieces that may wait for a slow client before PHP has to.
+const PIECES: usize = 8;
+
+enum Piece {
+    Data(Bytes),
+    End,
+    Failed(Failure),
+}
+
+/// The client may take its time for it.
+fn last(pieces: mpsc::Sender<Piece>, piece: Piece) {
+    if let Err(mpsc::error::TrySendError::Full(piece)) = pieces.try_send(piece) {
+        tokio::spawn(async move {
+            let _ = pieces.send(piece).await;
+        });
+    }
+}
+
+fn body(arriving: mpsc::Receiver<Piece>) -> ResponseBody {
+    let pieces = stream::unfold(Some(arriving), |arriving| async {
+        let mut arriving = arriving?;
+        match arriving.recv().await {
+            Some(Piece::Data(data)) => Some((Ok(Frame::data(data)), Some(arriving))),
+            Some(Piece::End) => None,
+            Some(Piece::Failed(failure)) => Some((Err(failure), None)),
+            None => Some((Err(Failure::Died("the answer broke off".into())), None)),
+        }
+    });
+    ResponseBody::stream(StreamBody::new(pieces))
+}
+
+fn response(head: Head, body: ResponseBody) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    if let Some(reason) = head.reason {
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
+
+/// Finds the head in what a CGI script writes.
+#[derive(Default)]
+pub struct Reply {
+    buffer: BytesMut,
+    has_head: bool,
+}
+
+impl Reply {
+    /// Where to put what arrives.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(ROOM);
+        &mut self.buffer
+    }
+
+    /// What is complete of it.
+    pub fn next(&mut self) -> Result<Option<Part>, Failure> {
+        if self.has_head {
+            let data = self.buffer.split().freeze();
+            return Ok((!data.is_empty()).then_some(Part::Data(data)));
+        }
+        let Some((end, empty)) = cgi_reply::find_end(&self.buffer) else {
+            return match self.buffer.len() > cgi_reply::MAX_HEAD {
+                true => Err(Failure::Malformed(
+                    "the response's headers are too large".into(),
+                )),
+                false => Ok(None),
+            };
+        };
+        let block = self.buffer.split_to(end).freeze();
+        let _ = self.buffer.split_to(empty);
+        self.has_head = true;
+        head(&block).map(|head| Some(Part::Head(head)))
+    }
+
+    pub fn has_head(&self) -> bool {
+        self.has_head
+    }
+}
+
+/// Bytes to read at once.
+const ROOM: usize = 64 * 1024;
+
+/// A block of header lines.
+pub fn head(block: &Bytes) -> Result<Head, Failure> {
+    let (head, refused) = cgi_reply::parse(block).map_err(Failure::Malformed)?;
+    for line in refused {
+        warn!(
+            line,
+            "a response header that HTTP cannot carry was left out"
+        );
+    }
+    debug!(status = head.status.as_u16(), "PHP answers");
+    Ok(head)
+}

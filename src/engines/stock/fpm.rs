@@ -1,0 +1,544 @@
+//! `fpm`: FastCGI to a php-fpm that Surus starts, or to one that runs already.
+//!
+//! One pool of php-fpm's for each event that may run at once, with one process each. So it is known who has an event: that process can
+//! be killed at the event's deadline, and nobody waits behind it. The pools share one OPcache.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use surus_sys::process::{self, Orphan};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::daemon::Daemon;
+use super::exchange::{Exchange, Part, Reply};
+use super::home::Home;
+use super::launch::Launch;
+use super::seats::{Seat, Seats};
+use super::{Php, Spec, no_seat};
+use crate::engine::Pending;
+use crate::engines::params::Params;
+use crate::engines::{fastcgi, server_vars};
+use crate::event::{Body, Event, Failure};
+use crate::observe::log::{self, FirstLines};
+use crate::observe::status::WorkerStatus;
+
+/// Where a php-fpm listens: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Address::Unix(path.into()));
+        }
+        text.parse().map(Address::Tcp).map_err(|_| {
+            format!(
+                "`{text}` is no address of a php-fpm; write one such as \"127.0.0.1:9000\" or \"unix:/run/php/php-fpm.sock\""
+            )
+        })
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> String {
+        match address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+pub struct Fpm(Arc<Inner>);
+
+struct Inner {
+    /// None for one that is not ours.
+    daemon: Option<Daemon>,
+    pools: Vec<Pool>,
+    seats: Seats,
+    /// Has the sockets and settings.
+    _home: Home,
+}
+
+/// Where an event can be done.
+struct Pool {
+    address: Address,
+    /// A connection to its process, which waits for the next event.
+    kept: Mutex<Option<Stream>>,
+}
+
+impl Fpm {
+    /// Starts php-fpm, or connects to the one that is named.
+    pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Fpm> {
+        let seats = Seats::new(spec.workers);
+        let pool = |address| Pool {
+            address,
+            kept: Mutex::new(None),
+        };
+        if let Some(address) = &spec.address {
+            let connected = Stream::connect(address).await;
+            connected.with_context(|| {
+                format!(
+                    "no php-fpm at {} (engine.address)",
+                    String::from(address.clone())
+                )
+            })?;
+            return Ok(Fpm(Arc::new(Inner {
+                daemon: None,
+                pools: (0..spec.workers).map(|_| pool(address.clone())).collect(),
+                seats,
+                _home: home,
+            })));
+        }
+        let launch = Launch::new(spec, &home)?;
+        let configuration = home.put("fpm.conf", &configuration(spec, &home)?)?;
+        // It opens the log of its workers and its sockets as who we are, and its children become the user.
+        let mut command = launch.command_of_ours(Orphan::Terminated)?;
+        command.arg("--nodaemonize").arg("--fpm-config");
+        command.arg(configuration);
+        if spec.user.as_ref().is_some_and(|user| user.uid == 0) {
+            command.arg("--allow-to-run-as-root");
+        }
+        let (daemon, output) = Daemon::start(command)?;
+        let words = FirstLines::default();
+        let log = tokio::spawn(log::follow_template(
+            output.into_nonblocking_fd()?,
+            words.clone(),
+        ));
+        let fpm = Fpm(Arc::new(Inner {
+            pools: (0..spec.workers)
+                .map(|index| pool(Address::Unix(home.path(&socket(index)))))
+                .collect(),
+            daemon: Some(daemon),
+            seats,
+            _home: home,
+        }));
+        if let Err(failure) = fpm.0.listens().await {
+            // Its last words may still be in the pipe.
+            let _ = tokio::time::timeout(Duration::from_millis(200), log).await;
+            return Err(failure.context(words.text()));
+        }
+        Ok(fpm)
+    }
+}
+
+fn socket(index: usize) -> String {
+    format!("{index}.sock")
+}
+
+fn configuration(spec: &Spec, home: &Home) -> anyhow::Result<String> {
+    let mut text = String::from(
+        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 65536\n",
+    );
+    for index in 0..spec.workers {
+        let socket = home.path(&socket(index));
+        let socket = socket
+            .to_str()
+            .context("the path of a socket is not UTF-8")?;
+        write!(
+            text,
+            "[{index}]\nlisten = {socket}\nlisten.mode = 0600\npm = static\npm.max_children = 1\npm.max_requests = {}\n\
+             clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\nsecurity.limit_extensions =\n",
+            spec.max_events
+        )?;
+        if let Some(user) = &spec.user {
+            write!(text, "user = {}\ngroup = {}\n", user.uid, user.gid)?;
+        }
+    }
+    Ok(text)
+}
+
+impl Inner {
+    /// Returns when all pools listen.
+    async fn listens(&self) -> anyhow::Result<()> {
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        for pool in &self.pools {
+            while Stream::connect(&pool.address).await.is_err() {
+                tokio::select! {
+                    how = daemon.ended() => bail!("php-fpm did not start: {how}"),
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+            }
+        }
+        while !self.count_children() {
+            tokio::select! {
+                how = daemon.ended() => bail!("php-fpm did not start: {how}"),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks which process is at which pool: php-fpm writes the pool's name into its title. Is there one at each?
+    fn count_children(&self) -> bool {
+        let Some(daemon) = &self.daemon else {
+            return true;
+        };
+        let path = format!("/proc/{0}/task/{0}/children", daemon.pid);
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let mut found = vec![0; self.pools.len()];
+        for child in children.split_whitespace() {
+            let title = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            let title = String::from_utf8_lossy(&title);
+            let pool = title.trim_end_matches('\0').strip_prefix("php-fpm: pool ");
+            let index = pool.and_then(|pool| pool.trim().parse::<usize>().ok());
+            if let (Some(place), Ok(pid)) =
+                (index.and_then(|index| found.get_mut(index)), child.parse())
+            {
+                *place = pid;
+            }
+        }
+        let is_complete = !found.contains(&0);
+        for (index, pid) in found.into_iter().enumerate() {
+            self.seats.set_pid(index, pid);
+        }
+        is_complete
+    }
+
+    /// A connection on which the event can be sent, and whether it is new.
+    async fn connection(&self, index: usize) -> io::Result<Stream> {
+        let pool = &self.pools[index];
+        let kept = pool
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(kept) = kept.filter(Stream::is_open) {
+            return Ok(kept);
+        }
+        self.count_children();
+        Stream::connect(&pool.address).await
+    }
+}
+
+/// How often to look whether php-fpm listens by now.
+const LOOK: Duration = Duration::from_millis(2);
+
+impl Php for Fpm {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let head = encode(event)?;
+            let seat = self.0.seats.take(event).ok_or_else(no_seat)?;
+            let stream = self.0.connection(seat.index).await;
+            let stream = stream.map_err(|error| Failure::Died(format!("php-fpm: {error}")))?;
+            let stream = Arc::new(stream);
+            let (to, body) = (stream.clone(), event.request.body().clone());
+            // Beside it: a script may answer before it has read all.
+            let feeding = tokio::spawn(async move {
+                to.write_all(&head).await?;
+                feed(&to, &body).await
+            });
+            Ok(Box::new(FastCgi {
+                fpm: self.0.clone(),
+                pid: seat.pid(),
+                seat,
+                event: event.id,
+                stream: Some(stream),
+                feeding,
+                input: BytesMut::new(),
+                reply: Reply::default(),
+                is_complete: false,
+                is_killed: false,
+            }) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.0.count_children();
+        self.0.seats.status()
+    }
+
+    fn has_ended(&self) -> Pending<'_, String> {
+        Box::pin(async {
+            match &self.0.daemon {
+                Some(daemon) => daemon.ended().await.to_string(),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            if let Some(daemon) = &self.0.daemon {
+                daemon.end().await;
+            }
+        })
+    }
+}
+
+/// An event at a process of php-fpm's.
+struct FastCgi {
+    fpm: Arc<Inner>,
+    seat: Seat,
+    pid: u32,
+    event: u64,
+    /// None when it is broken, or nobody wants the answer.
+    stream: Option<Arc<Stream>>,
+    feeding: tokio::task::JoinHandle<io::Result<()>>,
+    input: BytesMut,
+    reply: Reply,
+    /// END_REQUEST has come. PHP may go on (`fastcgi_finish_request`).
+    is_complete: bool,
+    is_killed: bool,
+}
+
+impl FastCgi {
+    /// What has arrived, record by record.
+    fn take(&mut self) -> Result<Option<Part>, Failure> {
+        loop {
+            if let Some(part) = self.reply.next()? {
+                return Ok(Some(part));
+            }
+            let wrong = |error: fastcgi::WrongVersion| Failure::Malformed(error.to_string());
+            let Some(record) = fastcgi::decode(&mut self.input).map_err(wrong)? else {
+                return Ok(None);
+            };
+            match record.kind {
+                fastcgi::STDOUT => self.reply.buffer().extend_from_slice(&record.content),
+                fastcgi::STDERR => log::php_message(&record.content, self.pid, Some(self.event)),
+                fastcgi::END_REQUEST if record.content.get(4) == Some(&fastcgi::OVERLOADED) => {
+                    return Err(Failure::Busy("php-fpm takes no more"));
+                }
+                fastcgi::END_REQUEST => {
+                    self.is_complete = true;
+                    return Ok(None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks a process whether it waits for the next event: it answers only then.
+    async fn is_free(stream: &Stream) -> io::Result<()> {
+        stream
+            .write_all(&fastcgi::header(fastcgi::GET_VALUES, 0, 0))
+            .await?;
+        let mut input = BytesMut::new();
+        while stream.read(&mut input).await? > 0 {
+            while let Ok(Some(record)) = fastcgi::decode(&mut input) {
+                if record.kind == fastcgi::GET_VALUES_RESULT {
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+impl Exchange for FastCgi {
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+        Box::pin(async {
+            loop {
+                match self.take()? {
+                    Some(part) => return Ok(Some(part)),
+                    None if !self.is_complete => {}
+                    None if self.reply.has_head() => return Ok(None),
+                    None => return Err(Failure::Malformed("php-fpm sent no header block".into())),
+                }
+                let Some(stream) = &self.stream else {
+                    return Err(Failure::Died("php-fpm's connection is gone".into()));
+                };
+                if !matches!(stream.read(&mut self.input).await, Ok(1..)) {
+                    self.stream = None;
+                    return Err(Failure::Died(
+                        "php-fpm closed the connection before the end of the answer".into(),
+                    ));
+                }
+            }
+        })
+    }
+
+    fn leave(&mut self) {
+        self.feeding.abort();
+        self.stream = None;
+    }
+
+    fn kill(&mut self) {
+        self.is_killed = true;
+        self.fpm.count_children();
+        if self.fpm.daemon.is_some() && self.pid != 0 && self.seat.pid() == self.pid {
+            let _ = process::kill(self.pid);
+        }
+        self.leave();
+    }
+
+    fn over(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            let stream = self.stream.take();
+            let index = self.seat.index;
+            let is_ours = self.fpm.daemon.is_some();
+            match stream {
+                Some(stream) if self.is_complete => {
+                    // Its end, too, says that the process has come back to it.
+                    if Self::is_free(&stream).await.is_err() || !is_ours {
+                        return;
+                    }
+                    self.feeding.abort();
+                    let _ = (&mut self.feeding).await;
+                    if let Some(stream) = Arc::into_inner(stream) {
+                        let mut kept = self.fpm.pools[index]
+                            .kept
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner);
+                        *kept = Some(stream);
+                    }
+                }
+                _ if is_ours => {
+                    if let Ok(stream) = Stream::connect(&self.fpm.pools[index].address).await {
+                        let _ = Self::is_free(&stream).await;
+                    }
+                }
+                _ => {}
+            }
+        })
+    }
+}
+
+impl Drop for FastCgi {
+    fn drop(&mut self) {
+        self.feeding.abort();
+    }
+}
+
+/// BEGIN_REQUEST as a responder whose connection is kept, and the variables.
+fn encode(event: &Event) -> Result<Vec<u8>, Failure> {
+    let mut head = Vec::with_capacity(1024);
+    head.extend_from_slice(&fastcgi::header(fastcgi::BEGIN_REQUEST, REQUEST, 8));
+    head.extend_from_slice(&[0, fastcgi::RESPONDER, fastcgi::KEEP_CONN, 0, 0, 0, 0, 0]);
+    let mut params = Params::new(head, REQUEST);
+    server_vars::each(event, &mut params);
+    let mut head = params.end()?;
+    head.extend_from_slice(&fastcgi::header(fastcgi::PARAMS, REQUEST, 0));
+    Ok(head)
+}
+
+/// There is one at a time on a connection.
+const REQUEST: u16 = 1;
+
+async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
+    let record = |len| fastcgi::header(fastcgi::STDIN, REQUEST, len);
+    match body {
+        Body::Empty => {}
+        Body::Memory(bytes) => {
+            for piece in bytes.chunks(fastcgi::MAX_CONTENT) {
+                to.write_all(&record(piece.len())).await?;
+                to.write_all(piece).await?;
+            }
+        }
+        Body::Spooled { file, len } => {
+            let mut buffer = vec![0; fastcgi::MAX_CONTENT];
+            let mut at = 0;
+            while at < *len {
+                let n = file.read_at(&mut buffer, at)?;
+                if n == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                to.write_all(&record(n)).await?;
+                to.write_all(&buffer[..n]).await?;
+                at += n as u64;
+            }
+        }
+    }
+    to.write_all(&record(0)).await
+}
+
+/// A connection that can be read and written at once.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    async fn connect(to: &Address) -> io::Result<Stream> {
+        Ok(match to {
+            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        })
+    }
+
+    /// Has nobody closed it, or said what nobody has asked for?
+    fn is_open(&self) -> bool {
+        let read = match self {
+            Stream::Unix(stream) => stream.try_read(&mut [0]),
+            Stream::Tcp(stream) => stream.try_read(&mut [0]),
+        };
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    async fn read(&self, into: &mut BytesMut) -> io::Result<usize> {
+        into.reserve(64 * 1024);
+        loop {
+            let read = match self {
+                Stream::Unix(stream) => {
+                    stream.readable().await?;
+                    stream.try_read_buf(into)
+                }
+                Stream::Tcp(stream) => {
+                    stream.readable().await?;
+                    stream.try_read_buf(into)
+                }
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+
+    async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut bytes = Bytes::copy_from_slice(bytes);
+        while !bytes.is_empty() {
+            let written = match self {
+                Stream::Unix(stream) => {
+                    stream.writable().await?;
+                    stream.try_write(&bytes)
+                }
+                Stream::Tcp(stream) => {
+                    stream.writable().await?;
+                    stream.try_write(&bytes)
+                }
+            };
+            match written {
+                Ok(written) => bytes = bytes.slice(written..),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for text in ["127.0.0.1:9000", "[::1]:9000", "unix:/run/php/php-fpm.sock"] {
+            let address = Address::try_from(text.to_string()).unwrap();
+            assert_eq!(String::from(address), text);
+        }
+        let wrong = Address::try_from("localhost".to_string()).unwrap_err();
+        assert!(wrong.contains("127.0.0.1:9000"), "{wrong}");
+    }
+}

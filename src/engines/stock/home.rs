@@ -1,0 +1,65 @@
+//! A directory with what PHP that is not ours is given: settings, our scripts, sockets. It goes with the boot that it is for.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::engines::ini;
+
+pub struct Home {
+    dir: tempfile::TempDir,
+    gid: Option<u32>,
+}
+
+/// Scanned for ini files behind all others, so that these have the last word.
+const INI: &str = "ini";
+
+impl Home {
+    /// With settings as those of `[php]`. PHP runs with this group, or with ours.
+    pub fn make(settings: &[(String, String)], gid: Option<u32>) -> anyhow::Result<Home> {
+        let dir = tempfile::Builder::new()
+            .prefix("surus-")
+            .tempdir()
+            .context("no directory for PHP's settings")?;
+        let home = Home { dir, gid };
+        let mut lines = String::new();
+        for (name, value) in settings {
+            lines += &ini::line(name, value)?;
+            lines.push('\n');
+        }
+        allow(home.dir.path(), 0o755)?;
+        let directory = home.ini();
+        std::fs::create_dir(&directory)
+            .and_then(|()| allow(&directory, 0o755))
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        home.put("ini/surus.ini", &lines)?;
+        Ok(home)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Where PHP finds the settings (`PHP_INI_SCAN_DIR`).
+    pub fn ini(&self) -> PathBuf {
+        self.path(INI)
+    }
+
+    /// Writes a file that PHP can read, and nobody else: passwords may be in it.
+    pub fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path(name);
+        let write = || {
+            std::fs::write(&path, "")?;
+            allow(&path, 0o640)?;
+            chown(&path, None, self.gid)?;
+            std::fs::write(&path, content)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn allow(path: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}

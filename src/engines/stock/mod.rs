@@ -1,0 +1,386 @@
+//! The engines that run PHP as it is installed: php-cgi, php-fpm, `php -S`, `php`.
+
+mod builtin;
+mod cgi;
+mod cli;
+mod daemon;
+mod exchange;
+mod fpm;
+mod home;
+mod launch;
+mod process;
+mod seats;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwapOption;
+use http_body_util::BodyExt;
+use surus_sys::process::User;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+pub use fpm::Address;
+pub use launch::find;
+
+use crate::engine::{Engine, Pending, Prepared, Report};
+use crate::engines::queue::{Place, Queue};
+use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
+use crate::observe::metrics::Metrics;
+use crate::observe::status::{EngineStatus, WorkerStatus};
+use exchange::Exchange;
+use home::Home;
+
+/// Which program has events done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Cli,
+    Cgi,
+    Fpm,
+    Builtin,
+}
+
+impl Way {
+    /// Is a process started for each event?
+    pub fn starts_per_event(self) -> bool {
+        [Way::Cli, Way::Cgi].contains(&self)
+    }
+}
+
+/// How to run PHP; the same for every boot.
+#[derive(Clone)]
+pub struct Spec {
+    /// As metrics, logs and the status show it.
+    pub name: &'static str,
+    pub way: Way,
+    pub program: PathBuf,
+    /// A php-fpm that runs already.
+    pub address: Option<Address>,
+    /// Events at once.
+    pub workers: usize,
+    /// Events that one process serves; 0 for no limit.
+    pub max_events: u64,
+    pub user: Option<User>,
+    pub ini_file: Option<PathBuf>,
+    pub ini: Vec<(String, String)>,
+    pub clear_env: bool,
+    pub env: BTreeMap<String, String>,
+    /// How long PHP may take to start.
+    pub boot_timeout: Duration,
+}
+
+/// PHP that takes events.
+trait Php: Send + Sync {
+    /// Gives it an event.
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>>;
+
+    /// Its processes.
+    fn workers(&self) -> Vec<WorkerStatus>;
+
+    /// Returns, with how, when it has ended by itself and can do no more events.
+    fn has_ended(&self) -> Pending<'_, String> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Ends its processes, none of which has an event.
+    fn end(&self) -> Pending<'_, ()>;
+}
+
+/// There are as many seats as places in the queue.
+fn no_seat() -> Failure {
+    Failure::Busy("all of PHP's processes are taken")
+}
+
+/// One boot: as long as it is the current one, or has an event.
+pub struct Boot {
+    number: u64,
+    php: Box<dyn Php>,
+    report: Report,
+    /// Cancelled when all events have to end at once.
+    dropped: CancellationToken,
+}
+
+/// An engine.
+pub struct Stock(Arc<Inner>);
+
+struct Inner {
+    spec: Spec,
+    queue: Queue,
+    /// None once drained.
+    current: ArcSwapOption<Boot>,
+    next_number: AtomicU64,
+    /// Held while PHP boots, so that reload and recovery do not boot at once.
+    booting: Arc<tokio::sync::Mutex<()>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Stock {
+    pub async fn boot(
+        spec: Spec,
+        max_waiting: usize,
+        max_wait: Duration,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Stock> {
+        let inner = Arc::new(Inner {
+            queue: Queue::new(spec.workers, max_waiting, max_wait),
+            spec,
+            current: ArcSwapOption::empty(),
+            next_number: AtomicU64::new(1),
+            booting: Arc::default(),
+            metrics,
+        });
+        let first = inner.boot().await?;
+        inner.clone().install(first)?;
+        Ok(Stock(inner))
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.current.swap(None) {
+            last.dropped.cancel();
+        }
+    }
+}
+
+impl Inner {
+    async fn boot(&self) -> anyhow::Result<Boot> {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let limit = self.spec.boot_timeout;
+        let booted = tokio::time::timeout(limit, start(&self.spec, number)).await;
+        booted.with_context(|| {
+            format!(
+                "PHP was not ready within {} seconds (engine.boot_timeout)",
+                limit.as_secs()
+            )
+        })?
+    }
+
+    /// Makes it the one that gets events; the one before finishes what it holds, and ends.
+    fn install(self: Arc<Self>, boot: Boot) -> anyhow::Result<()> {
+        let boot = Arc::new(boot);
+        self.current.store(Some(boot.clone()));
+        if self.queue.is_draining() {
+            self.current.store(None);
+            bail!("shutting down");
+        }
+        // Weak, so that neither the engine nor what it has replaced is kept.
+        let (engine, boot) = (Arc::downgrade(&self), Arc::downgrade(&boot));
+        tokio::spawn(async move {
+            // It is asked from time to time, because whoever waits for its end would keep it.
+            let (number, how) = loop {
+                let Some(boot) = boot.upgrade() else { return };
+                let ended = tokio::time::timeout(WATCH, boot.php.has_ended()).await;
+                if let Ok(how) = ended {
+                    break (boot.number, how);
+                }
+            };
+            error!(how, "PHP has ended");
+            let mut pause = Duration::from_millis(100);
+            loop {
+                let Some(engine) = engine.upgrade() else {
+                    return;
+                };
+                let current = engine.current.load();
+                if current
+                    .as_ref()
+                    .is_none_or(|current| current.number != number)
+                {
+                    return;
+                }
+                drop(current);
+                let booting = engine.booting.clone().lock_owned().await;
+                match engine.boot().await {
+                    Ok(next) => {
+                        info!("PHP has been started anew");
+                        let _ = engine.install(next);
+                        return;
+                    }
+                    Err(error) => error!("PHP cannot be started anew: {error:#}"),
+                }
+                drop(booting);
+                drop(engine);
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+        });
+        Ok(())
+    }
+
+    async fn handle(&self, event: Box<Event>) -> Result<Response, Failure> {
+        let place = match self.queue.try_enter()? {
+            Some(place) => place,
+            None => {
+                let began = Instant::now();
+                let place = self.queue.enter(event.deadline.into()).await;
+                self.metrics.queue_wait(self.spec.name, began.elapsed());
+                place?
+            }
+        };
+        let current = self.current.load_full();
+        let boot = current.ok_or(Failure::Busy("shutting down"))?;
+        exchange::answer(boot, event, place).await
+    }
+}
+
+/// How long a boot that has been replaced may be kept beyond its last event.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// Starts PHP and asks it what it is.
+async fn start(spec: &Spec, number: u64) -> anyhow::Result<Boot> {
+    let home = Home::make(&spec.ini, spec.user.as_ref().map(|user| user.gid))?;
+    let script = home.put("report.php", include_str!("report.php"))?;
+    let php: Box<dyn Php> = match spec.way {
+        Way::Cli => Box::new(cli::Cli::new(spec, home).await?),
+        Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
+        Way::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
+        Way::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
+    };
+    let mut boot = Arc::new(Boot {
+        number,
+        php,
+        report: Report::default(),
+        dropped: CancellationToken::new(),
+    });
+    // Whoever gives up waits for nothing.
+    let given_up = boot.dropped.clone().drop_guard();
+    let response =
+        exchange::answer(boot.clone(), Box::new(question(script, spec)?), place()?).await;
+    let text = match response {
+        Ok(response) if response.status() == http::StatusCode::OK => response
+            .into_body()
+            .collect()
+            .await
+            .map(|body| body.to_bytes()),
+        // It may be on another machine, or in a root of its own.
+        Ok(_) if spec.address.is_some() => Ok(bytes::Bytes::new()),
+        Ok(response) => {
+            let status = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
+            bail!(
+                "{} answers with {status} when it is asked what it is: {}",
+                spec.program.display(),
+                String::from_utf8_lossy(&body).trim()
+            );
+        }
+        Err(failure) => Err(failure),
+    };
+    let text = text.with_context(|| format!("{} does not work", spec.program.display()))?;
+    // Its answer was complete a moment before its process is done with it.
+    let boot = loop {
+        match Arc::try_unwrap(boot) {
+            Ok(boot) => break boot,
+            Err(shared) => boot = shared,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    let _ = given_up.disarm();
+    Ok(Boot {
+        report: Report::read(&String::from_utf8_lossy(&text)),
+        ..boot
+    })
+}
+
+/// A place of no queue.
+fn place() -> anyhow::Result<Place> {
+    let place: OwnedSemaphorePermit = Arc::new(Semaphore::new(1)).try_acquire_owned()?;
+    Ok(place)
+}
+
+fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
+    let local = event::Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    Ok(Event {
+        id: 0,
+        request: http::Request::get("/report.php").body(Body::Empty)?,
+        script: Script {
+            root: script
+                .parent()
+                .and_then(|root| root.to_str())
+                .unwrap_or("/")
+                .into(),
+            filename: script.into(),
+            name: "/report.php".into(),
+            path_info: OsString::new(),
+        },
+        origin: Origin {
+            client: Some(local.clone()),
+            server: Some(local),
+            https: false,
+        },
+        variables: Vec::new(),
+        // The boot's own comes first.
+        deadline: Instant::now() + 2 * spec.boot_timeout,
+        patience: None,
+        hold: None,
+        early_hints: None,
+    })
+}
+
+impl Engine for Stock {
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        Box::pin(self.0.handle(event))
+    }
+
+    fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
+        let engine = self.0.clone();
+        Box::pin(async move {
+            // Held until the change over, so that recovery does not boot beside it.
+            let booting = engine.booting.clone().lock_owned().await;
+            let next = engine
+                .boot()
+                .await
+                .context("reload: the running application stays")?;
+            Ok(Prepared(Box::new(move || {
+                let changed = engine.install(next);
+                drop(booting);
+                changed
+            })))
+        })
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            self.0.queue.emptied().await;
+            if let Some(last) = self.0.current.swap(None) {
+                last.php.end().await;
+            }
+        })
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.0.current.load().as_ref() {
+            None => Err("shutting down".into()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn report(&self) -> Report {
+        let current = self.0.current.load();
+        current
+            .as_ref()
+            .map(|boot| boot.report.clone())
+            .unwrap_or_default()
+    }
+
+    fn status(&self) -> EngineStatus {
+        let current = self.0.current.load();
+        let boot = current.as_ref();
+        EngineStatus {
+            engine: self.0.spec.name.into(),
+            php: boot
+                .map(|boot| boot.report.get("php").to_string())
+                .unwrap_or_default(),
+            generation: boot.map_or(0, |boot| boot.number),
+            queued: self.0.queue.waiting(),
+            workers: boot.map(|boot| boot.php.workers()).unwrap_or_default(),
+        }
+    }
+}

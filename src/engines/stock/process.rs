@@ -1,0 +1,195 @@
+//! A process that answers one event and ends: php-cgi, php.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use surus_sys::process;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::exchange::{Exchange, Part, Reply};
+use super::seats::Seat;
+use crate::engine::Pending;
+use crate::engines::cgi_reply;
+use crate::event::{Body, Failure};
+use crate::observe::log::{self, FirstLines, Written};
+
+/// Started, with its answer to come on stdout.
+pub struct OneEvent {
+    child: Child,
+    pid: u32,
+    /// None when it has ended, or nobody wants it.
+    stdout: Option<pipe::Receiver>,
+    reply: Reply,
+    /// Where the header block comes from, if not out of stdout: then stdout is the body.
+    head: Option<pipe::Receiver>,
+    exit: Option<ExitStatus>,
+    written: Written,
+    /// What it has said on stderr.
+    words: FirstLines,
+    seat: Seat,
+}
+
+impl OneEvent {
+    /// Starts it, with the body on stdin and stderr for the log.
+    pub fn start(
+        command: std::process::Command,
+        body: &Body,
+        event: u64,
+        seat: Seat,
+        head: Option<pipe::Receiver>,
+    ) -> Result<OneEvent, Failure> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let start = || -> std::io::Result<OneEvent> {
+            let mut command = Command::from(command);
+            command
+                .stdin(stdin(body)?)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .kill_on_drop(true);
+            let mut child = command.spawn()?;
+            let pid = child.id().unwrap_or(0);
+            let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+                return Err(std::io::ErrorKind::BrokenPipe.into());
+            };
+            let stdout = pipe::Receiver::from_owned_fd(stdout.into_owned_fd()?)?;
+            let stderr = pipe::Receiver::from_owned_fd(stderr.into_owned_fd()?)?;
+            seat.set_pid(pid);
+            let words = FirstLines::default();
+            let said = words.clone();
+            let tell = move |line: &str| {
+                said.add(line);
+                true
+            };
+            Ok(OneEvent {
+                child,
+                pid,
+                stdout: Some(stdout),
+                reply: Reply::default(),
+                head,
+                exit: None,
+                written: log::follow_stock(stderr, pid, Some(event), tell),
+                words,
+                seat,
+            })
+        };
+        start().map_err(|error| Failure::Died(format!("{program} cannot be started: {error}")))
+    }
+
+    /// What is to be thought of an answer that is over.
+    async fn verdict(&mut self) -> Result<Option<Part>, Failure> {
+        let exit = match self.exit {
+            Some(exit) => exit,
+            None => self
+                .child
+                .wait()
+                .await
+                .map_err(|error| Failure::Died(error.to_string()))?,
+        };
+        self.exit = Some(exit);
+        let how = || process::describe_exit(exit.into_raw());
+        match self.reply.has_head() {
+            _ if exit.signal().is_some() => Err(Failure::Died(how())),
+            true => Ok(None),
+            false => {
+                self.written.catch_up().await;
+                let why = format!("no header block, and {}: {}", how(), self.words.text());
+                Err(Failure::Malformed(why))
+            }
+        }
+    }
+}
+
+impl Exchange for OneEvent {
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+        Box::pin(async {
+            loop {
+                if let Some(part) = self.reply.next()? {
+                    return Ok(Some(part));
+                }
+                let Self {
+                    child,
+                    stdout,
+                    reply,
+                    head,
+                    exit,
+                    ..
+                } = self;
+                if let Some(pipe) = head {
+                    // Its other end is the process's alone.
+                    let read = pipe.read_buf(reply.buffer()).await;
+                    if !matches!(read, Ok(1..)) {
+                        *stdout = None;
+                    }
+                    if stdout.is_none() || cgi_reply::find_end(reply.buffer()).is_some() {
+                        *head = None;
+                    }
+                    continue;
+                }
+                let Some(pipe) = stdout else {
+                    return self.verdict().await;
+                };
+                let read = tokio::select! {
+                    biased;
+                    read = pipe.read_buf(reply.buffer()) => read,
+                    ended = child.wait(), if exit.is_none() => {
+                        *exit = ended.ok();
+                        continue;
+                    }
+                    // Somebody whom it has started has the pipe, too.
+                    () = tokio::time::sleep(QUIET), if exit.is_some() => Ok(0),
+                };
+                if !matches!(read, Ok(1..)) {
+                    *stdout = None;
+                }
+            }
+        })
+    }
+
+    fn leave(&mut self) {
+        self.stdout = None;
+    }
+
+    fn kill(&mut self) {
+        // Its number may be another's once it is reaped.
+        if self.exit.is_none() {
+            let _ = process::kill_group(self.pid);
+        }
+    }
+
+    fn over(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            if self.exit.is_none() {
+                self.exit = self.child.wait().await.ok();
+            }
+            self.written.catch_up().await;
+        })
+    }
+}
+
+impl Drop for OneEvent {
+    fn drop(&mut self) {
+        self.kill();
+        self.seat.set_pid(0);
+    }
+}
+
+/// So long nothing may come from a process that has ended before its answer counts as whole.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// A file, so that nobody has to feed it.
+pub fn stdin(body: &Body) -> std::io::Result<Stdio> {
+    Ok(match body {
+        Body::Empty => Stdio::null(),
+        Body::Memory(bytes) => process::memory_file(bytes)?.into(),
+        // Opened anew, so that it is read from its beginning.
+        Body::Spooled { file, .. } => {
+            let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+            OwnedFd::from(file).into()
+        }
+    })
+}

@@ -1,0 +1,119 @@
+//! What only the engines do that run PHP as it is installed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use surus::engines::stock::Address;
+use surus::event::Failure;
+
+use crate::subject::{kill, lives, on_engine, until};
+
+#[test]
+fn a_php_fpm_that_is_killed_is_started_anew() {
+    on_engine("fpm", |engine| async move {
+        let pids = engine.pids().await;
+        let master = engine.starter(&pids).unwrap();
+        kill(master, "KILL");
+        until("its children end", || pids.iter().all(|pid| !lives(*pid))).await;
+        let before = engine.pool().await.status().generation;
+        let pool = engine.pool().await;
+        until("another boot takes over", || {
+            pool.status().generation > before
+        })
+        .await;
+        assert_eq!(engine.text("echo 'hello';").await, "hello");
+    });
+}
+
+#[test]
+fn a_php_fpm_that_runs_already_is_asked() {
+    on_engine("fpm", |engine| async move {
+        let socket = engine.dir.path().join("fpm.sock");
+        let configuration = format!(
+            "[global]\ndaemonize = no\nerror_log = /dev/null\n[www]\nlisten = {}\npm = static\npm.max_children = 1\nuser = www-data\n",
+            socket.display()
+        );
+        let configuration = engine.write("fpm.conf", &configuration);
+        let mut fpm = Command::new("php-fpm8.2")
+            .arg("--fpm-config")
+            .arg(configuration)
+            .spawn()
+            .unwrap();
+        until("it listens", || socket.exists()).await;
+        let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
+        let engine = engine.with(|settings| settings.address = Some(address));
+        let parent = "echo posix_getppid();";
+        for _ in 0..3 {
+            assert_eq!(engine.text(parent).await, fpm.id().to_string());
+        }
+        // It is not asked to end one that nobody waits for; the connection is closed.
+        let late = engine.answer(
+            engine
+                .php("sleep(1); echo 1;")
+                .timeout(Duration::from_millis(200)),
+        );
+        assert!(matches!(late.await, Err(Failure::TimedOut)));
+        assert_eq!(engine.text(parent).await, fpm.id().to_string());
+        kill(fpm.id(), "TERM");
+        fpm.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_php_fpm_that_does_not_run_is_said() {
+    on_engine("fpm", |engine| async move {
+        let address = Address::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();
+        let engine = engine.with(|settings| settings.address = Some(address));
+        let error = format!("{:#}", engine.try_boot().await.err().unwrap());
+        assert!(
+            error.contains("unix:/nowhere/fpm.sock") && error.contains("engine.address"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn nobody_else_has_the_builtin_server_run_a_file() {
+    on_engine("builtin", |engine| async move {
+        let secret = engine.file("echo 'secret';");
+        // The address as PHP sees it.
+        let pid = engine.text("echo getmypid();").await;
+        let port = listens(&pid);
+        for header in ["", "surus-key: guessed\r\nsurus-variables: 0\r\n"] {
+            let request = format!(
+                "GET /{} HTTP/1.0\r\n{header}\r\n",
+                secret.file_name().unwrap().to_str().unwrap()
+            );
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.0 403"), "{answer}");
+            assert!(!answer.contains("secret"), "{answer}");
+        }
+        assert_eq!(engine.text("echo 'fine';").await, "fine");
+    });
+}
+
+/// The port at which a process listens.
+fn listens(pid: &str) -> u16 {
+    let inodes: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok())
+        .filter_map(|link| {
+            let link = link.to_str()?.strip_prefix("socket:[")?.to_string();
+            Some(link.trim_end_matches(']').to_string())
+        })
+        .collect();
+    // "sl local_address rem_address st … inode …", with 0A for a socket that listens (proc_net_tcp in the kernel's documentation).
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = table.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let is_its = *fields.get(3)? == "0A" && inodes.iter().any(|inode| inode == fields[9]);
+        let port = fields[1].rsplit(':').next()?;
+        is_its.then(|| u16::from_str_radix(port, 16).unwrap())
+    });
+    port.unwrap()
+}
