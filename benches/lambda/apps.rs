@@ -5,10 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use surus::emulator::{Function, Initialization, Runtime};
+use surus::engines::Entry;
 use tempfile::TempDir;
-
-/// Those that need nothing but `surus-php`.
-pub const ENGINES: [&str; 5] = ["classic", "worker", "standby", "fork", "rewind"];
 
 pub struct Apps {
     dir: TempDir,
@@ -96,13 +94,13 @@ impl Apps {
     }
 
     /// The application as a function whose initialization is over when it starts.
-    pub fn function(&self, app: App, engine: &str) -> Function {
+    pub fn function(&self, app: App, engine: &Entry) -> Function {
         let mut function = self.surus(app.name);
         let mut set = |name: &str, value: &str| {
             function.variables.insert(name.into(), value.into());
         };
-        set("SURUS_ENGINE_NAME", engine);
-        if engine != "classic" {
+        set("SURUS_ENGINE_NAME", engine.name);
+        if engine.boots_script {
             set("SURUS_ENGINE_SCRIPT", "worker.php");
             set("SURUS_ENGINE_WARMUP", app.warmup);
         }

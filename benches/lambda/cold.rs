@@ -4,15 +4,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use surus::emulator::{Emulator, Function, Initialization, Report};
+use surus::engines::CATALOGUE;
 
-use super::apps::{Apps, ENGINES, PLAIN, SYMFONY, get};
+use super::apps::{Apps, PLAIN, SYMFONY, get};
 use super::numbers::{self, Goal, millis, row};
 use super::{Effort, echo};
 
 pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     let contestants: Vec<_> = [PLAIN, SYMFONY]
         .into_iter()
-        .flat_map(|app| ENGINES.map(|engine| (app, engine)))
+        .flat_map(|app| CATALOGUE.iter().map(move |engine| (app, engine)))
         .collect();
     let (mut php, mut floor) = (Vec::new(), Vec::new());
     let mut first: Vec<Vec<Duration>> = vec![Vec::new(); contestants.len()];
@@ -54,19 +55,19 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
             numbers::of(first[index].clone()),
         );
         row([
-            format!("{}, `{engine}`", app.name),
+            format!("{}, `{}`", app.name, engine.name),
             millis(init.median),
             millis(first.median),
             millis(first.least),
         ]);
-        if *app == PLAIN && *engine == "classic" {
+        if *app == PLAIN && engine.name == "classic" {
             // Starting processes and speaking HTTP with them is the emulator's.
             let own = first.median.saturating_sub(floor.median);
             let most = php.median + Duration::from_millis(5);
             goals.push(Goal {
                 what: format!(
-                    "cold start, {}, `{engine}`, without the emulator's own share",
-                    app.name
+                    "cold start, {}, `{}`, without the emulator's own share",
+                    app.name, engine.name
                 ),
                 is: format!("{} ms", millis(own)),
                 goal: format!("at most {} ms, stock PHP's start-up and 5", millis(most)),

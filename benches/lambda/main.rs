@@ -11,6 +11,7 @@ mod echo;
 mod numbers;
 mod overhead;
 mod php;
+mod published;
 mod queue;
 
 use std::process::ExitCode;

@@ -16,7 +16,8 @@ impl Workers {
             |pid: u32| all[&pid].parent == std::process::id() && environment_has(pid, &mark);
         let runtime = all.keys().copied().find(|pid| is_ours(*pid));
         let workers = all.iter().filter(|(pid, process)| {
-            process.name == "surus worker"
+            // Ours, or one as it is installed.
+            (process.name == "surus worker" || process.name.starts_with("php"))
                 && runtime.is_some_and(|runtime| descends(&all, **pid, runtime))
         });
         Workers(workers.map(|(pid, _)| *pid).collect())

@@ -27,7 +27,7 @@
 
 namespace Surus\Cli {
 
-    /** What the CLI, or the command line above, has in the place of what php.ini says, with PHP's defaults for where it says nothing. */
+    /** What the CLI, or the command line above, overrides in php.ini; with PHP's defaults for where that says nothing. */
     const OVERRIDDEN = [
         'auto_append_file' => '',
         'auto_prepend_file' => '',
@@ -62,13 +62,13 @@ namespace Surus\Cli {
         }
         \chdir(\dirname($script));
         Settings::apply();
+        // Before there can be a warning, with which the headers would go.
+        if (($size = (int) Settings::get('output_buffering')) && \ob_get_level() === 0) {
+            \ob_start(null, $size > 1 ? $size : 0);
+        }
         Request::fill();
         if (Settings::get('session.auto_start')) {
             \session_start();
-        }
-        // Last, so that only the script's output is in the buffer.
-        if (($size = (int) Settings::get('output_buffering')) && \ob_get_level() === 0) {
-            \ob_start(null, $size > 1 ? $size : 0);
         }
     }
 
@@ -86,7 +86,8 @@ namespace Surus\Cli {
 
         public static function get(string $name): string
         {
-            return self::$user[$name] ?? (isset(OVERRIDDEN[$name]) ? self::$files[$name] ?? OVERRIDDEN[$name] : \ini_get($name));
+            $written = static fn () => self::$files[$name] ?? OVERRIDDEN[$name];
+            return self::$user[$name] ?? (isset(OVERRIDDEN[$name]) ? $written() : \ini_get($name));
         }
 
         public static function size(string $name): int
@@ -123,9 +124,13 @@ namespace Surus\Cli {
         private static function read(array $files): array
         {
             $settings = [];
-            foreach (\array_filter($files, 'is_file') as $file) {
-                $settings = \array_replace($settings, \parse_ini_file($file) ?: []);
+            foreach ($files as $file) {
+                // It may lie outside of open_basedir.
+                if (@\is_file($file)) {
+                    $settings = \array_replace($settings, \parse_ini_file($file) ?: []);
+                }
             }
+            \error_clear_last();
             return \array_filter($settings, 'is_scalar');
         }
 
@@ -208,13 +213,12 @@ namespace Surus\Cli {
             $_COOKIE = \str_contains($order, 'C') ? Fields::cookies(self::variable('HTTP_COOKIE')) : [];
             $_FILES = $form['files'];
             $_REQUEST = [];
+            $of = ['G' => $_GET, 'P' => $_POST, 'C' => $_COOKIE];
             foreach (\str_split(\strtoupper(Settings::get('request_order')) ?: $order) as $source) {
-                $of = ['G' => $_GET, 'P' => $_POST, 'C' => $_COOKIE];
                 $_REQUEST = \array_replace_recursive($_REQUEST, $of[$source] ?? []);
             }
-            $_SERVER = $environment;
-            $_SERVER['PHP_SELF'] = self::variable('SCRIPT_NAME') . self::variable('PATH_INFO');
-            $_SERVER += self::credentials() + $started;
+            $_SERVER = ['PHP_SELF' => self::variable('SCRIPT_NAME') . self::variable('PATH_INFO')] + $started;
+            $_SERVER = \array_replace($environment, $_SERVER, self::credentials());
             unset($GLOBALS['argv'], $GLOBALS['argc']);
             if (Settings::get('register_argc_argv')) {
                 $query = self::variable('QUERY_STRING');
@@ -338,16 +342,20 @@ namespace Surus\Cli {
                 return [];
             }
             $parts = new Parts(\STDIN, \end($found));
-            $left = (int) Settings::get('max_multipart_body_parts');
-            $left = $allowed = $left >= 0 ? $left : (int) Settings::get('max_input_vars') + (int) Settings::get('max_file_uploads');
-            while ($headers = $parts->next()) {
-                if ($left-- === 0) {
-                    warn("Multipart body parts limit exceeded $allowed. To increase the limit change max_multipart_body_parts in php.ini.");
+            // PHP before 8.2.3 does not know it.
+            $limit = (int) (Settings::get('max_multipart_body_parts') ?: -1);
+            if ($limit < 0) {
+                $limit = (int) Settings::get('max_input_vars') + (int) Settings::get('max_file_uploads');
+            }
+            for ($count = 1; $headers = $parts->next(); $count++) {
+                if ($count > $limit) {
+                    warn("Multipart body parts limit exceeded $limit. To increase the limit change max_multipart_body_parts.");
                     break;
                 }
                 ['name' => $name, 'filename' => $filename] = self::disposition($headers['content-disposition'] ?? '');
                 if ($filename !== null) {
-                    Uploads::take($parts, $name ?? (string) $nameless++, $filename, $headers['content-type'] ?? '');
+                    $name ??= (string) $nameless++;
+                    Uploads::take($parts, $name, $filename, $headers['content-type'] ?? '');
                 } elseif ($name !== null) {
                     $fields[] = [$name, $value = \implode('', \iterator_to_array($parts->content(), false))];
                     if (!\strcasecmp($name, 'MAX_FILE_SIZE')) {
@@ -676,9 +684,12 @@ namespace Surus\Cli {
         /** Takes out the lines that begin like this, `Set-Cookie: a=` or a whole name. */
         public static function drop(string $name, string $rest = ''): void
         {
-            $start = "$name:$rest";
-            $other = static fn ($line) => \strncasecmp($line, $start, \strlen($start)) !== 0;
-            self::$lines = \array_values(\array_filter(self::$lines, $other));
+            self::$lines = \array_values(self::without("$name:$rest"));
+        }
+
+        private static function without(string $start): array
+        {
+            return \array_filter(self::$lines, static fn ($line) => \strncasecmp($line, $start, \strlen($start)) !== 0);
         }
 
         public static function lines(): array
@@ -713,15 +724,18 @@ namespace Surus\Cli {
                 return;
             }
             Session::follow();
-            $type = \ini_get('default_mimetype');
+            [$type, $charset] = [\ini_get('default_mimetype'), \ini_get('default_charset')];
             if (self::$defaultType && $type !== '') {
-                $charset = \ini_get('default_charset');
-                self::$lines[] = "Content-type: $type" . ($charset !== '' && \str_starts_with($type, 'text/') ? "; charset=$charset" : '');
+                $isText = $charset !== '' && \str_starts_with($type, 'text/');
+                self::$lines[] = "Content-type: $type" . ($isText ? "; charset=$charset" : '');
             }
             $code = \http_response_code();
-            $own = static fn ($line) => !\strncasecmp($line, 'Status:', 7);
-            $status = \array_filter(self::$lines, $own);
-            $lines = \array_filter(self::$lines, static fn ($line) => !$own($line) && ($code !== 304 || \strncasecmp($line, 'Content-Type:', 13)));
+            // Without regular expressions: their cache may be gone by now.
+            $status = \array_diff_key(self::$lines, self::without('Status:'));
+            $lines = self::without('Status:');
+            if ($code === 304) {
+                $lines = \array_intersect_key($lines, self::without('Content-Type:'));
+            }
             // The script's own status line goes before any code that was set later, as in php-cgi; but 200 before the 500 of a
             // fatal error. The usual reasons are the server's business.
             if (self::$statusLine !== '' && self::$statusCode !== 200 && $code !== 200) {
@@ -822,6 +836,14 @@ namespace Surus\Cli {
     /** Set-Cookie. */
     final class Cookie
     {
+        private const ATTRIBUTES = [
+            'path' => 'path=',
+            'domain' => 'domain=',
+            'secure' => 'secure',
+            'httponly' => 'HttpOnly',
+            'samesite' => 'SameSite=',
+            'partitioned' => 'Partitioned',
+        ];
         private const WRONG = ",; \t\r\n\v\f";
         private const WRONG_SHOWN = '",", ";", " ", "\t", "\r", "\n", "\013", or "\014"';
 
@@ -830,7 +852,8 @@ namespace Surus\Cli {
         {
             if (\is_array($options['expires'])) {
                 if ($count > 3) {
-                    throw new \ArgumentCountError("$function(): Expects exactly 3 arguments when argument #3 (\$expires_or_options) is an array");
+                    $third = 'argument #3 ($expires_or_options)';
+                    throw new \ArgumentCountError("$function(): Expects exactly 3 arguments when $third is an array");
                 }
                 $options = self::options($function, $options['expires']);
             }
@@ -864,14 +887,18 @@ namespace Surus\Cli {
         private static function check(string $function, string $name, string $value, array $options): void
         {
             $must = \PHP_VERSION_ID >= 80400 ? 'must not' : 'cannot';
+            $has = static fn (?string $text, string $more = '') => \strpbrk((string) $text, self::WRONG . $more) !== false;
+            $raw = $function === 'setrawcookie';
+            $late = $value !== '' && ($options['expires'] ?? 0) >= 253402300800;
+            $unsafe = ($options['partitioned'] ?? false) && !($options['secure'] ?? false);
             $wrong = match (true) {
                 $name === '' => "Argument #1 (\$name) $must be empty",
-                \strpbrk($name, '=' . self::WRONG) !== false => "Argument #1 (\$name) cannot contain \"=\", " . self::WRONG_SHOWN,
-                $function === 'setrawcookie' && \strpbrk($value, self::WRONG) !== false => 'Argument #2 ($value) cannot contain ' . self::WRONG_SHOWN,
-                \strpbrk($options['path'] ?? '', self::WRONG) !== false => '"path" option cannot contain ' . self::WRONG_SHOWN,
-                \strpbrk($options['domain'] ?? '', self::WRONG) !== false => '"domain" option cannot contain ' . self::WRONG_SHOWN,
-                $value !== '' && ($options['expires'] ?? 0) >= 253402300800 => '"expires" option cannot have a year greater than 9999',
-                ($options['partitioned'] ?? false) && !($options['secure'] ?? false) => '"partitioned" option cannot be used without "secure" option',
+                $has($name, '=') => 'Argument #1 ($name) cannot contain "=", ' . self::WRONG_SHOWN,
+                $raw && $has($value) => 'Argument #2 ($value) cannot contain ' . self::WRONG_SHOWN,
+                $has($options['path'] ?? '') => '"path" option cannot contain ' . self::WRONG_SHOWN,
+                $has($options['domain'] ?? '') => '"domain" option cannot contain ' . self::WRONG_SHOWN,
+                $late => '"expires" option cannot have a year greater than 9999',
+                $unsafe => '"partitioned" option cannot be used without "secure" option',
                 default => null,
             };
             if ($wrong !== null) {
@@ -888,13 +915,8 @@ namespace Surus\Cli {
                 $line .= \gmdate('; \e\x\p\i\r\e\s=D, d M Y H:i:s \G\M\T', $expires);
                 $line .= '; Max-Age=' . \max(0, $expires - \time());
             }
-            $attributes = [
-                'path' => 'path=', 'domain' => 'domain=', 'secure' => 'secure', 'httponly' => 'HttpOnly', 'samesite' => 'SameSite=',
-                'partitioned' => 'Partitioned',
-            ];
-            foreach ($attributes as $option => $attribute) {
-                $given = $options[$option] ?? '';
-                if ($given) {
+            foreach (self::ATTRIBUTES as $option => $attribute) {
+                if (($given = $options[$option] ?? '')) {
                     $line .= "; $attribute" . ($given === true ? '' : $given);
                 }
             }
@@ -932,7 +954,7 @@ namespace {
         ?bool $secure = false,
         ?bool $httponly = false,
     ): bool {
-        $options = ['expires' => $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+        $options = compact('path', 'domain', 'secure', 'httponly') + ['expires' => $expires_or_options];
         return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
     }
 
@@ -945,7 +967,7 @@ namespace {
         ?bool $secure = false,
         ?bool $httponly = false,
     ): bool {
-        $options = ['expires' => $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+        $options = compact('path', 'domain', 'secure', 'httponly') + ['expires' => $expires_or_options];
         return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
     }
 

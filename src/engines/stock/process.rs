@@ -120,8 +120,15 @@ impl Exchange for OneEvent {
                     ..
                 } = self;
                 if let Some(pipe) = head {
-                    // Its other end is the process's alone.
-                    let read = pipe.read_buf(reply.buffer()).await;
+                    let read = tokio::select! {
+                        biased;
+                        read = pipe.read_buf(reply.buffer()) => read,
+                        ended = child.wait(), if exit.is_none() => {
+                            *exit = ended.ok();
+                            continue;
+                        }
+                        () = tokio::time::sleep(QUIET), if exit.is_some() => Ok(0),
+                    };
                     if !matches!(read, Ok(1..)) {
                         *stdout = None;
                     }
