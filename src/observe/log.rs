@@ -214,18 +214,18 @@ pub fn follow_worker(
     Written(asked)
 }
 
-/// Logs what PHP that is not ours writes to stderr: its messages, line by line. Lines of which `is_told` says no are left out.
+/// Logs what PHP that is not ours writes to stderr: its messages, line by line. `message` says what of a line is one, if anything is.
 pub fn follow_stock(
     stream: pipe::Receiver,
     pid: u32,
     event: Option<u64>,
-    mut is_told: impl FnMut(&str) -> bool + Send + 'static,
+    mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
 ) -> Written {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
-            if is_told(line) {
-                php_message(line.as_bytes(), pid, event);
+            if let Some(message) = message(line) {
+                php_message(message.as_bytes(), pid, event);
             }
         };
         follow(stream, asks, with).await;

@@ -6,3 +6,4 @@ pub mod process;
 pub mod scoreboard;
 pub mod seqpacket;
 pub mod signal;
+pub mod socket;

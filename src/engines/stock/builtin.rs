@@ -112,14 +112,16 @@ impl Inner {
         let words = FirstLines::default();
         let said = words.clone();
         let log = log::follow_stock(output, daemon.pid, None, move |line| {
-            if let (Some(port), true) = (port(line), to.is_some()) {
-                let _ = to.take().map(|to| to.send(port));
-                return false;
-            }
             if to.is_some() {
                 said.add(line);
             }
-            !is_noise(line)
+            match port(line) {
+                Some(port) => {
+                    let _ = to.take().map(|to| to.send(port));
+                    None
+                }
+                None => message(line),
+            }
         });
         let port = tokio::select! {
             port = &mut started => port.ok(),
@@ -233,10 +235,14 @@ fn port(line: &str) -> Option<u16> {
     rest.split_once(')')?.0.parse().ok()
 }
 
-/// `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`, and the like for each request.
-fn is_noise(line: &str) -> bool {
-    line.split_once("] ")
-        .is_some_and(|(date, rest)| date.starts_with('[') && rest.starts_with("127.0.0.1:"))
+/// Without the date, and nothing of what is said for each request: `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`.
+fn message(line: &str) -> Option<&str> {
+    match line.split_once("] ") {
+        Some((date, rest)) if date.starts_with('[') => {
+            (!rest.starts_with("127.0.0.1:")).then_some(rest)
+        }
+        _ => Some(line),
+    }
 }
 
 /// Bytes of headers that are passed on for their own sake (`getallheaders()`).
@@ -427,16 +433,14 @@ mod tests {
     fn the_port_is_read_and_what_every_request_says_is_noise() {
         let started = "[Sun Nov 22 04:50:05 2026] PHP 8.2.29 Development Server (http://127.0.0.1:40312) started";
         assert_eq!(port(started), Some(40312));
-        assert!(!is_noise(started));
-        assert!(is_noise(
-            "[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted"
-        ));
-        assert!(is_noise(
-            "[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 [200]: GET /"
-        ));
-        assert!(!is_noise(
-            "[Sun Nov 22 04:50:05 2026] PHP Warning:  x in y on line 1"
-        ));
+        let at = "[Sun Nov 22 04:50:05 2026]";
+        assert_eq!(message(&format!("{at} 127.0.0.1:40312 Accepted")), None);
+        assert_eq!(message(&format!("{at} 127.0.0.1:40312 [200]: GET /")), None);
+        assert_eq!(
+            message(&format!("{at} PHP Warning:  x in y on line 1")),
+            Some("PHP Warning:  x in y on line 1")
+        );
+        assert_eq!(message("#0 {main}"), Some("#0 {main}"));
         assert_eq!(port("127.0.0.1:80"), None);
     }
 }

@@ -16,6 +16,17 @@ pub struct Daemon {
     state: Arc<State>,
 }
 
+/// Its end, for who waits for it without keeping it.
+pub struct End(Arc<State>);
+
+impl End {
+    /// Returns, with how, when it has come.
+    pub async fn come(&self) -> &str {
+        self.0.ended.cancelled().await;
+        self.0.how.get().map_or("", String::as_str)
+    }
+}
+
 struct State {
     stop: CancellationToken,
     ended: CancellationToken,
@@ -80,6 +91,10 @@ impl Daemon {
     pub async fn ended(&self) -> &str {
         self.state.ended.cancelled().await;
         self.how()
+    }
+
+    pub fn its_end(&self) -> End {
+        End(self.state.clone())
     }
 
     pub fn is_running(&self) -> bool {

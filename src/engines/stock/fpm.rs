@@ -15,9 +15,10 @@ use anyhow::{Context, bail};
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use surus_sys::process::{self, Orphan};
+use surus_sys::socket;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, End};
 use super::exchange::{Exchange, Part, Reply};
 use super::home::Home;
 use super::launch::Launch;
@@ -263,13 +264,8 @@ impl Php for Fpm {
         self.0.seats.status()
     }
 
-    fn has_ended(&self) -> Pending<'_, String> {
-        Box::pin(async {
-            match &self.0.daemon {
-                Some(daemon) => daemon.ended().await.to_string(),
-                None => std::future::pending().await,
-            }
-        })
+    fn its_end(&self) -> Option<End> {
+        self.0.daemon.as_ref().map(Daemon::its_end)
     }
 
     fn end(&self) -> Pending<'_, ()> {
@@ -477,11 +473,10 @@ impl Stream {
 
     /// Has nobody closed it, or said what nobody has asked for?
     fn is_open(&self) -> bool {
-        let read = match self {
-            Stream::Unix(stream) => stream.try_read(&mut [0]),
-            Stream::Tcp(stream) => stream.try_read(&mut [0]),
-        };
-        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        match self {
+            Stream::Unix(stream) => socket::is_silent(stream),
+            Stream::Tcp(stream) => socket::is_silent(stream),
+        }
     }
 
     async fn read(&self, into: &mut BytesMut) -> io::Result<usize> {

@@ -36,6 +36,7 @@ use crate::engines::queue::{Place, Queue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, WorkerStatus};
+use daemon::End;
 use exchange::Exchange;
 use home::Home;
 
@@ -85,9 +86,9 @@ trait Php: Send + Sync {
     /// Its processes.
     fn workers(&self) -> Vec<WorkerStatus>;
 
-    /// Returns, with how, when it has ended by itself and can do no more events.
-    fn has_ended(&self) -> Pending<'_, String> {
-        Box::pin(std::future::pending())
+    /// The end after which it can do no more events, if there is one.
+    fn its_end(&self) -> Option<End> {
+        None
     }
 
     /// Ends its processes, none of which has an event.
@@ -172,32 +173,30 @@ impl Inner {
             self.current.store(None);
             bail!("shutting down");
         }
-        // Weak, so that neither the engine nor what it has replaced is kept.
-        let (engine, boot) = (Arc::downgrade(&self), Arc::downgrade(&boot));
+        let Some(end) = boot.php.its_end() else {
+            return Ok(());
+        };
+        // Neither the engine nor what it has replaced is kept.
+        let (engine, number) = (Arc::downgrade(&self), boot.number);
         tokio::spawn(async move {
-            // It is asked from time to time, because whoever waits for its end would keep it.
-            let (number, how) = loop {
-                let Some(boot) = boot.upgrade() else { return };
-                let ended = tokio::time::timeout(WATCH, boot.php.has_ended()).await;
-                if let Ok(how) = ended {
-                    break (boot.number, how);
-                }
+            let how = end.come().await;
+            let is_current = |engine: &Inner| {
+                let current = engine.current.load();
+                current.as_ref().is_some_and(|current| current.number == number)
             };
+            if !engine.upgrade().is_some_and(|engine| is_current(&engine)) {
+                return;
+            }
             error!(how, "PHP has ended");
             let mut pause = Duration::from_millis(100);
             loop {
                 let Some(engine) = engine.upgrade() else {
                     return;
                 };
-                let current = engine.current.load();
-                if current
-                    .as_ref()
-                    .is_none_or(|current| current.number != number)
-                {
+                let booting = engine.booting.clone().lock_owned().await;
+                if !is_current(&engine) {
                     return;
                 }
-                drop(current);
-                let booting = engine.booting.clone().lock_owned().await;
                 match engine.boot().await {
                     Ok(next) => {
                         info!("PHP has been started anew");
@@ -230,9 +229,6 @@ impl Inner {
         exchange::answer(boot, event, place).await
     }
 }
-
-/// How long a boot that has been replaced may be kept beyond its last event.
-const WATCH: Duration = Duration::from_millis(50);
 
 /// Starts PHP and asks it what it is.
 async fn start(spec: &Spec, number: u64) -> anyhow::Result<Boot> {

@@ -61,9 +61,9 @@ impl OneEvent {
             seat.set_pid(pid);
             let words = FirstLines::default();
             let said = words.clone();
-            let tell = move |line: &str| {
+            let message = move |line: &str| {
                 said.add(line);
-                true
+                Some(line)
             };
             Ok(OneEvent {
                 child,
@@ -72,7 +72,7 @@ impl OneEvent {
                 reply: Reply::default(),
                 head,
                 exit: None,
-                written: log::follow_stock(stderr, pid, Some(event), tell),
+                written: log::follow_stock(stderr, pid, Some(event), message),
                 words,
                 seat,
             })
