@@ -34,6 +34,8 @@ static struct kernel {
 		ino_t inode;
 		off_t offset; /* -1: it has no place, or always the end */
 		bool temporary;
+		bool counter; /* an eventfd, and what it held */
+		uint64_t count;
 	} files[SURUS_DESCRIPTORS * 8];
 	size_t file_count;
 } *k;
@@ -193,6 +195,7 @@ static const char *own_file(int fd, const struct stat *file)
 	surus_locks_note(fd, file);
 	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset, .temporary = temporary};
 	if (!opens) {
+		noted->counter = surus_counter_own(fd, &noted->count);
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -293,6 +296,9 @@ static const char *put_back_descriptors(void)
 		}
 		if (file->temporary && surus_temporary_is_written(&now)) {
 			return "descriptor: a temporary file that the boot had opened was written to (php://temp, tmpfile)";
+		}
+		if (file->counter && !surus_counter_put_back(file->fd, file->count)) {
+			return "descriptor: a counter that the boot had opened cannot be put back (eventfd)";
 		}
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);

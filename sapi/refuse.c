@@ -202,6 +202,20 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 	return text;
 }
 
+static const char *refuse_anonymous(int fd)
+{
+	const char *shared = surus_anonymous_shared(fd);
+
+	if (!shared) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves %s open (descriptor %d), which the workers would share; close it before surus_serve(), or open it in the "
+	         "handler",
+	         shared, fd);
+	return text;
+}
+
 /* --- all of it --- */
 
 const char *surus_boot_refuses(void)
@@ -231,6 +245,8 @@ const char *surus_boot_refuses(void)
 		} else if (surus_kernel_is_boots(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
 			surus_temporary_note(fd, &file);
 			why = refuse_file(fd);
+		} else if (surus_kernel_is_boots(fd)) {
+			why = refuse_anonymous(fd);
 		}
 		if (why) {
 			return why;

@@ -146,6 +146,15 @@ int surus_temporary_copy(int fd);
 /* Has this copy been written to? */
 bool surus_temporary_is_written(const struct stat *copy);
 
+/* --- anonymous.c: descriptors of the boot that lead to no file --- */
+
+/* What workers would share; NULL when it is nothing of that kind. */
+const char *surus_anonymous_shared(int fd);
+/* In a worker, before the mark: if it is a counter (eventfd(2)), it becomes the worker's own. */
+bool surus_counter_own(int fd, uint64_t *count);
+/* False when that cannot be. */
+bool surus_counter_put_back(int fd, uint64_t count);
+
 /* --- streams.c --- */
 
 /* PHP's own stream of a file or pipe; NULL where a library has opened it. */

@@ -64,6 +64,11 @@ impl Queue {
         }
     }
 
+    /// Places that are taken.
+    pub fn taken(&self) -> usize {
+        self.capacity - self.places.available_permits()
+    }
+
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -251,6 +251,47 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
 }
 
 #[test]
+fn what_has_no_file_is_refused_or_each_workers_own() {
+    let c = "$c = FFI::cdef('int eventfd(unsigned, int); int epoll_create1(int); int inotify_init1(int); int timerfd_create(int, int);
+        long read(int, unsigned long *, unsigned long); long write(int, unsigned long *, unsigned long);', 'libc.so.6');";
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (opened, left) in [
+        ("$c->epoll_create1(0)", "an epoll instance open"),
+        ("$c->inotify_init1(0)", "an inotify instance open"),
+        ("$c->timerfd_create(0, 0)", "a timer (timerfd) open"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let boot = format!("{c} $fd = {opened}; surus_serve(fn () => print 'x');");
+            let log = refusal(engine, &boot, &ffi);
+            assert!(log.contains(left), "{engine}: {opened}\n{log}");
+        }
+    }
+    // What one event leaves in it, neither the next nor another worker finds.
+    for (flags, first) in [(0, 5), (1, 1)] {
+        let boot = format!(
+            "{c} $fd = $c->eventfd(5, {flags}); $n = $c->new('unsigned long');
+            surus_serve(function () use ($c, $fd, $n) {{
+                $c->read($fd, FFI::addr($n), 8); echo $n->cdata, ' ', getmypid();
+                $n->cdata = 7; $c->write($fd, FFI::addr($n), 8);
+            }});"
+        );
+        for engine in ["rewind", "fork"] {
+            let site = try_booted(engine, &boot, &["--workers", "2"], &ffi)
+                .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+            let mut pids = std::collections::BTreeSet::new();
+            for _ in 0..10 {
+                let answer = site.get("/hello.php").body;
+                let (count, pid) = answer.split_once(' ').unwrap();
+                assert_eq!(count, first.to_string(), "{engine}, {flags}");
+                pids.insert(pid.to_string());
+            }
+            let expected = if engine == "fork" { 10 } else { 2 };
+            assert!(pids.len() <= expected, "{engine}: {pids:?}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_workers_cannot_open_for_themselves_is_refused_by_name() {
     let boot = "$file = fopen($path = __DIR__ . '/writable/file', 'w+'); chmod($path, 0400);
         surus_serve(fn () => print 'x');";

@@ -182,7 +182,9 @@ impl Inner {
             let how = end.come().await;
             let is_current = |engine: &Inner| {
                 let current = engine.current.load();
-                current.as_ref().is_some_and(|current| current.number == number)
+                current
+                    .as_ref()
+                    .is_some_and(|current| current.number == number)
             };
             if !engine.upgrade().is_some_and(|engine| is_current(&engine)) {
                 return;

@@ -61,10 +61,10 @@ impl OneEvent {
             seat.set_pid(pid);
             let words = FirstLines::default();
             let said = words.clone();
-            let message = move |line: &str| {
+            let written = log::follow_stock(stderr, pid, Some(event), move |line| {
                 said.add(line);
                 Some(line)
-            };
+            });
             Ok(OneEvent {
                 child,
                 pid,
@@ -72,7 +72,7 @@ impl OneEvent {
                 reply: Reply::default(),
                 head,
                 exit: None,
-                written: log::follow_stock(stderr, pid, Some(event), message),
+                written,
                 words,
                 seat,
             })

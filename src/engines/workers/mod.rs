@@ -1,5 +1,6 @@
 //! The engines that run PHP in processes of our own: a pool of workers forked from a template.
 
+mod finishing;
 mod generation;
 mod inbox;
 mod outbox;
@@ -162,6 +163,10 @@ impl Inner {
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
+            // Where a worker is free, it has been so for longer than one that is about to be.
+            if self.queue.taken() <= self.spec.workers {
+                generation.shared.finishing.wait().await;
+            }
             let refusal = match generation.dispatch(event, place, began).await {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,

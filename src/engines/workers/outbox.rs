@@ -30,6 +30,8 @@ pub struct Outbox {
     pid: u32,
     /// Events whose end it has said. The next one is its number one more, as `taken` in its line counts.
     ended: u64,
+    /// When it had answered an event that has not ended.
+    answered: Option<Instant>,
     reply: Reply,
     /// A log message that has not ended yet.
     message: Vec<u8>,
@@ -76,6 +78,7 @@ impl Outbox {
             index,
             pid,
             ended: 0,
+            answered: None,
             reply: Reply::None,
             message: Vec::new(),
             written,
@@ -116,7 +119,14 @@ impl Outbox {
 
     async fn take(&mut self, record: Record) -> Result<(), String> {
         match record.kind {
-            fastcgi::STDOUT if record.content.is_empty() => self.end_response().await,
+            fastcgi::STDOUT if record.content.is_empty() => {
+                // Before anybody has the answer, who may ask again at once.
+                if self.answered.is_none() {
+                    self.shared.finishing.begin();
+                    self.answered = Some(Instant::now());
+                }
+                self.end_response().await;
+            }
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
                 let event = self.shared.slots.with(record.request, |slot| slot.event);
@@ -146,6 +156,7 @@ impl Outbox {
                 }) == Some(true);
                 self.reply = Reply::None;
                 self.ended += 1;
+                self.finished();
                 if is_held {
                     self.written.catch_up().await;
                 }
@@ -216,6 +227,13 @@ impl Outbox {
     fn refuse(&mut self, request: u16, failure: Failure) {
         self.shared.refuse(request, failure, Reached::Php);
         self.reply = Reply::Done;
+    }
+
+    /// It does nothing any more for the event that it has answered.
+    fn finished(&mut self) {
+        if let Some(answered) = self.answered.take() {
+            self.shared.finishing.end(answered.elapsed());
+        }
     }
 
     /// The response is complete.
@@ -384,6 +402,7 @@ impl Outbox {
         if let Some(wrong) = &broken {
             warn!(pid = self.pid, wrong, "a worker cannot be understood");
         }
+        self.finished();
         let request = exit.request;
         if exit.taken <= self.ended {
             // Told by the template or ended by a signal: it may have been about to write down what it has received.

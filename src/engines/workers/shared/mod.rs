@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::finishing::Finishing;
 use super::slots::{Reached, Refusal, Slot, Slots};
 use super::template::Spec;
 use crate::engine::Report;
@@ -23,6 +24,7 @@ pub struct Shared {
     pub number: u64,
     pub board: Scoreboard,
     pub slots: Slots,
+    pub finishing: Finishing,
     pub metrics: Arc<Metrics>,
     engine: &'static str,
     workers: Mutex<Vec<Option<Worker>>>,
@@ -79,6 +81,7 @@ impl Shared {
             number,
             board,
             slots: Slots::new(requests),
+            finishing: Finishing::default(),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
