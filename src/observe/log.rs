@@ -5,20 +5,14 @@
 //! reads the log.
 
 use std::fmt;
-use std::fs::File;
-use std::io::ErrorKind::{Interrupted, WouldBlock};
-use std::io::{self, IsTerminal, Read as _, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot};
 use tracing::dispatcher::{Dispatch, with_default};
-use tracing::{debug, error, info, warn};
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -179,213 +173,6 @@ pub fn end(failure: Option<&anyhow::Error>) {
     }
 }
 
-/// Longer pieces without a line break are cut, so that a script cannot fill our memory.
-const LONGEST: usize = 1 << 20;
-
-/// A message that PHP has sent through its SAPI: an error, or `error_log()`.
-pub fn php_message(message: &[u8], pid: u32, event: Option<u64>) {
-    let text = String::from_utf8_lossy(message);
-    let text = text.trim_end_matches(['\n', '\r']);
-    let level = text.strip_prefix("PHP ").unwrap_or_default();
-    if level.starts_with("Fatal") || level.starts_with("Parse") || level.starts_with("Recoverable")
-    {
-        error!(target: "php", pid, event, "{text}");
-    } else if level.starts_with("Warning") || text.starts_with("Stopped at its deadline") {
-        warn!(target: "php", pid, event, "{text}");
-    } else {
-        info!(target: "php", pid, event, "{text}");
-    }
-}
-
-/// Logs what a worker writes to stdout and stderr, until it ends. `event` says which event it holds, if any.
-pub fn follow_worker(
-    stream: pipe::Receiver,
-    pid: u32,
-    event: impl Fn() -> Option<u64> + Send + 'static,
-) -> Written {
-    let (asked, asks) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let with = move |line: &str| {
-            let event = event();
-            info!(target: "php", pid, event, "{line}");
-        };
-        follow(stream, asks, with).await;
-    });
-    Written(asked)
-}
-
-/// Logs what PHP that is not ours writes to stderr: its messages, line by line. `message` says what of a line is one, if anything is.
-pub fn follow_stock(
-    stream: pipe::Receiver,
-    pid: u32,
-    event: Option<u64>,
-    mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
-) -> Written {
-    let (asked, asks) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let with = move |line: &str| {
-            if let Some(message) = message(line) {
-                php_message(message.as_bytes(), pid, event);
-            }
-        };
-        follow(stream, asks, with).await;
-    });
-    Written(asked)
-}
-
-/// What a worker writes to stdout and stderr, on its way to the log.
-pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
-
-impl Written {
-    /// Returns when everything that has been written so far is in the log.
-    pub async fn catch_up(&self) {
-        let (done, is_done) = oneshot::channel();
-        // A worker's stream that has ended has been read to its end.
-        if self.0.send(done).await.is_ok() {
-            let _ = is_done.await;
-        }
-    }
-}
-
-async fn follow(
-    stream: pipe::Receiver,
-    mut asks: mpsc::Receiver<oneshot::Sender<()>>,
-    mut with: impl FnMut(&str),
-) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; 16 * 1024];
-    // Read past tokio: what that knows of the pipe may be older than the question.
-    let mut directly = None;
-    loop {
-        let read = tokio::select! {
-            biased;
-            Some(asked) = asks.recv() => {
-                let read = read_all(&stream, &mut directly, &mut buffer, |piece| lines.add(piece, &mut with));
-                let _ = asked.send(());
-                read
-            }
-            ready = stream.readable() => ready
-                .and_then(|()| stream.try_read(&mut buffer))
-                .inspect(|len| lines.add(&buffer[..*len], &mut with)),
-        };
-        match read {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
-            Err(error) => {
-                debug!(%error, "a log stream ended");
-                break;
-            }
-        }
-    }
-    lines.end(with);
-}
-
-/// Reads until the pipe is empty, or at its end.
-fn read_all(
-    stream: &pipe::Receiver,
-    directly: &mut Option<File>,
-    buffer: &mut [u8],
-    mut with: impl FnMut(&[u8]),
-) -> io::Result<usize> {
-    if directly.is_none() {
-        *directly = Some(File::from(stream.as_fd().try_clone_to_owned()?));
-    }
-    let Some(pipe) = directly else {
-        return Ok(0);
-    };
-    loop {
-        match pipe.read(buffer) {
-            Err(error) if error.kind() == Interrupted => {}
-            Ok(len) if len > 0 => with(&buffer[..len]),
-            ended => return ended,
-        }
-    }
-}
-
-/// Cuts what arrives in pieces into lines.
-#[derive(Default)]
-struct Lines(Vec<u8>);
-
-impl Lines {
-    fn add(&mut self, mut piece: &[u8], mut with: impl FnMut(&str)) {
-        while !piece.is_empty() {
-            let (used, ended) = match memchr::memchr(b'\n', piece) {
-                Some(at) => (at + 1, true),
-                None => (piece.len(), false),
-            };
-            self.0.extend_from_slice(&piece[..used]);
-            piece = &piece[used..];
-            if ended || self.0.len() >= LONGEST {
-                with(String::from_utf8_lossy(&self.0).trim_end_matches(['\n', '\r']));
-                self.0.clear();
-            }
-        }
-    }
-
-    fn end(self, mut with: impl FnMut(&str)) {
-        if !self.0.is_empty() {
-            with(&String::from_utf8_lossy(&self.0));
-        }
-    }
-}
-
-/// Logs what a template writes, and keeps its first lines.
-pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
-    match pipe::Receiver::from_owned_fd(stream) {
-        Ok(stream) => {
-            each_line(stream, |line| {
-                warn!(target: "php", "{line}");
-                first.add(line);
-            })
-            .await;
-        }
-        Err(error) => error!(%error, "cannot read what the template writes"),
-    }
-}
-
-/// The first lines that a starting PHP has written: they say why it did not start.
-#[derive(Debug, Clone, Default)]
-pub struct FirstLines(Arc<Mutex<Vec<String>>>);
-
-impl FirstLines {
-    pub fn add(&self, line: &str) {
-        let mut lines = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Every worker has the same to say.
-        if lines.len() < 20 && !lines.iter().any(|said| said == line) {
-            lines.push(line.to_string());
-        }
-    }
-
-    /// Joined by line breaks.
-    pub fn text(&self) -> String {
-        self.0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .join("\n")
-    }
-}
-
-async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; 16 * 1024];
-    loop {
-        match stream.read(&mut buffer).await {
-            Ok(0) => break,
-            Ok(len) => lines.add(&buffer[..len], &mut with),
-            Err(error) if error.kind() == Interrupted => {}
-            Err(error) => {
-                debug!(%error, "a log stream ended");
-                break;
-            }
-        }
-    }
-    lines.end(with);
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -421,26 +208,5 @@ mod tests {
             let why = filter(level).unwrap_err();
             assert!(why.contains(word) && why.contains("`debug`"), "{why}");
         }
-    }
-
-    #[tokio::test]
-    async fn lines_of_any_length_stay_whole() {
-        let long = "x".repeat(100_000);
-        let input = format!("one\r\n{long}\n\nlast without end");
-        let mut lines = Vec::new();
-        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
-        assert_eq!(lines, ["one", &long, "", "last without end"]);
-    }
-
-    #[tokio::test]
-    async fn a_flood_without_line_breaks_is_cut() {
-        let input = vec![b'x'; 3 * LONGEST];
-        let mut count = 0;
-        each_line(&input[..], |line| {
-            count += 1;
-            assert!(line.len() <= LONGEST + 16 * 1024);
-        })
-        .await;
-        assert!(count >= 2);
     }
 }

@@ -4,6 +4,7 @@ pub mod log;
 pub mod machine;
 pub mod metrics;
 pub mod named;
+pub mod php;
 pub mod rarely;
 pub mod status;
 pub mod writer;

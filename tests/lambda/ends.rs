@@ -75,6 +75,30 @@ fn the_log_is_complete_when_the_event_is_over() {
 }
 
 #[test]
+fn the_level_that_lambda_asks_for_is_that_of_the_applications_records() {
+    let code = r#"<?php foreach (['error', 'ERROR', 'critical'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is kept"]));
+        foreach (['info', 'warning', 'DEBUG'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is left out"]));
+        file_put_contents('php://stderr', json_encode(['level_name' => 'ALERT', 'level' => 550, 'message' => 'a stream is kept']) . "\n");
+        error_log('nothing said is left out'); echo 'x'; if (isset($_GET['late'])) { sleep(20); }"#;
+    let env = [
+        ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
+        ("AWS_LAMBDA_LOG_LEVEL", "ERROR"),
+        ("SURUS_HTTP_TIMEOUT", "1s"),
+    ];
+    let function = Function::start(&[("index.php", code)], &env);
+    function.get("l-1", "/");
+    function.api.until_waiting(1);
+    function.wait_for_log("a stream is kept");
+    let log = function.log();
+    for word in ["error", "ERROR", "critical"] {
+        assert!(log.contains(&format!("{word} is kept")), "{log}");
+    }
+    assert!(!log.contains("left out"), "{log}");
+    function.get("l-2", "/?late=1");
+    function.wait_for_log("Stopped at its deadline");
+}
+
+#[test]
 fn the_log_is_json_where_lambda_wants_it() {
     let code = "<?php error_log(\"one\\ntwo\"); error_log('{\"level\":\"WARN\",\"message\":\"structured\"}'); echo 'x';";
     let env = [

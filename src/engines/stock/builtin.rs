@@ -35,7 +35,7 @@ use super::{Php, Spec, no_seat};
 use crate::engine::Pending;
 use crate::engines::cgi_reply::Head;
 use crate::event::{Body, Event, Failure};
-use crate::observe::log::{self, FirstLines};
+use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
 
 /// Runs the script that we name, in the server.
@@ -111,7 +111,7 @@ impl Inner {
         let mut to = Some(to);
         let words = FirstLines::default();
         let said = words.clone();
-        let log = log::follow_stock(output, daemon.pid, None, move |line| {
+        let log = php::follow_stock(output, daemon.pid, None, move |line| {
             if to.is_some() {
                 said.add(line);
             }

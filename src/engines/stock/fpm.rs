@@ -28,7 +28,7 @@ use crate::engine::Pending;
 use crate::engines::params::Params;
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
-use crate::observe::log::{self, FirstLines};
+use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
 
 /// Where a php-fpm listens: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
@@ -115,7 +115,7 @@ impl Fpm {
         }
         let (daemon, output) = Daemon::start(command)?;
         let words = FirstLines::default();
-        let log = tokio::spawn(log::follow_template(
+        let log = tokio::spawn(php::follow_template(
             output.into_nonblocking_fd()?,
             words.clone(),
         ));
@@ -306,7 +306,7 @@ impl FastCgi {
             };
             match record.kind {
                 fastcgi::STDOUT => self.reply.buffer().extend_from_slice(&record.content),
-                fastcgi::STDERR => log::php_message(&record.content, self.pid, Some(self.event)),
+                fastcgi::STDERR => php::message(&record.content, self.pid, Some(self.event)),
                 fastcgi::END_REQUEST if record.content.get(4) == Some(&fastcgi::OVERLOADED) => {
                     return Err(Failure::Busy("php-fpm takes no more"));
                 }

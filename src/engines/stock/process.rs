@@ -16,7 +16,7 @@ use super::seats::Seat;
 use crate::engine::Pending;
 use crate::engines::cgi_reply;
 use crate::event::{Body, Failure};
-use crate::observe::log::{self, FirstLines, Written};
+use crate::observe::php::{self, FirstLines, Written};
 
 /// Started, with its answer to come on stdout.
 pub struct OneEvent {
@@ -61,7 +61,7 @@ impl OneEvent {
             seat.set_pid(pid);
             let words = FirstLines::default();
             let said = words.clone();
-            let written = log::follow_stock(stderr, pid, Some(event), move |line| {
+            let written = php::follow_stock(stderr, pid, Some(event), move |line| {
                 said.add(line);
                 Some(line)
             });

@@ -15,8 +15,8 @@ use super::template::{self, Spec, Template};
 use super::watch;
 use crate::engines::queue::Place;
 use crate::event::{Event, Failure};
-use crate::observe::log;
 use crate::observe::metrics::Metrics;
+use crate::observe::php;
 
 /// Limits that the watch enforces.
 #[derive(Debug, Clone, Copy)]
@@ -54,16 +54,16 @@ impl Generation {
             waiting,
         } = template::start(spec, &board, requests)?;
         let shared = Arc::new(Shared::new(number, spec, board, requests, metrics));
-        let words = log::FirstLines::default();
+        let words = php::FirstLines::default();
         let mut streams = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            streams.push(tokio::spawn(log::follow_template(
+            streams.push(tokio::spawn(php::follow_template(
                 stdout.into(),
                 words.clone(),
             )));
         }
         if let Some(stderr) = child.stderr.take() {
-            streams.push(tokio::spawn(log::follow_template(
+            streams.push(tokio::spawn(php::follow_template(
                 stderr.into(),
                 words.clone(),
             )));

@@ -19,7 +19,7 @@ use super::stream::{PIECES, Piece, Stream};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
-use crate::observe::log::{self, Written};
+use crate::observe::php::{self, Written};
 
 /// Reads one worker's outbox.
 pub struct Outbox {
@@ -130,7 +130,7 @@ impl Outbox {
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
                 let event = self.shared.slots.with(record.request, |slot| slot.event);
-                log::php_message(&self.message, self.pid, event);
+                php::message(&self.message, self.pid, event);
                 self.message.clear();
             }
             fastcgi::STDERR => self.message.extend_from_slice(&record.content),

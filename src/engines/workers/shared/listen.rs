@@ -16,7 +16,7 @@ use super::{Exit, Shared, Worker};
 use crate::engines::workers::outbox::Outbox;
 use crate::engines::workers::template::{self, Said, Stuck};
 use crate::engines::workers::why;
-use crate::observe::log;
+use crate::observe::php;
 
 impl Shared {
     /// Hears the template until it ends.
@@ -137,7 +137,7 @@ impl Shared {
         self.alive.fetch_add(1, Ordering::AcqRel);
         let written = {
             let shared = self.clone();
-            log::follow_worker(log, pid.get(), move || shared.event_at(index))
+            php::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
         tokio::spawn(async move {
             let mut outbox = Outbox::new(self.clone(), stream, index, pid.get(), written);

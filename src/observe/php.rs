@@ -1,0 +1,377 @@
+//! What PHP says, as lines of the log.
+
+use std::fs::File;
+use std::io::ErrorKind::{Interrupted, WouldBlock};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{Level, debug, error, info, trace, warn};
+
+/// Longer pieces without a line break are cut, so that a script cannot fill our memory.
+const LONGEST: usize = 1 << 20;
+
+/// A message that PHP has sent through its SAPI: an error, or `error_log()`.
+pub fn message(message: &[u8], pid: u32, event: Option<u64>) {
+    let text = String::from_utf8_lossy(message);
+    say(text.trim_end_matches(['\n', '\r']), pid, event);
+}
+
+fn say(text: &str, pid: u32, event: Option<u64>) {
+    match level(text) {
+        Level::ERROR => error!(target: "php", pid, event, "{text}"),
+        Level::WARN => warn!(target: "php", pid, event, "{text}"),
+        Level::DEBUG => debug!(target: "php", pid, event, "{text}"),
+        Level::TRACE => trace!(target: "php", pid, event, "{text}"),
+        Level::INFO => info!(target: "php", pid, event, "{text}"),
+    }
+}
+
+/// How grave it is: as PHP says, or the application that writes JSON; what says nothing is information.
+fn level(text: &str) -> Level {
+    if text.starts_with('{') {
+        return of_record(text).unwrap_or(Level::INFO);
+    }
+    let error = text.strip_prefix("PHP ").unwrap_or_default();
+    let begins = |words: &[&str]| words.iter().any(|word| error.starts_with(word));
+    if begins(&["Fatal", "Parse", "Recoverable"]) || text.starts_with("Stopped at its deadline") {
+        Level::ERROR
+    } else if begins(&["Warning"]) {
+        Level::WARN
+    } else {
+        Level::INFO
+    }
+}
+
+/// The level of a record of JSON, under the names that loggers give it: `level` or `severity`, and Monolog's `level_name` (its `level` is
+/// a number).
+fn of_record(text: &str) -> Option<Level> {
+    #[derive(Deserialize)]
+    struct Record {
+        level_name: Option<Value>,
+        level: Option<Value>,
+        severity: Option<Value>,
+    }
+    let record: Record = serde_json::from_str(text).ok()?;
+    let words = [record.level_name, record.level, record.severity];
+    let mut words = words.iter().flatten().filter_map(Value::as_str);
+    words.find_map(|word| match word.to_ascii_lowercase().as_str() {
+        "emergency" | "alert" | "critical" | "fatal" | "error" => Some(Level::ERROR),
+        "warning" | "warn" => Some(Level::WARN),
+        "notice" | "info" => Some(Level::INFO),
+        "debug" => Some(Level::DEBUG),
+        "trace" => Some(Level::TRACE),
+        _ => None,
+    })
+}
+
+/// Logs what a worker writes to stdout and stderr, until it ends. `event` says which event it holds, if any.
+pub fn follow_worker(
+    stream: pipe::Receiver,
+    pid: u32,
+    event: impl Fn() -> Option<u64> + Send + 'static,
+) -> Written {
+    let (asked, asks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let with = move |line: &str| {
+            say(line, pid, event());
+        };
+        follow(stream, asks, with).await;
+    });
+    Written(asked)
+}
+
+/// Logs what PHP that is not ours writes to stderr: its messages, line by line. `message` says what of a line is one, if anything is.
+pub fn follow_stock(
+    stream: pipe::Receiver,
+    pid: u32,
+    event: Option<u64>,
+    mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
+) -> Written {
+    let (asked, asks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let with = move |line: &str| {
+            if let Some(message) = message(line) {
+                say(message, pid, event);
+            }
+        };
+        follow(stream, asks, with).await;
+    });
+    Written(asked)
+}
+
+/// What a worker writes to stdout and stderr, on its way to the log.
+pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
+
+impl Written {
+    /// Returns when everything that has been written so far is in the log.
+    pub async fn catch_up(&self) {
+        let (done, is_done) = oneshot::channel();
+        // A worker's stream that has ended has been read to its end.
+        if self.0.send(done).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
+}
+
+async fn follow(
+    stream: pipe::Receiver,
+    mut asks: mpsc::Receiver<oneshot::Sender<()>>,
+    mut with: impl FnMut(&str),
+) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; 16 * 1024];
+    // Read past tokio: what that knows of the pipe may be older than the question.
+    let mut directly = None;
+    loop {
+        let read = tokio::select! {
+            biased;
+            Some(asked) = asks.recv() => {
+                let read = read_all(&stream, &mut directly, &mut buffer, |piece| lines.add(piece, &mut with));
+                lines.settle(&mut with);
+                let _ = asked.send(());
+                read
+            }
+            ready = stream.readable() => ready
+                .and_then(|()| stream.try_read(&mut buffer))
+                .inspect(|len| {
+                    lines.add(&buffer[..*len], &mut with);
+                    // What belongs together, PHP writes at once.
+                    if *len < buffer.len() {
+                        lines.settle(&mut with);
+                    }
+                }),
+        };
+        match read {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
+            Err(error) => {
+                debug!(%error, "a log stream ended");
+                break;
+            }
+        }
+    }
+    lines.end(with);
+}
+
+/// Reads until the pipe is empty, or at its end.
+fn read_all(
+    stream: &pipe::Receiver,
+    directly: &mut Option<File>,
+    buffer: &mut [u8],
+    mut with: impl FnMut(&[u8]),
+) -> io::Result<usize> {
+    if directly.is_none() {
+        *directly = Some(File::from(stream.as_fd().try_clone_to_owned()?));
+    }
+    let Some(pipe) = directly else {
+        return Ok(0);
+    };
+    loop {
+        match pipe.read(buffer) {
+            Err(error) if error.kind() == Interrupted => {}
+            Ok(len) if len > 0 => with(&buffer[..len]),
+            ended => return ended,
+        }
+    }
+}
+
+/// Cuts what arrives in pieces into lines, and puts the stack trace of an error to its line.
+#[derive(Default)]
+struct Lines {
+    /// A line that has not ended.
+    begun: Vec<u8>,
+    /// One that has, to which more may belong.
+    whole: Option<String>,
+}
+
+impl Lines {
+    fn add(&mut self, mut piece: &[u8], mut with: impl FnMut(&str)) {
+        while !piece.is_empty() {
+            let (used, ended) = match memchr::memchr(b'\n', piece) {
+                Some(at) => (at + 1, true),
+                None => (piece.len(), false),
+            };
+            self.begun.extend_from_slice(&piece[..used]);
+            piece = &piece[used..];
+            if ended || self.begun.len() >= LONGEST {
+                self.end_line(&mut with);
+            }
+        }
+    }
+
+    fn end_line(&mut self, mut with: impl FnMut(&str)) {
+        let line = String::from_utf8_lossy(&self.begun);
+        let line = line.trim_end_matches(['\n', '\r']);
+        match &mut self.whole {
+            Some(whole) if is_of_trace(line, whole) && whole.len() < LONGEST => {
+                whole.push('\n');
+                whole.push_str(line);
+            }
+            whole => {
+                let before = whole.replace(line.to_string());
+                if let Some(before) = before {
+                    with(&before);
+                }
+            }
+        }
+        self.begun.clear();
+    }
+
+    /// Nothing more belongs to what has ended.
+    fn settle(&mut self, mut with: impl FnMut(&str)) {
+        if let Some(whole) = self.whole.take() {
+            with(&whole);
+        }
+    }
+
+    fn end(mut self, mut with: impl FnMut(&str)) {
+        if !self.begun.is_empty() {
+            self.end_line(&mut with);
+        }
+        self.settle(with);
+    }
+}
+
+/// Is this line of an uncaught exception's trace, as PHP writes it behind the line `whole`?
+fn is_of_trace(line: &str, whole: &str) -> bool {
+    let is_frame = |line: &str| {
+        let number = line.strip_prefix('#').unwrap_or_default();
+        number.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let in_trace = whole.contains("Stack trace:");
+    is_frame(line)
+        || ["Stack trace:", "[stacktrace]", "  thrown in "]
+            .iter()
+            .any(|word| line.starts_with(word))
+        || in_trace && (line.starts_with("Next ") || line.is_empty())
+}
+
+/// Logs what a template writes, and keeps its first lines.
+pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
+    match pipe::Receiver::from_owned_fd(stream) {
+        Ok(stream) => {
+            each_line(stream, |line| {
+                warn!(target: "php", "{line}");
+                first.add(line);
+            })
+            .await;
+        }
+        Err(error) => error!(%error, "cannot read what the template writes"),
+    }
+}
+
+/// The first lines that a starting PHP has written: they say why it did not start.
+#[derive(Debug, Clone, Default)]
+pub struct FirstLines(Arc<Mutex<Vec<String>>>);
+
+impl FirstLines {
+    pub fn add(&self, line: &str) {
+        let mut lines = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Every worker has the same to say.
+        if lines.len() < 20 && !lines.iter().any(|said| said == line) {
+            lines.push(line.to_string());
+        }
+    }
+
+    /// Joined by line breaks.
+    pub fn text(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .join("\n")
+    }
+}
+
+async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) => break,
+            Ok(len) => {
+                lines.add(&buffer[..len], &mut with);
+                lines.settle(&mut with);
+            }
+            Err(error) if error.kind() == Interrupted => {}
+            Err(error) => {
+                debug!(%error, "a log stream ended");
+                break;
+            }
+        }
+    }
+    lines.end(with);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_of_any_length_stay_whole() {
+        let long = "x".repeat(100_000);
+        let input = format!("one\r\n{long}\n\nlast without end");
+        let mut lines = Vec::new();
+        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
+        assert_eq!(lines, ["one", &long, "", "last without end"]);
+    }
+
+    #[tokio::test]
+    async fn a_flood_without_line_breaks_is_cut() {
+        let input = vec![b'x'; 3 * LONGEST];
+        let mut count = 0;
+        each_line(&input[..], |line| {
+            count += 1;
+            assert!(line.len() <= LONGEST + 16 * 1024);
+        })
+        .await;
+        assert!(count >= 2);
+    }
+
+    #[test]
+    fn what_is_grave_is_said_so() {
+        for (text, expected) in [
+            ("PHP Fatal error:  Uncaught Exception: x", Level::ERROR),
+            ("PHP Warning:  x", Level::WARN),
+            ("PHP Notice:  x", Level::INFO),
+            ("Stopped at its deadline in a.php:3", Level::ERROR),
+            ("anything", Level::INFO),
+            (r#"{"message":"x","level":"ERROR"}"#, Level::ERROR),
+            (
+                r#"{"message":"x","level":400,"level_name":"CRITICAL"}"#,
+                Level::ERROR,
+            ),
+            (r#"{"message":"x","level":"debug"}"#, Level::DEBUG),
+            (r#"{"message":"x","severity":"WARNING"}"#, Level::WARN),
+            (r#"{"message":"x","level":{}}"#, Level::INFO),
+            ("{broken", Level::INFO),
+        ] {
+            assert_eq!(level(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_stack_trace_is_of_its_error() {
+        let trace = "PHP Fatal error:  Uncaught Exception: x in a.php:1\nStack trace:\n#0 b.php(3): f()\n#1 {main}\n\nNext Error: y in a.php:2\nStack trace:\n#0 {main}\n  thrown in a.php on line 1";
+        let mut lines = Lines::default();
+        let mut said = Vec::new();
+        let text = format!("before\n{trace}\nafter\n\n");
+        let (one, two) = text.split_at(30);
+        for piece in [one, two] {
+            lines.add(piece.as_bytes(), |line| said.push(line.to_string()));
+        }
+        lines.settle(|line| said.push(line.to_string()));
+        assert_eq!(said, ["before", trace, "after", ""]);
+        lines.end(|_| panic!("nothing is left"));
+    }
+}
