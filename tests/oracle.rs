@@ -64,6 +64,22 @@ macro_rules! topics {
 
 topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini isolation finish gone }
 
+/// The same of php-fpm behind Surus, without the topics in which what differs is allowed for our own PHP alone, or is a matter of kept
+/// connections (`fastcgi_finish_request()` twice).
+macro_rules! of_stock {
+    ($($topic:ident)*) => {
+        mod stock {
+            $(#[test]
+            fn $topic() {
+                let cases = include_str!(concat!("oracle/cases/", stringify!($topic), ".toml"));
+                super::oracle::topic::check("fpm", stringify!($topic), cases);
+            })*
+        }
+    };
+}
+
+of_stock! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown isolation gone }
+
 fn answer() -> Answer {
     let output =
         b"Status: 404 Not Found\r\nX-A: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nbody";

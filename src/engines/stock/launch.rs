@@ -30,9 +30,11 @@ impl Launch {
             }
         };
         let mut env = environment(spec);
-        let scanned = env.get(OsStr::new(SCANNED)).cloned().unwrap_or_default();
-        // An empty name stands for the directory that PHP was built with.
-        let mut scanned = scanned.clone();
+        // An empty name stands for the directory that PHP was built with. What is said to us is said to PHP, as for our own.
+        let named = env.get(OsStr::new(SCANNED)).cloned();
+        let mut scanned = named
+            .or_else(|| std::env::var_os(SCANNED))
+            .unwrap_or_default();
         scanned.push(":");
         scanned.push(home.ini());
         env.insert(SCANNED.into(), scanned);
