@@ -109,7 +109,7 @@ bool surus_mappings_is_on_stack(size_t most)
 	return false;
 }
 
-bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot))
+bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot, bool anonymous))
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct mapping *m = &a->now[i];
@@ -123,7 +123,7 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 				at = skip;
 				continue;
 			}
-			if (!each(at, next, m->prot)) {
+			if (!each(at, next, m->prot, m->inode == 0)) {
 				return false;
 			}
 			at = next;

@@ -29,14 +29,15 @@ static struct snapshot {
 	unsigned char stack[STACK_COPY];
 } *s;
 
-static bool add_region(uintptr_t start, uintptr_t end, int prot)
+static bool add_region(uintptr_t start, uintptr_t end, int prot, bool anonymous)
 {
 	struct surus_copy *copy = &s->copy;
 
 	if (copy->region_count == SURUS_REGIONS) {
 		return false;
 	}
-	copy->regions[copy->region_count++] = (struct surus_region){.start = start, .end = end, .offset = copy->size, .prot = prot};
+	copy->regions[copy->region_count++] =
+	    (struct surus_region){.start = start, .end = end, .offset = copy->size, .prot = prot, .anonymous = anonymous};
 	copy->size += end - start;
 	return true;
 }
@@ -52,14 +53,42 @@ static bool is_zero(const void *page)
 	return true;
 }
 
-/* Copies a region into the file; pages of zeros stay holes. */
-static bool save(const struct surus_region *r, int file)
+static bool write_all(int file, const void *bytes, size_t len, size_t offset)
 {
-	for (uintptr_t page = r->start; page < r->end; page += PAGE) {
-		if (!is_zero((void *)page) &&
-		    pwrite(file, (void *)page, PAGE, (off_t)(r->offset + (page - r->start))) != PAGE) {
+	for (size_t done = 0; done < len;) {
+		ssize_t written = pwrite(file, (const char *)bytes + done, len - done, (off_t)(offset + done));
+		if (written <= 0) {
 			return false;
 		}
+		done += (size_t)written;
+	}
+	return true;
+}
+
+/* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not even looked at, where no file is behind
+ * them: the page map says so (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
+static bool save(const struct surus_region *r, int file, int pagemap)
+{
+	enum { AT_ONCE = 512 };
+	const uint64_t there = (uint64_t)3 << 62;
+	uint64_t entries[AT_ONCE];
+
+	for (uintptr_t at = r->start; at < r->end;) {
+		size_t pages = (r->end - at) / PAGE < AT_ONCE ? (r->end - at) / PAGE : AT_ONCE, begun = 0;
+		ssize_t known = r->anonymous ? pread(pagemap, entries, pages * 8, (off_t)(at / PAGE * 8)) : 0;
+
+		for (size_t i = 0; i <= pages; i++) {
+			bool skipped = i == pages || (i < (size_t)(known > 0 ? known : 0) / 8 && !(entries[i] & there)) ||
+			               is_zero((void *)(at + i * PAGE));
+			if (!skipped) {
+				continue;
+			}
+			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE, r->offset + (at - r->start) + begun * PAGE)) {
+				return false;
+			}
+			begun = i + 1;
+		}
+		at += pages * PAGE;
 	}
 	return true;
 }
@@ -77,14 +106,14 @@ static bool begin_anew(void)
 }
 
 /* Replaces all that is copied by mappings of the copy. NULL, or why that cannot be. */
-static const char *copy_and_map(int file)
+static const char *copy_and_map(int file, int pagemap)
 {
 	if (ftruncate(file, (off_t)s->copy.size) != 0) {
 		return "no memory file (memfd_create)";
 	}
 	/* All is copied before anything is replaced; nothing in between writes to a region. */
 	for (size_t i = 0; i < s->copy.region_count; i++) {
-		if (!save(&s->copy.regions[i], file)) {
+		if (!save(&s->copy.regions[i], file, pagemap)) {
 			return "no memory for the snapshot";
 		}
 	}
@@ -130,7 +159,7 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	if (file < 0) {
 		return "no memory file (memfd_create)";
 	}
-	why = copy_and_map(file);
+	why = copy_and_map(file, pagemap);
 	close(file);
 	return why;
 }

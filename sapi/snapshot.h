@@ -38,7 +38,7 @@ bool surus_mappings_read(int maps);
 /* Of what has been read: is the stack in use the process's own, and less than `most` bytes of it in use? */
 bool surus_mappings_is_on_stack(size_t most);
 /* Of what has been read: calls `each` for all private writable memory but the stack and what is exempt. False: it has. */
-bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot));
+bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot, bool anonymous));
 /* Notes what there is now: the mark. The descriptors are those of the files of that name in /proc/self. False: it cannot be read. */
 bool surus_mappings_mark(int maps, int statm);
 /* Where the stack ended at the mark; 0 when it was not there. */
@@ -58,6 +58,7 @@ struct surus_copy {
 		uintptr_t start, end;
 		size_t offset; /* in the file */
 		int prot;
+		bool anonymous; /* no file is behind it: what nobody has touched is zeros */
 	} regions[SURUS_REGIONS];
 	size_t region_count;
 };

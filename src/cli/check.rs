@@ -12,7 +12,7 @@ use super::options::Args;
 use super::{readable, serve, user_ini};
 use crate::config::Config;
 use crate::engine::Report;
-use crate::engines;
+use crate::engines::{self, Entry};
 use crate::fronts::admin;
 use crate::fronts::site::{Site, route::Routes};
 use crate::observe::log;
@@ -173,7 +173,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         ),
     };
     findings.fine("workers", format_args!("{workers} ({why})"));
-    php(&report, config, findings);
+    php(one.entry, &report, config, findings);
     let facts = Facts {
         config,
         php: &|name| report.get(name).to_string(),
@@ -216,10 +216,9 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
     }
 }
 
-fn php(report: &Report, config: &Config, findings: &Findings) {
+fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     findings.fine("PHP", report.get("php_running"));
-    let program = engines::find_program(config.engine.php.as_deref());
-    if let Ok(program) = program {
+    if let Ok(program) = engines::program_of(entry, &config.engine) {
         findings.fine("run by", program.display());
     }
     match report.get("ini_file") {
@@ -230,6 +229,9 @@ fn php(report: &Report, config: &Config, findings: &Findings) {
     }
     match report.get("opcache") {
         "on" => findings.fine("OPcache", "on"),
+        _ if !entry.is_standing() => {
+            findings.fine("OPcache", "of no use to a process of its own for each event");
+        }
         state => findings.note(format_args!(
             "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
         )),

@@ -14,17 +14,37 @@ pub fn line(name: &str, value: &str) -> anyhow::Result<String> {
     Ok(format!("{name}={}", quoted(value)))
 }
 
-/// As php's `-d`: what begins with a letter or digit and has nothing special in it is left alone, so that `On`, `8M` and
-/// `E_ALL & ~E_NOTICE` keep their meaning; the rest is quoted.
+/// Words and what is made of them with operators are left alone, so that `On`, `8M` and `E_ALL & ~E_NOTICE` keep their meaning; the rest
+/// is quoted: what PHP cannot parse costs all the lines behind it.
 fn quoted(value: &str) -> String {
-    let constant = value
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || " _-&|~^()".contains(c));
-    if constant || value.starts_with('"') {
+    if value.starts_with('"') || value.is_empty() || is_expression(value) {
         value.to_string()
     } else {
         format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
     }
+}
+
+/// Words with `&`, `|` or `^` between them and `~`, `!` or `-` before, and brackets (Zend/zend_ini_parser.y).
+fn is_expression(text: &str) -> bool {
+    fn operand(text: &str) -> Option<&str> {
+        let text = text.trim_start().trim_start_matches(['~', '!', '-', ' ']);
+        if let Some(inner) = text.strip_prefix('(') {
+            return expression(inner)?.trim_start().strip_prefix(')');
+        }
+        let len = text
+            .bytes()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == b'_')
+            .count();
+        (len > 0).then(|| &text[len..])
+    }
+    fn expression(text: &str) -> Option<&str> {
+        let mut rest = operand(text)?;
+        while let Some(next) = rest.trim_start().strip_prefix(['&', '|', '^']) {
+            rest = operand(next)?;
+        }
+        Some(rest)
+    }
+    expression(text).is_some_and(|rest| rest.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -37,6 +57,16 @@ mod tests {
             ("On", "On"),
             ("256M", "256M"),
             ("E_ALL & ~E_NOTICE", "E_ALL & ~E_NOTICE"),
+            (
+                "E_ALL & ~(E_NOTICE | E_WARNING)",
+                "E_ALL & ~(E_NOTICE | E_WARNING)",
+            ),
+            ("-1", "-1"),
+            ("&", "\"&\""),
+            ("a &", "\"a &\""),
+            ("(", "\"(\""),
+            ("two words", "\"two words\""),
+            ("Mozilla (compatible)", "\"Mozilla (compatible)\""),
             ("/var/lib/php;x", "\"/var/lib/php;x\""),
             ("a\"b", "\"a\\\"b\""),
             ("\"already\"", "\"already\""),

@@ -182,6 +182,14 @@ pub async fn boot(
     ))
 }
 
+/// What an engine runs PHP by.
+pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
+    match entry.runs {
+        Runs::Ours => find_program(settings.php.as_deref()),
+        Runs::Stock(way) => find_stock(way, settings),
+    }
+}
+
 /// PHP as it is installed, for the engines that run it so.
 fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     let (configured, setting, name, package) = match way {

@@ -62,6 +62,95 @@ fn a_php_fpm_that_runs_already_is_asked() {
 }
 
 #[test]
+fn a_process_that_has_just_been_replaced_is_killed_at_a_deadline() {
+    on_engine("fpm", |engine| async move {
+        let engine = engine.workers(1).with(|settings| settings.max_events = 1);
+        for _ in 0..3 {
+            assert_eq!(engine.text("echo 'one';").await, "one");
+            let late = engine
+                .php("while (true) {}")
+                .timeout(Duration::from_millis(300));
+            assert!(matches!(engine.answer(late).await, Err(Failure::TimedOut)));
+        }
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    });
+}
+
+#[test]
+fn who_inherits_the_port_of_a_builtin_server_is_not_waited_for() {
+    on_engine("builtin", |engine| async move {
+        let engine = engine.workers(1);
+        let code = "exec('setsid sleep 20 >/dev/null 2>&1 &'); while (true) {}";
+        let late = engine.php(code).timeout(Duration::from_millis(500));
+        assert!(matches!(engine.answer(late).await, Err(Failure::TimedOut)));
+        assert_eq!(engine.text("echo 'next';").await, "next");
+        let crash = "exec('setsid sleep 20 >/dev/null 2>&1 &'); posix_kill(posix_getpid(), 9);";
+        assert!(engine.answer(engine.php(crash)).await.is_err());
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    });
+}
+
+#[test]
+fn no_client_sees_the_variables_of_another() {
+    on_engine("builtin", |engine| async move {
+        let engine = engine.workers(2);
+        let victim = engine.php("echo 'mine';").header("x-secret", "s3cret");
+        engine.answer(victim).await.unwrap();
+        for seat in ["0", "1"] {
+            let name = http::HeaderName::from_static("surus_variables");
+            let mut ask = engine
+                .php("echo $_SERVER['HTTP_X_SECRET'] ?? 'none';")
+                .header("surus-variables", "7");
+            ask.request
+                .headers_mut()
+                .insert(name, seat.parse().unwrap());
+            assert_eq!(engine.answer(ask).await.unwrap().text(), "none");
+        }
+    });
+}
+
+#[test]
+fn settings_hold_whatever_stands_before_them_and_beside_our_own_files() {
+    for name in ["fpm", "builtin", "cgi", "cli"] {
+        on_engine(name, |engine| async move {
+            let root = engine.dir.path().to_str().unwrap().to_string();
+            let engine = engine
+                .ini("arg_separator.output", "&")
+                .ini("user_agent", "Mozilla (compatible)")
+                .ini("open_basedir", &root)
+                .ini("disable_functions", "putenv,phpinfo");
+            let state = "echo json_encode([ini_get('arg_separator.output'), ini_get('user_agent'), function_exists('phpinfo'), @file_exists('/etc/passwd')]);";
+            assert_eq!(
+                engine.text(state).await,
+                r#"["&","Mozilla (compatible)",false,false]"#
+            );
+        });
+    }
+}
+
+#[test]
+fn files_before_and_behind_a_script_run() {
+    for name in ["fpm", "builtin", "cgi", "cli"] {
+        on_engine(name, |engine| async move {
+            let before = engine.write("before.php", "<?php echo 'before ';");
+            let behind = engine.write("behind.php", "<?php echo ' behind';");
+            let engine = engine
+                .ini("auto_prepend_file", before.to_str().unwrap())
+                .ini("auto_append_file", behind.to_str().unwrap());
+            assert_eq!(engine.text("echo 'script';").await, "before script behind");
+        });
+    }
+}
+
+#[test]
+fn php_that_a_script_starts_is_whole() {
+    on_engine("cli", |engine| async move {
+        let code = "echo shell_exec(PHP_BINARY.' -r \"header(1); echo 6 * 7;\"');";
+        assert_eq!(engine.text(code).await.trim(), "42");
+    });
+}
+
+#[test]
 fn a_php_fpm_that_does_not_run_is_said() {
     on_engine("fpm", |engine| async move {
         let address = Address::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();

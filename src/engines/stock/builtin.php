@@ -19,8 +19,10 @@ $_SERVER = (static function (): array {
 	foreach (explode("\0", file_get_contents($file), -1) as $pair) {
 		[$name, $value] = explode('=', $pair, 2);
 		$variables[$name] = $value;
-		// As php-fpm and php-cgi answer getenv(); PHP takes it back at the end of the request.
-		putenv($pair);
+		// As php-fpm and php-cgi answer getenv(); PHP takes it back at the end of the request. A php.ini may disable it.
+		if (function_exists('putenv')) {
+			putenv($pair);
+		}
 	}
 	$variables['PHP_SELF'] = $variables['SCRIPT_NAME'].($variables['PATH_INFO'] ?? '');
 	return $variables + $basic + $made;
@@ -33,5 +35,8 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	echo "Access denied.\n";
 } else {
 	chdir(dirname($_SERVER['SCRIPT_FILENAME']));
+	// The server heeds these for scripts that no router runs.
+	in_array(strtolower(ini_get('auto_prepend_file')), ['', 'none'], true) or require ini_get('auto_prepend_file');
 	require $_SERVER['SCRIPT_FILENAME'];
+	in_array(strtolower(ini_get('auto_append_file')), ['', 'none'], true) or require ini_get('auto_append_file');
 }

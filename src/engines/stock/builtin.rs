@@ -169,11 +169,19 @@ impl Inner {
         let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
         let is_large = event.request.headers().iter().map(size).sum::<usize>() > MOST;
         for (name, value) in event.request.headers() {
-            let is_needed =
-                [header::CONTENT_TYPE, header::COOKIE, header::AUTHORIZATION].contains(name);
-            if is_needed || !is_large && !HOP_BY_HOP.contains(name) {
+            let is_needed = [header::CONTENT_TYPE, header::AUTHORIZATION].contains(name);
+            let passes = is_needed || !is_large && !HOP_BY_HOP.contains(name);
+            if passes && name != header::COOKIE && !may_be_taken_for_ours(name) {
                 headers.append(name, value.clone());
             }
+        }
+        // php -S would put a comma between several.
+        let cookies = event.request.headers().get_all(header::COOKIE);
+        let cookies: Vec<_> = cookies.iter().map(HeaderValue::as_bytes).collect();
+        if !cookies.is_empty()
+            && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        {
+            headers.insert(header::COOKIE, joined);
         }
         headers.insert(header::CONTENT_LENGTH, event.request.body().len().into());
         headers.insert(KEY, self.key.clone());
@@ -202,11 +210,21 @@ impl Inner {
 
     /// Returns when the server of a seat has nothing else to do; fails when it has ended.
     async fn is_free(&self, index: usize) -> io::Result<()> {
-        let address = {
+        let server = {
             let place = self.servers[index].lock().await;
-            place.as_ref().map(|server| server.address)
+            let running = place.as_ref().filter(|server| server.daemon.is_running());
+            running.map(|server| (server.address, server.daemon.its_end()))
         };
-        let mut stream = TcpStream::connect(address.ok_or(io::ErrorKind::NotConnected)?).await?;
+        // Whom it has started may have its port when it has ended, and never answers.
+        let (address, end) = server.ok_or(io::ErrorKind::NotConnected)?;
+        tokio::select! {
+            answered = self.ask(address) => answered,
+            _ = end.come() => Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+
+    async fn ask(&self, address: SocketAddr) -> io::Result<()> {
+        let mut stream = TcpStream::connect(address).await?;
         let request = [
             b"GET / HTTP/1.0\r\nsurus-key: ",
             self.key.as_bytes(),
@@ -245,6 +263,12 @@ fn message(line: &str) -> Option<&str> {
     }
 }
 
+/// To PHP, `_` is a `-`.
+fn may_be_taken_for_ours(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("surus-") || !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+}
+
 /// Bytes of headers that are passed on for their own sake (`getallheaders()`).
 const MOST: usize = 48 * 1024;
 
@@ -281,6 +305,7 @@ impl Php for Builtin {
                     let _ = connection.await;
                 }),
                 is_free: false,
+                is_killed: false,
             }) as Box<dyn Exchange>)
         })
     }
@@ -333,6 +358,7 @@ struct Http {
     connection: JoinHandle<()>,
     /// It is known that the server has done with it.
     is_free: bool,
+    is_killed: bool,
 }
 
 impl Http {
@@ -391,6 +417,7 @@ impl Exchange for Http {
     }
 
     fn kill(&mut self) {
+        self.is_killed = true;
         self.leave();
         let pid = self.seat.pid();
         // Locked only while it is started, when there is nothing to kill.
@@ -405,7 +432,8 @@ impl Exchange for Http {
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             let index = self.seat.index;
-            let is_free = self.is_free || self.inner.is_free(index).await.is_ok();
+            let is_free =
+                self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
             let is_old =
                 self.inner.max_events > 0 && self.seat.served() + 1 >= self.inner.max_events;
             if (!is_free || is_old)

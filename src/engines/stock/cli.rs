@@ -14,7 +14,6 @@ use super::process::OneEvent;
 use super::seats::Seats;
 use super::{Php, Spec, no_seat, variables};
 use crate::engine::Pending;
-use crate::engines::ini;
 use crate::event::{Event, Failure};
 use crate::observe::status::WorkerStatus;
 
@@ -30,6 +29,8 @@ const HEAD: i32 = 4;
 pub struct Cli {
     launch: Launch,
     driver: PathBuf,
+    /// `disable_functions=…`. On the command line, since PHP that the script starts finds the same ini files.
+    disable: String,
     seats: Seats,
     /// Has the settings and the driver.
     _home: Home,
@@ -43,12 +44,10 @@ impl Cli {
             disabled.push(',');
             disabled.push_str(name);
         }
-        let line = ini::line("disable_functions", &disabled)?;
-        // Its name is behind that of the others, and so its say.
-        home.put("ini/surus.last.ini", &line)?;
         Ok(Cli {
             launch,
             driver: home.put("cli.php", DRIVER)?,
+            disable: format!("disable_functions={disabled}"),
             seats: Seats::new(spec.workers),
             _home: home,
         })
@@ -58,6 +57,10 @@ impl Cli {
 /// The functions that PHP's settings disable, with commas between.
 async fn disabled(launch: &Launch) -> anyhow::Result<String> {
     let mut command = launch.command(Orphan::Killed, Vec::new())?;
+    // What is wrong with its settings, it would say among the names.
+    for setting in ["display_startup_errors=0", "display_errors=stderr"] {
+        command.args(["-d", setting]);
+    }
     command.args(["-r", "echo ini_get('disable_functions');"]);
     let output = tokio::process::Command::from(command)
         .kill_on_drop(true)
@@ -88,6 +91,7 @@ impl Php for Cli {
                 let fds = vec![(variables, VARIABLES), (theirs.into(), HEAD)];
                 let mut command = self.launch.command(Orphan::Killed, fds)?;
                 for setting in [
+                    self.disable.as_str(),
                     "auto_prepend_file=",
                     "auto_append_file=",
                     "session.auto_start=0",

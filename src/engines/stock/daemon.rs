@@ -16,10 +16,23 @@ pub struct Daemon {
     state: Arc<State>,
 }
 
+/// A process and its children, of whom none outlives it, nor the runtime that waits for it.
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = process::kill_group(self.0);
+    }
+}
+
 /// Its end, for who waits for it without keeping it.
 pub struct End(Arc<State>);
 
 impl End {
+    pub fn has_come(&self) -> bool {
+        self.0.ended.is_cancelled()
+    }
+
     /// Returns, with how, when it has come.
     pub async fn come(&self) -> &str {
         self.0.ended.cancelled().await;
@@ -47,7 +60,6 @@ impl Daemon {
             .stderr(theirs);
         let mut command = tokio::process::Command::from(command);
         let mut child = command
-            .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {program}"))?;
         let pid = child.id().unwrap_or(0);
@@ -60,6 +72,7 @@ impl Daemon {
             pid,
             state: state.clone(),
         };
+        let group = Group(pid);
         tokio::spawn(async move {
             let exit = tokio::select! {
                 exit = child.wait() => exit,
@@ -74,8 +87,7 @@ impl Daemon {
                     }
                 }
             };
-            // Its children do not outlive it.
-            let _ = process::kill_group(pid);
+            drop(group);
             let how = exit.map_or_else(
                 |error| error.to_string(),
                 |exit| process::describe_exit(exit.into_raw()),

@@ -211,7 +211,16 @@ impl Inner {
         is_complete
     }
 
-    /// A connection on which the event can be sent, and whether it is new.
+    /// Ends the process that is at a pool, for who has its seat.
+    fn kill_child(&self, seat: &Seat) {
+        self.count_children();
+        let pid = seat.pid();
+        if self.daemon.is_some() && pid != 0 {
+            let _ = process::kill(pid);
+        }
+    }
+
+    /// A connection on which the event can be sent.
     async fn connection(&self, index: usize) -> io::Result<Stream> {
         let pool = &self.pools[index];
         let kept = pool
@@ -226,6 +235,9 @@ impl Inner {
         Stream::connect(&pool.address).await
     }
 }
+
+/// How long a process that was killed may take to be replaced.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often to look whether php-fpm listens by now.
 const LOOK: Duration = Duration::from_millis(2);
@@ -366,10 +378,7 @@ impl Exchange for FastCgi {
 
     fn kill(&mut self) {
         self.is_killed = true;
-        self.fpm.count_children();
-        if self.fpm.daemon.is_some() && self.pid != 0 && self.seat.pid() == self.pid {
-            let _ = process::kill(self.pid);
-        }
+        self.fpm.kill_child(&self.seat);
         self.leave();
     }
 
@@ -394,11 +403,18 @@ impl Exchange for FastCgi {
                         *kept = Some(stream);
                     }
                 }
-                _ if is_ours => {
-                    if let Ok(stream) = Stream::connect(&self.fpm.pools[index].address).await {
-                        let _ = Self::is_free(&stream).await;
+                _ if is_ours => loop {
+                    let asked = async {
+                        let stream = Stream::connect(&self.fpm.pools[index].address).await?;
+                        Self::is_free(&stream).await
+                    };
+                    match tokio::time::timeout(AGAIN, asked).await {
+                        Ok(_) => break,
+                        // It may have been another that was killed, which was just being replaced.
+                        Err(_) if self.is_killed => self.fpm.kill_child(&self.seat),
+                        Err(_) => {}
                     }
-                }
+                },
                 _ => {}
             }
         })

@@ -25,6 +25,13 @@ impl Home {
         let home = Home { dir, gid };
         let mut lines = String::new();
         for (name, value) in settings {
+            let value = match name.as_str() {
+                // What is here has to be read, too.
+                "open_basedir" if !value.is_empty() => {
+                    &format!("{value}:{}", home.dir.path().display())
+                }
+                _ => value,
+            };
             lines += &ini::line(name, value)?;
             lines.push('\n');
         }
@@ -51,7 +58,8 @@ impl Home {
         let path = self.path(name);
         let write = || {
             std::fs::write(&path, "")?;
-            allow(&path, 0o640)?;
+            // Our own group may have others in it.
+            allow(&path, if self.gid.is_some() { 0o640 } else { 0o600 })?;
             chown(&path, None, self.gid)?;
             std::fs::write(&path, content)
         };

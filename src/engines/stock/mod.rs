@@ -356,6 +356,9 @@ impl Engine for Stock {
     fn ready(&self) -> Result<(), String> {
         match self.0.current.load().as_ref() {
             None => Err("shutting down".into()),
+            Some(boot) if boot.php.its_end().is_some_and(|end| end.has_come()) => {
+                Err("no PHP process is running".into())
+            }
             Some(_) => Ok(()),
         }
     }
