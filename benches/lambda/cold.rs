@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use surus::emulator::{Emulator, Function, Initialization, Report};
-use surus::engines::CATALOGUE;
+use surus::engines::{CATALOGUE, Runs};
 
 use super::apps::{Apps, PLAIN, SYMFONY, get};
 use super::numbers::{self, Goal, millis, row};
@@ -60,7 +60,7 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
             millis(first.median),
             millis(first.least),
         ]);
-        if *app == PLAIN && engine.name == "classic" {
+        if *app == PLAIN && engine.runs == Runs::Ours {
             // Starting processes and speaking HTTP with them is the emulator's.
             let own = first.median.saturating_sub(floor.median);
             let most = php.median + Duration::from_millis(5);

@@ -8,6 +8,7 @@ mod about;
 mod apps;
 mod cold;
 mod echo;
+mod memory;
 mod numbers;
 mod overhead;
 mod php;
@@ -17,13 +18,17 @@ mod queue;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const USAGE: &str = "usage: bench-lambda [--quick] [overhead] [cold] [queue]";
+const USAGE: &str = "usage: bench-lambda [--quick] [overhead] [cold] [memory] [queue]";
 
 /// How much of everything.
 pub struct Effort {
     pub rounds: usize,
     pub events: usize,
     pub starts: usize,
+    /// Events for each function and memory.
+    pub warm: usize,
+    /// Starts for each.
+    pub cold_by_memory: usize,
     /// For each number of workers.
     pub queue: Duration,
 }
@@ -38,6 +43,8 @@ fn main() -> ExitCode {
         rounds: 10,
         events: 300,
         starts: 12,
+        warm: 300,
+        cold_by_memory: 5,
         queue: Duration::from_secs(5),
     };
     let mut parts = Vec::new();
@@ -50,10 +57,12 @@ fn main() -> ExitCode {
                     rounds: 3,
                     events: 100,
                     starts: 3,
+                    warm: 50,
+                    cold_by_memory: 1,
                     queue: Duration::from_secs(1),
                 }
             }
-            "overhead" | "cold" | "queue" => parts.push(argument),
+            "overhead" | "cold" | "memory" | "queue" => parts.push(argument),
             _ => {
                 eprintln!("unknown: {argument}; {USAGE}");
                 return ExitCode::from(2);
@@ -74,6 +83,9 @@ fn main() -> ExitCode {
         }
         if is_asked("cold") {
             goals.extend(cold::measure(&apps, &effort).await);
+        }
+        if is_asked("memory") {
+            memory::measure(&apps, &effort).await;
         }
         if is_asked("queue") {
             goals.extend(queue::measure(&apps, &effort).await);
