@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::site::{Site, kill, lives, until};
+use crate::site::{Site, children, kill, lives, until};
 
 #[test]
 fn killing_a_busy_worker_costs_its_request_alone() {
@@ -102,6 +102,29 @@ fn killing_surus_leaves_no_php_process() {
         until("PHP has ended", || !lives(pid));
     }
     assert!(looping.join().unwrap().is_err() && napping.join().unwrap().is_err());
+}
+
+#[test]
+fn however_surus_ends_no_php_of_the_system_stays() {
+    for engine in ["fpm", "builtin", "cgi", "cli"] {
+        for signals in [&["KILL"][..], &["TERM", "TERM"]] {
+            let mut site = Site::start(&["--engine", engine, "--workers", "2"], &[]);
+            let looping = site.begun("/loop.php");
+            let mut processes = children(site.surus.pid());
+            let grandchildren: Vec<u32> = processes.iter().flat_map(|pid| children(*pid)).collect();
+            processes.extend(grandchildren);
+            assert!(!processes.is_empty(), "{engine}");
+            for signal in signals {
+                site.surus.signal(signal);
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            site.surus.wait();
+            for pid in processes {
+                until("PHP has ended", || !lives(pid));
+            }
+            assert!(looping.join().unwrap().is_err(), "{engine}");
+        }
+    }
 }
 
 #[test]
