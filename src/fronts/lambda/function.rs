@@ -35,8 +35,6 @@ pub struct Function {
     pub application: Option<Application>,
     /// Other events go to it, and requests when there is no application.
     pub handler: Option<Handler>,
-    /// Of its engines those whose processes keep what one event has left for the next.
-    pub renewed: Vec<Arc<dyn Engine>>,
     pub settings: Settings,
     /// Lambda's names of events, for the log.
     pub names: Names,
@@ -111,7 +109,7 @@ impl Function {
         Ok(())
     }
 
-    /// Requests a URL of the application for ourselves.
+    /// Requests a URL of the application for ourselves, and returns when PHP has wholly done with it.
     pub async fn call(&self, url: &str) -> anyhow::Result<StatusCode> {
         let application = self.application.as_ref();
         let application = application.context("the function has a handler and no application")?;
@@ -120,6 +118,8 @@ impl Function {
         let host = host.map_or("localhost", |host| host.as_str()).parse()?;
         request.headers_mut().insert(header::HOST, host);
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
+        let workers = TaskTracker::new();
+        workers.close();
         let (head, ()) = request.into_parts();
         let event = |head, script| Event {
             id,
@@ -129,12 +129,13 @@ impl Function {
             variables: Vec::new(),
             deadline: Instant::now() + CALL,
             patience: None,
-            hold: None,
+            hold: Some(workers.token()),
             early_hints: None,
         };
         let (head, body) = application.answer(head, event).await?.into_parts();
         let taken = take(body).await;
         taken.map_err(|fault| anyhow::anyhow!(fault.message))?;
+        workers.wait().await;
         Ok(head.status)
     }
 

@@ -28,11 +28,11 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     Ok(())
 }
 
-/// Every copy of the snapshot begins with the same memory. Processes that keep theirs from event to event would give out the same random
-/// numbers in each copy, over connections that are dead in all of them.
+/// Every copy of the snapshot begins with the same memory. What has random numbers in it, or what they are made of, would give out the
+/// same in each copy, and connections are dead in all of them.
 async fn restored(function: &Function) -> anyhow::Result<()> {
-    for engine in &function.renewed {
-        engine.reload().await?;
+    for engine in function.engines() {
+        engine.renew().await?;
     }
     call(function, &function.settings.after_restore).await
 }
