@@ -151,6 +151,26 @@ fn other_events_are_post_events_and_no_client_can_send_such() {
 }
 
 #[test]
+fn it_has_urls_for_a_snapshot() {
+    let note = "file_put_contents(__DIR__.'/hooks', $request->getMethod().' '.$path.' ', FILE_APPEND);";
+    let code = HANDLER.replace("$server = ", &format!("{note} $server = "));
+    let dir = Dir::new(&[("handler.php", &code)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+        ("SURUS_LAMBDA_BEFORE_SNAPSHOT", "/warm"),
+        ("SURUS_LAMBDA_AFTER_RESTORE", "/again"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    function.api.take("/runtime/restore/next");
+    assert_eq!(function.dir.read("hooks"), "GET /warm ");
+    function.api.restore();
+    function.api.until_waiting(1);
+    assert_eq!(function.dir.read("hooks"), "GET /warm GET /again ");
+}
+
+#[test]
 fn other_handlers_are_given_requests_as_they_came() {
     let handler = "<?php return fn (array $event) => $event;";
     let function = function("rewind", &[("handler.php", handler)], &[]);
