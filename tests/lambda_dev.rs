@@ -35,6 +35,7 @@ mod lambda_dev {
     mod corpus;
     mod exceptions;
     mod hosts;
+    mod late;
     mod round_trip;
     mod wordpress;
 }
