@@ -34,6 +34,7 @@ mod lambda_dev {
     mod behind;
     mod corpus;
     mod exceptions;
+    mod faults;
     mod hosts;
     mod late;
     mod round_trip;
