@@ -283,12 +283,11 @@ fn a_handler_registers_what_it_does_before_a_snapshot_and_after() {
 fn what_a_handler_registers_may_fail_and_urls_it_has_only_where_it_takes_requests() {
     let throws = "<?php Surus\\Lambda\\Hook::afterRestore(fn () => throw new DomainException('no database')); return fn ($e) => $e;";
     let plain = "<?php return fn ($event) => $event;";
-    let url = [("SURUS_LAMBDA_BEFORE_SNAPSHOT", "/warm")];
-    let cases: [(&str, &[(&str, &str)], &str, &[&str]); 2] = [
-        (throws, &[], "/runtime/restore/error", &["no database"]),
+    let cases: [(_, Option<&str>, _, &[&str]); 2] = [
+        (throws, None, "/runtime/restore/error", &["no database"]),
         (
             plain,
-            &url,
+            Some("/warm"),
             "/runtime/init/error",
             &[
                 "GET /warm",
@@ -297,9 +296,9 @@ fn what_a_handler_registers_may_fail_and_urls_it_has_only_where_it_takes_request
             ],
         ),
     ];
-    for (code, env, path, parts) in cases {
-        let own = [("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")];
-        let env = [&own[..], env].concat();
+    for (code, url, path, parts) in cases {
+        let mut env = vec![("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")];
+        env.extend(url.map(|url| ("SURUS_LAMBDA_BEFORE_SNAPSHOT", url)));
         let mut function = handler(Api::start(), &[("handler.php", code)], &env);
         function.api.restore();
         let call = function.api.take(path);
