@@ -1,8 +1,9 @@
-//! Does what an application does when the visitor has his answer run then, and wholly before the next event?
+//! What an application does besides answering: does it run when it should, behind the answer and before the next event?
 
 use std::path::Path;
 use std::time::Duration;
 
+use surus::emulator::fault::Faults;
 use surus::emulator::http::Front;
 
 use super::behind::Behind;
@@ -44,6 +45,46 @@ fn visit(site: &Site, env: &[(&str, &str)]) {
     });
     let seen = notes();
     assert!(seen.starts_with("answered terminated answered "), "{seen}");
+}
+
+#[test]
+fn what_frameworks_register_for_a_thaw_runs_before_the_first_event() {
+    let hook = r"Surus\Lambda\Hook::onThaw(fn (int $seconds) => file_put_contents(__DIR__.'/thawed', 'x', FILE_APPEND));
+";
+    let symfony = symfony().replace(
+        "public/index.php",
+        "return static",
+        &format!("{hook}return static"),
+    );
+    let laravel = laravel().replace(
+        "bootstrap/app.php",
+        "return $app;",
+        &format!("{hook}return $app;"),
+    );
+    let boots_symfony = [("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime")];
+    let boots_laravel = [
+        ("SURUS_ENGINE_NAME", "rewind"),
+        ("SURUS_ENGINE_SCRIPT", "worker.php"),
+    ];
+    let sites = [
+        (symfony, &boots_symfony[..], "public/thawed"),
+        (laravel, &boots_laravel, "bootstrap/thawed"),
+    ];
+    for (site, env, file) in sites {
+        site.stored();
+        let cache = site.tmp().join("cache");
+        let own = [("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap())];
+        let function = Behind::start_as(&site.www(), &[env, &own].concat(), |function| {
+            function.faults = Faults::new(vec!["freeze".parse().unwrap()]);
+        });
+        let visitor = Client::new(&format!("http://{}", function.front(Front::Url)));
+        let thawed = || read(&site.www().join(file));
+        assert_eq!(visitor.get("/api/hello").status, 200, "{}", function.log());
+        assert_eq!(thawed(), "");
+        std::thread::sleep(Duration::from_millis(3500));
+        visitor.get("/api/hello").ok();
+        assert_eq!(thawed(), "x", "{file}");
+    }
 }
 
 fn read(path: &Path) -> String {
