@@ -72,11 +72,29 @@ static PHP_FUNCTION(headers_send)
 	RETURN_LONG(status);
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_form, 0, 0, IS_ARRAY, 1)
+ZEND_END_ARG_INFO()
+
+/* surus_form(): ?array. What $_POST and $_FILES would be if the request's method were POST, for a body with parts that nobody has read. */
+static PHP_FUNCTION(surus_form)
+{
+	zval fields, files;
+
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (!surus_self->event.id || !surus_form_read(&fields, &files)) {
+		RETURN_NULL();
+	}
+	array_init_size(return_value, 2);
+	add_next_index_zval(return_value, &fields);
+	add_next_index_zval(return_value, &files);
+}
+
 static const zend_function_entry functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)
 	PHP_FE(headers_send, arginfo_headers_send)
+	PHP_FE(surus_form, arginfo_surus_form)
 	PHP_FE_END
 };
 

@@ -290,6 +290,11 @@ bool surus_regex_leaves(void);
 /* In the template: compiles them. */
 void surus_regex_compile(void);
 
+/* --- form.c: forms that PHP does not read by itself --- */
+
+/* Reads the form of the event in our hands, if its body is one with parts and has not been read. */
+bool surus_form_read(struct _zval_struct *fields, struct _zval_struct *files);
+
 /* --- user_ini.c: .user.ini files --- */
 
 void surus_user_ini_activate(const char *script, const char *root);

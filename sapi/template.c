@@ -242,13 +242,24 @@ static void look_at_opcache(int *wait)
 	*wait = *wait < 0 || ms < *wait ? ms : *wait;
 }
 
-/* surus is gone: nobody is left who waits for an answer. */
 static void end_workers(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		if (places[i].pid != 0) {
 			kill(places[i].pid, SIGKILL);
 		}
+	}
+}
+
+/* This machine may be one of many copies, made while we waited: what a worker has drawn ahead, it has drawn for all of them. Those
+ * that we fork from here draw anew. */
+static void renew_workers(void)
+{
+	end_workers();
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+		/* Its end is no reason to let the next one wait. */
+		places[i].filled_at = 0;
+		places[i].backoff = 0;
 	}
 }
 
@@ -279,6 +290,7 @@ static bool run(void)
 			char text[32];
 			ssize_t len = recv(SURUS_FD_CONTROL, text, sizeof(text) - 1, MSG_DONTWAIT);
 			if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR)) {
+				/* surus is gone: nobody is left who waits for an answer. */
 				end_workers();
 				return false;
 			}
@@ -288,6 +300,8 @@ static bool run(void)
 					/* surus has closed the inbox; the workers end when they have emptied it. */
 					retiring = true;
 					emptied = false;
+				} else if (strcmp(text, "renew") == 0) {
+					renew_workers();
 				}
 			}
 		}

@@ -60,6 +60,12 @@ pub trait Engine: Send + Sync {
         Box::pin(async { self.prepare().await?.change_over() })
     }
 
+    /// Ends every process that has served or would serve events; those that take their places draw their random numbers anew.
+    /// For a machine that has been copied, with all its memory. Nothing may be in flight.
+    fn renew(&self) -> Pending<'_, anyhow::Result<()>> {
+        self.reload()
+    }
+
     /// Takes no new event, returns when every event in flight has ended and the processes are gone. Cancelling the future
     /// leaves the engine draining; dropping the engine ends its processes at once.
     fn drain(&self) -> Pending<'_, ()>;

@@ -6,6 +6,8 @@ mod common;
 
 #[path = "lambda/api.rs"]
 mod api;
+#[path = "lambda/copies.rs"]
+mod copies;
 #[path = "lambda/ends.rs"]
 mod ends;
 #[path = "lambda/events.rs"]

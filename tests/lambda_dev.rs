@@ -34,7 +34,9 @@ mod lambda_dev {
     mod behind;
     mod corpus;
     mod exceptions;
+    mod faults;
     mod hosts;
+    mod late;
     mod round_trip;
     mod wordpress;
 }

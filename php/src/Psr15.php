@@ -5,6 +5,7 @@ namespace Surus;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
+use Surus\Lambda\Hook;
 
 /** Has a PSR-15 handler, such as a Slim 4 or Mezzio application, handle every request that comes. */
 final class Psr15
@@ -17,7 +18,10 @@ final class Psr15
      */
     public static function serve(RequestHandlerInterface $handler, callable $request): void
     {
-        surus_serve(static fn () => self::send($handler->handle($request())));
+        surus_serve(static function () use ($handler, $request): void {
+            Hook::begin();
+            self::send($handler->handle($request()));
+        });
     }
 
     private static function send(ResponseInterface $response): void

@@ -28,7 +28,16 @@ namespace {
                 ->withAddedHeader('Set-Cookie', 'b=2')
                 ->withAddedHeader('Vary', 'Accept')->withAddedHeader('Vary', 'Cookie');
             echo "printed\n";
-            $files = array_map(fn ($file) => [$file->getClientFilename(), $file->getSize()], $request->getUploadedFiles());
+            $moved = function ($file) {
+                // Only what has been uploaded can be moved.
+                $file->moveTo($to = tempnam(sys_get_temp_dir(), 'moved'));
+                try {
+                    return file_get_contents($to);
+                } finally {
+                    unlink($to);
+                }
+            };
+            $files = array_map(fn ($file) => [$file->getClientFilename(), $file->getSize(), $moved($file)], $request->getUploadedFiles());
             $response->getBody()->write('/bytes' === $path ? "\xff\x00" : json_encode([
                 $request->getMethod(), $path, $request->getQueryParams(), $request->getParsedBody() ?? (string) $request->getBody(),
                 $request->getHeaderLine('X-Own'), $request->getUri()->getHost(), $server['SCRIPT_NAME'], $server['REMOTE_ADDR'],
@@ -82,11 +91,19 @@ fn it_is_asked_with_requests_and_answers_with_responses() {
             assert_eq!(body[3], json!({"x": "1", "y": {"z": "é"}}));
 
             let upload = [("content-type", "multipart/form-data; boundary=B")];
-            let parts = "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\nhello\r\n--B--\r\n";
-            let event = request("POST", "/upload", parts, &upload);
-            let answer = function.ask(Event::new(&id(2), &event)).json();
+            let parts = "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\nhello\r\n\
+                --B\r\nContent-Disposition: form-data; name=\"x[y]\"\r\n\r\n\u{e9}\r\n--B--\r\n";
+            for (number, method) in [(2, "POST"), (5, "PUT"), (6, "PATCH")] {
+                let event = request(method, "/upload", parts, &upload);
+                let answer = function.ask(Event::new(&id(number), &event)).json();
+                let body: Value = serde_json::from_str(answer["body"].as_str().unwrap()).unwrap();
+                let seen = json!([{"x": {"y": "\u{e9}"}}, {"f": ["a.txt", 5, "hello"]}]);
+                assert_eq!(json!([body[3], body[9]]), seen, "{engine} {method}");
+            }
+            let event = request("PATCH", "/form", "x=1&y[z]=%C3%A9", &form);
+            let answer = function.ask(Event::new(&id(7), &event)).json();
             let body: Value = serde_json::from_str(answer["body"].as_str().unwrap()).unwrap();
-            assert_eq!(body[9], json!({"f": ["a.txt", 5]}));
+            assert_eq!(body[3], json!({"x": "1", "y": {"z": "é"}}));
 
             let answer = function.ask(Event::new(&id(3), &request("GET", "/bytes", "", &[])));
             assert_eq!(answer.json()["isBase64Encoded"], true);
@@ -148,6 +165,27 @@ fn other_events_are_post_events_and_no_client_can_send_such() {
     let event = request("GET", "/", "", &[("host", "a b")]);
     let refused = function.ask(Event::new("h", &event)).json();
     assert_eq!(refused["statusCode"], 400, "{refused}");
+}
+
+#[test]
+fn it_has_urls_for_a_snapshot() {
+    let note =
+        "file_put_contents(__DIR__.'/hooks', $request->getMethod().' '.$path.' ', FILE_APPEND);";
+    let code = HANDLER.replace("$server = ", &format!("{note} $server = "));
+    let dir = Dir::new(&[("handler.php", &code)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+        ("SURUS_LAMBDA_BEFORE_SNAPSHOT", "/warm"),
+        ("SURUS_LAMBDA_AFTER_RESTORE", "/again"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    function.api.take("/runtime/restore/next");
+    assert_eq!(function.dir.read("hooks"), "GET /warm ");
+    function.api.restore();
+    function.api.until_waiting(1);
+    assert_eq!(function.dir.read("hooks"), "GET /warm GET /again ");
 }
 
 #[test]

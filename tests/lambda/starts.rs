@@ -246,6 +246,97 @@ fn hooks_that_fail_are_told_to_lambda() {
     }
 }
 
+/// A function that is a handler and nothing else.
+fn handler(api: Api, files: &[(&str, &str)], env: &[(&str, &str)]) -> Function {
+    let dir = Dir::new(files);
+    dir.install_package();
+    let own = [("_HANDLER", "handler.php")];
+    Function::begin(api, dir, &[&own[..], env].concat())
+}
+
+#[test]
+fn a_handler_registers_what_it_does_before_a_snapshot_and_after() {
+    let code = "<?php use Surus\\Lambda\\Hook;
+        $note = fn (string $what) => fn () => file_put_contents(__DIR__.'/hooks', $what.' ', FILE_APPEND);
+        Hook::beforeSnapshot($note('opened first'));
+        Hook::beforeSnapshot($note('closed first'));
+        Hook::afterRestore($note('restored'));
+        Hook::afterRestore($note('and warm'));
+        return fn ($event) => $event;";
+    for engine in ["classic", "rewind"] {
+        let env = [
+            ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
+            ("SURUS_ENGINE_NAME", engine),
+        ];
+        let function = handler(Api::start(), &[("handler.php", code)], &env);
+        function.api.take("/runtime/restore/next");
+        assert_eq!(function.dir.read("hooks"), "closed first opened first ");
+        function.api.restore();
+        let event = serde_json::json!({"any": 1});
+        assert_eq!(function.ask(Event::new("h-1", &event)).json(), event);
+        let all = "closed first opened first restored and warm ";
+        assert_eq!(function.dir.read("hooks"), all, "{engine}");
+    }
+}
+
+#[test]
+fn what_a_handler_registers_may_fail_and_urls_it_has_only_where_it_takes_requests() {
+    let throws = "<?php Surus\\Lambda\\Hook::afterRestore(fn () => throw new DomainException('no database')); return fn ($e) => $e;";
+    let plain = "<?php return fn ($event) => $event;";
+    let cases: [(_, Option<&str>, _, &[&str]); 2] = [
+        (throws, None, "/runtime/restore/error", &["no database"]),
+        (
+            plain,
+            Some("/warm"),
+            "/runtime/init/error",
+            &[
+                "GET /warm",
+                "this function has none",
+                "Hook::beforeSnapshot",
+            ],
+        ),
+    ];
+    for (code, url, path, parts) in cases {
+        let mut env = vec![("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")];
+        env.extend(url.map(|url| ("SURUS_LAMBDA_BEFORE_SNAPSHOT", url)));
+        let mut function = handler(Api::start(), &[("handler.php", code)], &env);
+        function.api.restore();
+        let call = function.api.take(path);
+        let message = call.json()["errorMessage"].as_str().unwrap().to_string();
+        for part in parts {
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(!function.end().success());
+    }
+}
+
+/// Freezes it for some seconds before an event.
+fn thaw(function: &Function, event: Event) -> Value {
+    function.api.until_waiting(1);
+    function.signal("STOP");
+    std::thread::sleep(Duration::from_millis(3500));
+    let id = event.id.clone();
+    function.api.send(event);
+    function.signal("CONT");
+    function.api.answer(&id).json()
+}
+
+#[test]
+fn a_handler_hears_of_a_freeze_by_its_context_and_by_what_it_has_registered() {
+    let code = "<?php $seconds = null;
+        Surus\\Lambda\\Hook::onThaw(function (int $frozen) use (&$seconds) { $seconds = $frozen; });
+        return function ($event, Surus\\Lambda\\Context $context) use (&$seconds) { return [$context->thawed, $seconds]; };";
+    let env = [("SURUS_ENGINE_NAME", "rewind")];
+    let function = handler(Api::start(), &[("handler.php", code)], &env);
+    let ask = |id: &str| function.ask(Event::new(id, &Value::Null)).json();
+    let none = serde_json::json!([null, null]);
+    assert_eq!(ask("z-1"), none);
+    let thawed = thaw(&function, Event::new("z-2", &Value::Null));
+    assert!(thawed[0].as_u64().unwrap() >= 1, "{thawed}");
+    assert_eq!(thawed[0], thawed[1]);
+    assert_eq!(ask("z-3"), none);
+}
+
 #[test]
 fn the_first_event_after_a_freeze_hears_of_it() {
     let code = "<?php echo $_SERVER['SURUS_THAWED'] ?? 'not frozen';";

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use surus::emulator::http::{Front, Gateway};
-use surus::emulator::{Emulator, Function, Initialization, Runtime};
+use surus::emulator::{Emulator, Function, Initialization, Invocation, Runtime};
 use tokio::net::TcpListener;
 
 /// Dropping it ends the function.
@@ -18,6 +18,15 @@ pub struct Behind {
 impl Behind {
     /// Returns when the application is booted.
     pub fn start(dir: &Path, env: &[(&str, &str)]) -> Behind {
+        Behind::start_as(dir, env, |_| {})
+    }
+
+    /// The same of a function that is configured otherwise.
+    pub fn start_as(
+        dir: &Path,
+        env: &[(&str, &str)],
+        configure: impl FnOnce(&mut Function),
+    ) -> Behind {
         let log = Arc::new(Mutex::new(String::new()));
         let sink = log.clone();
         let mut function = Function::new(Runtime::Command {
@@ -36,6 +45,7 @@ impl Behind {
         for (name, value) in env {
             function.variables.insert((*name).into(), (*value).into());
         }
+        configure(&mut function);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -73,10 +83,17 @@ impl Behind {
 
     /// What it answers an event.
     pub fn invoke(&self, event: &str) -> serde_json::Value {
-        let invocation = self
-            .runtime
-            .block_on(self.emulator.invoke(event.to_string()));
-        serde_json::from_slice(&invocation.result.unwrap()).unwrap()
+        let invocation = self.invocation(event);
+        let result = invocation.result.unwrap_or_else(|error| {
+            panic!("{}\n{}", String::from_utf8_lossy(&error.body), self.log())
+        });
+        serde_json::from_slice(&result).unwrap()
+    }
+
+    /// What becomes of an event.
+    pub fn invocation(&self, event: &str) -> Invocation {
+        let invoking = self.emulator.invoke(event.to_string());
+        self.runtime.block_on(invoking)
     }
 
     /// Everything that the function has logged so far.

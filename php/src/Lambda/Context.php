@@ -18,6 +18,8 @@ final readonly class Context
         public ?array $identity = null,
         /** In functions that isolate tenants. */
         public ?string $tenantId = null,
+        /** The seconds that the function was frozen before this event; null when it was not. Connections that were open are likely dead. */
+        public ?int $thawed = null,
     ) {
     }
 
@@ -35,7 +37,14 @@ final readonly class Context
             \is_array($said['clientContext'] ?? null) ? $said['clientContext'] : null,
             \is_array($said['identity'] ?? null) ? $said['identity'] : null,
             isset($said['tenantId']) ? (string) $said['tenantId'] : null,
+            self::thawed(),
         );
+    }
+
+    /** What `$thawed` of the event in hand is. */
+    public static function thawed(): ?int
+    {
+        return isset($_SERVER['SURUS_THAWED']) ? (int) $_SERVER['SURUS_THAWED'] : null;
     }
 
     /** How long an answer is still waited for; null when nobody has said it. */

@@ -18,9 +18,40 @@ final class Psr
 
     public static function answer(RequestHandlerInterface $handler): Answer
     {
-        $response = $handler->handle(self::request());
+        $form = self::form();
+        if ($form) {
+            [$_POST, $_FILES] = $form;
+        }
+        $request = self::request();
+        // Some libraries believe $_POST of POST alone.
+        $request = $form && !$request->getParsedBody() ? $request->withParsedBody($_POST) : $request;
+        $response = $handler->handle($request);
 
         return new Answer((string) $response->getBody(), $response->getStatusCode(), array_map(array_values(...), $response->getHeaders()));
+    }
+
+    /**
+     * A form that has come with another method than POST, which is the only one that PHP looks at.
+     *
+     * @return ?array{array<mixed>, array<mixed>} $_POST and $_FILES
+     */
+    private static function form(): ?array
+    {
+        $type = strtolower(trim(strtok((string) ($_SERVER['CONTENT_TYPE'] ?? ''), ';')));
+        if ('POST' === ($_SERVER['REQUEST_METHOD'] ?? 'POST')) {
+            return null;
+        }
+        if ('application/x-www-form-urlencoded' === $type) {
+            parse_str(file_get_contents('php://input'), $fields);
+
+            return [$fields, []];
+        }
+        if ('multipart/form-data' !== $type) {
+            return null;
+        }
+
+        // On the engines that run PHP as it is installed, from 8.4 on.
+        return \function_exists('surus_form') ? surus_form() : (\function_exists('request_parse_body') ? request_parse_body() : null);
     }
 
     private static function request(): ServerRequestInterface

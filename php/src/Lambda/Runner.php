@@ -56,12 +56,21 @@ final class Runner
 
     private static function ask(Handler $handler): Answer
     {
-        // What Surus says of the event: an HTTP request, or the event that one has come as; nothing of any other.
+        // What Surus says of the event: an HTTP request, or the event that one has come as; nothing of any other that is Lambda's.
         $kind = $_SERVER['SURUS_EVENT'] ?? null;
+        if ('before_snapshot' === $kind || 'after_restore' === $kind) {
+            Hook::run($kind);
+
+            return new Answer('', 204);
+        }
+        if ('url' === $kind && !$handler->takesRequests) {
+            throw new \LogicException("$_SERVER[REQUEST_URI] is a URL, and this function has none: its handler is not one of PSR-15, and there is no application beside it. What may help: no before_snapshot and after_restore in [lambda], and in the handler's file Surus\Lambda\Hook::beforeSnapshot(…) and Surus\Lambda\Hook::afterRestore(…).");
+        }
+        Hook::begin();
         if ('http' === $kind && $handler->takesRequests) {
             return new Answer('', 204, ['Surus-Takes' => 'requests']);
         }
-        $event = 'request' === $kind && $handler->takesRequests ? null : self::event();
+        $event = \in_array($kind, ['request', 'url'], true) && $handler->takesRequests ? null : self::event();
         $answer = $handler->handle($event, Context::current());
 
         return $answer instanceof Answer ? $answer : new Answer(self::encode($answer));

@@ -7,6 +7,7 @@ use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Session\Middleware\StartSession;
 use Illuminate\Support\Facades\Facade;
+use Surus\Lambda\Hook;
 
 /** Bootstraps an application, providers and all, and has its kernel handle every request that comes. */
 final class Runner
@@ -25,6 +26,7 @@ final class Runner
         $app->make('view');
 
         surus_serve(static function () use ($app, $kernel): void {
+            Hook::begin();
             $response = $kernel->handle($request = Request::capture());
             $response->send();
             $kernel->terminate($request, $response);

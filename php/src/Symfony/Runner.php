@@ -2,6 +2,7 @@
 
 namespace Surus\Symfony;
 
+use Surus\Lambda\Hook;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\KernelInterface;
@@ -27,6 +28,7 @@ final class Runner implements RunnerInterface
 
     private function handle(): void
     {
+        Hook::begin();
         $request = Request::createFromGlobals();
         $response = $this->kernel->handle($request);
         // Symfony ends the client's wait here, so that what follows delays nobody.

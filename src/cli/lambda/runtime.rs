@@ -19,7 +19,7 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
-use crate::engines::{self, Entry};
+use crate::engines;
 use crate::event::Script;
 use crate::fronts::http::Application;
 use crate::fronts::lambda::batch::{self, Batches};
@@ -146,14 +146,6 @@ async fn function(
     let routes = Routes::new(&config.route, config.site.symlinks)?;
     let metrics = Arc::new(Metrics::default());
 
-    let mut renewed = Vec::new();
-    let mut boot_one = async |asked: Asked| -> anyhow::Result<Arc<dyn Engine>> {
-        let pool = boot::boot_one(&asked, project, &metrics).await?;
-        if keeps_its_processes(asked.entry) {
-            renewed.push(pool.clone());
-        }
-        Ok(pool)
-    };
     let is_application = handler.is_none() || front.is_some() || config.engine.script.is_some();
     let mut engines: BTreeMap<&'static str, Arc<dyn Engine>> = BTreeMap::new();
     let mut engine = EVENTS;
@@ -163,7 +155,7 @@ async fn function(
         engine = boot::chosen(project, &config)?.name;
         for asked in boot::asked_for(project, &config, &routes)? {
             let name = asked.name;
-            engines.insert(name, boot_one(asked).await?);
+            engines.insert(name, boot::boot_one(&asked, project, &metrics).await?);
         }
     }
     let handler = match handler {
@@ -177,7 +169,7 @@ async fn function(
                 partial_batch: config.lambda.partial_batch,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
-                engine: boot_one(asked).await?,
+                engine: boot::boot_one(&asked, project, &metrics).await?,
                 script: Script {
                     root: project
                         .to_str()
@@ -201,7 +193,6 @@ async fn function(
     Ok(Function {
         application,
         handler,
-        renewed,
         settings: config.lambda,
         names,
         next_event: AtomicU64::new(1),
@@ -292,11 +283,6 @@ fn for_events(
 
 /// Where the PHP library finds the handler's file.
 const HANDLER: &str = "SURUS_HANDLER";
-
-/// Not where each event begins with a state that was kept for that, and with random generators of its own.
-fn keeps_its_processes(entry: &Entry) -> bool {
-    !["fork", "rewind"].contains(&entry.name)
-}
 
 /// A variable of the environment, if it says anything.
 fn text(name: &str) -> Option<String> {

@@ -241,6 +241,18 @@ impl Engine for Pool {
         })
     }
 
+    fn renew(&self) -> Pending<'_, anyhow::Result<()>> {
+        if !self.0.spec.boots_in_template() {
+            // Each worker has booted for itself, and has drawn random numbers for that.
+            return self.reload();
+        }
+        Box::pin(async {
+            let current = self.0.current.load_full();
+            let generation = current.context("shutting down")?;
+            generation.shared.renew().await
+        })
+    }
+
     fn drain(&self) -> Pending<'_, ()> {
         Box::pin(self.0.drain())
     }

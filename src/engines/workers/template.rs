@@ -56,6 +56,13 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
 }
 
+impl Spec {
+    /// Are the workers forked booted?
+    pub fn boots_in_template(&self) -> bool {
+        ["fork", "rewind"].contains(&self.engine)
+    }
+}
+
 /// What to boot.
 pub struct Boot {
     /// Absolute path of the PHP file.

@@ -12,6 +12,13 @@ pub struct Why {
     pub remedy: Option<&'static str>,
 }
 
+/// So that another takes its place.
+pub const RENEWED: Why = Why {
+    label: "renewed",
+    expected: true,
+    remedy: None,
+};
+
 /// From its wait status; the numbers are those of sapi/surus.h.
 pub fn of(wait_status: i32, killed: bool) -> Why {
     let status = process::exit_status(wait_status);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header;
@@ -16,16 +16,16 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::fault::{self, Fault};
-use super::handler::Handler;
+use super::handler::{self, Handler};
 use super::http_event::{self, HttpEvent};
 use super::invocation::Invocation;
-use super::payload::{fitting, result, take};
+use super::payload::{error_kind, fitting, result, take};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::task::{Task, origin, request};
 use super::{Mode, Settings};
 use crate::engine::Engine;
-use crate::event::{Body, Event, Origin, ResponseBody};
+use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::http::Application;
 use crate::observe::named::Names;
 
@@ -35,8 +35,6 @@ pub struct Function {
     pub application: Option<Application>,
     /// Other events go to it, and requests when there is no application.
     pub handler: Option<Handler>,
-    /// Of its engines those whose processes keep what one event has left for the next.
-    pub renewed: Vec<Arc<dyn Engine>>,
     pub settings: Settings,
     /// Lambda's names of events, for the log.
     pub names: Names,
@@ -111,31 +109,58 @@ impl Function {
         Ok(())
     }
 
-    /// Requests a URL of the application for ourselves.
+    /// Requests a URL for ourselves, and returns when PHP has wholly done with it.
     pub async fn call(&self, url: &str) -> anyhow::Result<StatusCode> {
-        let application = self.application.as_ref();
-        let application = application.context("the function has a handler and no application")?;
         let mut request = Request::get(url).body(())?;
         let host = request.uri().authority();
         let host = host.map_or("localhost", |host| host.as_str()).parse()?;
         request.headers_mut().insert(header::HOST, host);
-        let id = self.next_event.fetch_add(1, Ordering::Relaxed);
         let (head, ()) = request.into_parts();
-        let event = |head, script| Event {
-            id,
-            request: Request::from_parts(head, Body::Empty),
+        let workers = TaskTracker::new();
+        let event = |head, script| {
+            let request = Request::from_parts(head, Body::Empty);
+            self.event(request, script, &workers)
+        };
+        let response = match (&self.application, &self.handler) {
+            (Some(application), _) => application.answer(head, event).await?,
+            (None, Some(handler)) => {
+                let event = event(head, handler.script.clone());
+                handler.tell(event, handler::URL).await?
+            }
+            (None, None) => bail!("there is neither an application nor a handler"),
+        };
+        ended(response, &workers).await
+    }
+
+    /// Has the handler do what it has registered for a moment in the function's life.
+    pub async fn tell(&self, moment: &'static str) -> anyhow::Result<()> {
+        let Some(handler) = &self.handler else {
+            return Ok(());
+        };
+        let workers = TaskTracker::new();
+        let request = request(Bytes::from_static(b"null"));
+        let event = self.event(request, handler.script.clone(), &workers);
+        let response = handler.tell(event, moment).await?;
+        let status = ended(response, &workers).await?;
+        if !status.is_success() {
+            bail!("{status}; the log may say why");
+        }
+        Ok(())
+    }
+
+    /// An event that nobody has sent.
+    fn event(&self, request: Request<Body>, script: Script, workers: &TaskTracker) -> Event {
+        Event {
+            id: self.next_event.fetch_add(1, Ordering::Relaxed),
+            request,
             script,
             origin: origin(),
             variables: Vec::new(),
             deadline: Instant::now() + CALL,
             patience: None,
-            hold: None,
+            hold: Some(workers.token()),
             early_hints: None,
-        };
-        let (head, body) = application.answer(head, event).await?.into_parts();
-        let taken = take(body).await;
-        taken.map_err(|fault| anyhow::anyhow!(fault.message))?;
-        Ok(head.status)
+        }
     }
 
     async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
@@ -226,6 +251,18 @@ impl Function {
         }
         let body = take(body).await?;
         fitting(http_event::write(format, &head, &body).into()).map(Answer::Whole)
+    }
+}
+
+/// Waits until PHP has wholly done with what nobody reads the answer of.
+async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<StatusCode> {
+    let (head, body) = response.into_parts();
+    let body = take(body).await.map_err(|fault| anyhow!(fault.message))?;
+    workers.close();
+    workers.wait().await;
+    match error_kind(&head) {
+        Some(kind) => Err(anyhow!(Fault::told(kind, &body).message)),
+        None => Ok(head.status),
     }
 }
 

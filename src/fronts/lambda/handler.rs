@@ -13,7 +13,7 @@ use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take};
 use super::task::{Task, origin, request};
 use crate::engine::Engine;
-use crate::event::{Event, Failure, ResponseBody, Script};
+use crate::event::{Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::http::{check_relayed, fit, plain};
 
 /// The PHP that has events done which are not HTTP.
@@ -29,8 +29,11 @@ pub struct Handler {
 }
 
 /// The CGI variable that says what an event is, to a handler that may care: `http` for a request that has come as an event and is
-/// handed on as one, `request` for one that is a request again.
+/// handed on as one, `request` for one that is a request again; and what is no event of Lambda's at all.
 const KIND: &str = "SURUS_EVENT";
+
+/// A URL that we request; a handler that takes no requests has none.
+pub const URL: &str = "url";
 
 /// What a handler answers to the former that wants the latter.
 static TAKES: HeaderName = HeaderName::from_static("surus-takes");
@@ -87,6 +90,15 @@ impl Handler {
             return Ok(None);
         }
         self.whole(fitting(result(&head, body)?)?).map(Some)
+    }
+
+    /// Hands over what is no event of Lambda's.
+    pub async fn tell(&self, mut event: Event, what: &str) -> Result<Response, Failure> {
+        event.variables.push((KIND.into(), what.into()));
+        if what == URL {
+            event.script.name = "/index.php".into();
+        }
+        self.engine.handle(Box::new(event)).await
     }
 
     /// Has a request answered.

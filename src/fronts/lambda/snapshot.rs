@@ -10,7 +10,7 @@ use super::runtime_api::RuntimeApi;
 /// Returns in a process that was restored from the snapshot.
 pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<()> {
     let hooks = &function.settings.before_snapshot;
-    if let Err(error) = call(function, hooks).await {
+    if let Err(error) = call(function, hooks, "before_snapshot").await {
         let error = error.context("before the snapshot (lambda.before_snapshot)");
         let fault = Fault::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
         api.fail_init(&fault).await?;
@@ -28,16 +28,17 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     Ok(())
 }
 
-/// Every copy of the snapshot begins with the same memory. Processes that keep theirs from event to event would give out the same random
-/// numbers in each copy, over connections that are dead in all of them.
+/// Every copy of the snapshot begins with the same memory. What has random numbers in it, or what they are made of, would give out the
+/// same in each copy, and connections are dead in all of them.
 async fn restored(function: &Function) -> anyhow::Result<()> {
-    for engine in &function.renewed {
-        engine.reload().await?;
+    for engine in function.engines() {
+        engine.renew().await?;
     }
-    call(function, &function.settings.after_restore).await
+    call(function, &function.settings.after_restore, "after_restore").await
 }
 
-async fn call(function: &Function, urls: &[String]) -> anyhow::Result<()> {
+/// Requests the URLs, and has the handler do what it has registered for the moment.
+async fn call(function: &Function, urls: &[String], moment: &'static str) -> anyhow::Result<()> {
     for url in urls {
         let status = function
             .call(url)
@@ -47,5 +48,6 @@ async fn call(function: &Function, urls: &[String]) -> anyhow::Result<()> {
             bail!("GET {url}: {status}; the log may say why");
         }
     }
-    Ok(())
+    let told = function.tell(moment).await;
+    told.with_context(|| format!("the handler's {moment}"))
 }

@@ -29,6 +29,10 @@ impl Shared {
                     let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
                     continue;
                 }
+                () = self.renew.notified() => {
+                    let _ = control.send(&[std::io::IoSlice::new(b"renew")], None).await;
+                    continue;
+                }
                 () = self.dropped.cancelled() => break,
             };
             match said {
@@ -169,7 +173,10 @@ impl Shared {
                 .flatten()
         });
         let killed = worker.as_ref().is_some_and(|worker| worker.killed);
-        let why = why::of(wait_status, killed);
+        let why = match self.renewing.load(Ordering::Acquire) {
+            true => why::RENEWED,
+            false => why::of(wait_status, killed),
+        };
         self.metrics.worker_ended(self.engine, why.label);
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));

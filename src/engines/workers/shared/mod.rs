@@ -5,6 +5,7 @@ mod listen;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use anyhow::bail;
 use surus_sys::process::Pid;
 use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
 use tokio::sync::{Notify, oneshot};
@@ -37,6 +38,9 @@ pub struct Shared {
     stillborn: OnceLock<String>,
     retire: Notify,
     retiring: AtomicBool,
+    renew: Notify,
+    /// The template is ending its workers so that others take their places.
+    renewing: AtomicBool,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
     dropped: CancellationToken,
     /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
@@ -91,6 +95,8 @@ impl Shared {
             stillborn: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
+            renew: Notify::new(),
+            renewing: AtomicBool::new(false),
             dropped: CancellationToken::new(),
             may_miss: AtomicBool::new(false),
             said: Mutex::default(),
@@ -103,6 +109,28 @@ impl Shared {
     pub fn retire(&self) {
         self.retiring.store(true, Ordering::Release);
         self.retire.notify_one();
+    }
+
+    /// Has the template fork all workers anew. Returns when those that there were are gone.
+    pub async fn renew(&self) -> anyhow::Result<()> {
+        let pids = |workers: &[Option<Worker>]| -> Vec<u32> {
+            let workers = workers.iter().flatten();
+            workers.map(|worker| worker.pid.get()).collect()
+        };
+        let before = pids(&self.lock_workers());
+        self.renewing.store(true, Ordering::Release);
+        self.renew.notify_one();
+        while pids(&self.lock_workers())
+            .iter()
+            .any(|pid| before.contains(pid))
+        {
+            tokio::select! {
+                () = self.news.notified() => {}
+                () = self.ended.cancelled() => bail!("the template has ended"),
+            }
+        }
+        self.renewing.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Nobody needs the generation any more: ends its processes, unless they are about to end by themselves.

@@ -1,0 +1,208 @@
+//! Does `surus lambda` stand what the emulator does to it, as Lambda would, and start in every way that Lambda has?
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use serde_json::json;
+use surus::emulator::fault::{Faults, Injection};
+use surus::emulator::{Function, Initialization, Invocation, LogFormat, Status};
+
+use super::behind::Behind;
+
+/// Not below `/tmp`, which a function may write to.
+struct App(tempfile::TempDir);
+
+const ENGINES: [&str; 2] = ["classic", "rewind"];
+
+impl App {
+    /// `code` makes `$answer` of `$event`, for each of them.
+    fn new(engine: &str, code: &str) -> App {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        // PHP may run as somebody else.
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let event = "$event = json_decode(file_get_contents('php://input'), true);";
+        let body = format!("{event} {code} echo json_encode($answer);");
+        let script = match engine {
+            "classic" => format!("<?php note('boot'); {body}"),
+            _ => format!("<?php note('boot'); surus_serve(function () {{ {body} }});"),
+        };
+        let note = "function note($what) { @file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND); }";
+        std::fs::write(dir.path().join("index.php"), format!("{script} {note}")).unwrap();
+        App(dir)
+    }
+
+    fn run(&self, engine: &str, configure: impl FnOnce(&mut Function)) -> Behind {
+        let env = [("SURUS_ENGINE_NAME", engine)];
+        Behind::start_as(self.0.path(), &env, configure)
+    }
+
+    fn with(&self, engine: &str, fault: &str) -> Behind {
+        let fault: Injection = fault.parse().unwrap();
+        self.run(engine, |function| {
+            function.faults = Faults::new(vec![fault])
+        })
+    }
+
+    /// What has been noted, without the boots.
+    fn notes(&self) -> Vec<String> {
+        let notes = std::fs::read_to_string(self.0.path().join("notes")).unwrap_or_default();
+        let notes = notes.split_whitespace().filter(|note| *note != "boot");
+        notes.map(Into::into).collect()
+    }
+
+    fn boots(&self) -> usize {
+        let notes = std::fs::read_to_string(self.0.path().join("notes")).unwrap();
+        notes.matches("boot").count()
+    }
+}
+
+fn error(invocation: &Invocation) -> String {
+    let error = invocation.result.as_ref().unwrap_err();
+    String::from_utf8_lossy(&error.body).into_owned()
+}
+
+/// The process that asks Lambda for events: the parent of the parent.
+const RUNTIME: &str = r"preg_match('/PPid:\s*(\d+)/', file_get_contents('/proc/'.posix_getppid().'/status'), $found); $answer = (int) $found[1];";
+
+#[test]
+fn a_file_system_that_is_read_only_but_for_tmp() {
+    let probe = std::process::Command::new("unshare")
+        .args(["--mount", "true"])
+        .status();
+    if !probe.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: no mount name space is allowed here");
+        return;
+    }
+    let code = "$file = tempnam('/tmp', 'r');
+        $answer = [@file_put_contents(__DIR__.'/x', 'x'), file_put_contents($file, 'x'), unlink($file)];";
+    for engine in ENGINES {
+        let app = App::new(engine, code);
+        let function = app.with(engine, "read-only");
+        for _ in 0..2 {
+            assert_eq!(function.invoke("{}"), json!([false, 1, true]), "{engine}");
+        }
+    }
+}
+
+#[test]
+fn a_freeze_is_heard_of_and_costs_nothing() {
+    let code = "$answer = (int) ($_SERVER['SURUS_THAWED'] ?? 0);";
+    for engine in ENGINES {
+        let function = App::new(engine, code);
+        let function = function.with(engine, "freeze");
+        assert_eq!(function.invoke("{}"), 0);
+        std::thread::sleep(Duration::from_millis(3500));
+        let thawed = function.invoke("{}");
+        assert!(thawed.as_u64().unwrap() >= 1, "{engine}: {thawed}");
+    }
+}
+
+#[test]
+fn a_timeout_ends_the_environment_and_the_next_event_has_a_new_one() {
+    for engine in ENGINES {
+        let app = App::new(engine, RUNTIME);
+        let function = app.with(engine, "timeout@2");
+        let first = function.invoke("{}");
+        let failed = function.invocation("{}");
+        assert_eq!(failed.report.status, Status::Timeout);
+        let text = error(&failed);
+        assert!(text.contains("Task timed out"), "{text}");
+        assert_ne!(function.invoke("{}"), first, "{engine}");
+    }
+}
+
+#[test]
+fn an_event_that_comes_twice_is_done_twice() {
+    let code = "$answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId; note($answer);";
+    for engine in ENGINES {
+        let app = App::new(engine, code);
+        let function = app.with(engine, "duplicate@2");
+        let ids: Vec<_> = (0..3)
+            .map(|_| function.invoke("{}").as_str().unwrap().to_string())
+            .collect();
+        let expected = [&ids[0], &ids[1], &ids[1], &ids[2]];
+        assert_eq!(app.notes(), expected.map(String::clone), "{engine}");
+    }
+}
+
+#[test]
+fn memory_that_runs_out_costs_one_event_at_most() {
+    let code = "if ($event['greedy'] ?? false) { $all = str_repeat('x', 100 << 20); usleep(1_000_000); } $answer = 'fine';";
+    for engine in ENGINES {
+        let app = App::new(engine, code);
+        let function = app.with(engine, "out-of-memory@2");
+        assert_eq!(function.invoke("{}"), "fine");
+        let greedy = function.invocation(r#"{"greedy":true}"#);
+        // Mostly it is the worker, but the runtime or the template may be the largest as yet; without its template, a worker ends what it has.
+        match &greedy.result {
+            Ok(answer) => assert_eq!(answer, "\"fine\""),
+            Err(_) => {
+                let text = error(&greedy);
+                assert!(text.contains("Runtime.ExitError"), "{engine}: {text}");
+            }
+        }
+        assert_eq!(function.invoke("{}"), "fine", "{engine}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_costs_the_event_that_it_had() {
+    let code = format!("if ($event['slow'] ?? false) {{ usleep(3_000_000); }} {RUNTIME}");
+    for engine in ENGINES {
+        let app = App::new(engine, &code);
+        let function = app.with(engine, "kill-worker@2");
+        let first = function.invoke("{}");
+        let failed = function.invocation(r#"{"slow":true}"#);
+        let text = error(&failed);
+        assert!(text.contains("Runtime.ExitError"), "{engine}: {text}");
+        assert_eq!(function.invoke("{}"), first, "{engine}");
+    }
+}
+
+#[test]
+fn a_snapshot_is_restored_before_the_first_event() {
+    let code = "$answer = getmypid();";
+    for engine in ENGINES {
+        let app = App::new(engine, code);
+        let function = app.run(engine, |function| {
+            function.initialization = Initialization::SnapStart;
+        });
+        let booted = function.log();
+        assert!(booted.contains("ready for the snapshot"), "{booted}");
+        assert!(!booted.contains("restored from a snapshot"), "{booted}");
+        let first = function.invocation("{}");
+        assert!(first.result.is_ok(), "{}", function.log());
+        assert!(first.report.restore.is_some());
+        assert!(function.log().contains("restored from a snapshot"));
+        assert!(function.invocation("{}").report.restore.is_none());
+        if engine == "rewind" {
+            assert_eq!(app.boots(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_managed_instance_has_its_events_at_once() {
+    // Each waits for the others.
+    let code = "note($event['n']); for ($n = 0; $n < 2000; $n++) {
+            if (count(array_unique(preg_split('/( boot)* /', trim(file_get_contents(__DIR__.'/notes'), ' bot')))) >= 3) { break; }
+            usleep(5000);
+        }
+        $answer = [$event['n'], $n < 2000];";
+    for engine in ENGINES {
+        let app = App::new(engine, code);
+        let function = app.run(engine, |function| {
+            function.initialization = Initialization::ManagedInstances { concurrency: 3 };
+            function.log_format = LogFormat::Json;
+        });
+        std::thread::scope(|scope| {
+            let function = &function;
+            let asked: Vec<_> = (0..3)
+                .map(|n| scope.spawn(move || function.invoke(&json!({ "n": n }).to_string())))
+                .collect();
+            for (n, asked) in asked.into_iter().enumerate() {
+                assert_eq!(asked.join().unwrap(), json!([n, true]), "{engine}");
+            }
+        });
+    }
+}
