@@ -54,7 +54,7 @@ impl Handler {
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
-            task.named.also(id);
+            task.named.record(id, &record.id);
             let task = Task {
                 id,
                 deadline: record.deadline,
@@ -66,7 +66,9 @@ impl Handler {
             self.ask(event).await?.map_err(Failure::from)
         };
         // It keeps the reserve itself.
-        let done = batches.run(&batch, task.invocation.deadline, handle).await;
+        let done = batches
+            .run(&batch, task.id, task.invocation.deadline, handle)
+            .await;
         done.map_err(|failure| Fault::of(&failure))
     }
 
