@@ -79,6 +79,21 @@ fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
 }
 
 #[test]
+fn an_event_that_waits_for_the_start_is_answered_where_there_may_be_several() {
+    let env = [
+        ("SURUS_LAMBDA_INIT_TIMEOUT", "200ms"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &env);
+    function.api.until_waiting(1);
+    function.api.send(Event::new("s-1", &get("/")));
+    function.api.wait_taken();
+    function.dir.write("gate", "good");
+    assert_eq!(function.api.answer("s-1").text(), "booted");
+    function.api.until_waiting(2);
+}
+
+#[test]
 fn an_event_waits_for_the_start_no_longer_than_it_may() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "100ms")];
     let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
