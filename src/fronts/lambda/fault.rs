@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::http_event::{self, limits::TooMuch};
 use crate::event::Failure;
 
 /// An error as Lambda shows it to the caller.
@@ -52,6 +53,20 @@ impl Fault {
                 "the answer has {size} bytes and Lambda takes {most}; stream it (lambda.mode = \"stream\" and a function URL or REST API \
                  that streams), or put it into S3 and answer with a link"
             ),
+        )
+    }
+
+    /// An answer that Lambda would take, and the service that has sent the event would not.
+    pub fn refused(service: &http_event::Format, too_much: TooMuch) -> Fault {
+        let TooMuch {
+            what,
+            size,
+            most,
+            remedy,
+        } = too_much;
+        Fault::new(
+            TOO_LARGE,
+            format!("{what} {size} bytes and {service} takes {most}; {remedy}"),
         )
     }
 

@@ -1,6 +1,7 @@
 //! What PHP has answered, as what Lambda takes.
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http::response::Parts;
 use http_body_util::BodyExt;
 
@@ -22,16 +23,21 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
         return Err(Fault::told(kind, &body));
     }
     if !head.status.is_success() {
-        let said = fault::shortened(&body);
-        return Err(Fault::new(
-            fault::THROWN,
-            format!("PHP answered the event with status {}: {said}", head.status),
-        ));
+        return Err(unsuccessful(head.status, &body));
     }
     Ok(match body.is_empty() {
         true => Bytes::from_static(b"null"),
         false => body,
     })
+}
+
+/// A status that is no answer.
+pub fn unsuccessful(status: StatusCode, body: &[u8]) -> Fault {
+    let said = fault::shortened(body);
+    Fault::new(
+        fault::THROWN,
+        format!("PHP answered the event with status {status}: {said}"),
+    )
 }
 
 /// Takes in what Lambda has to be given as a whole. What is too large is only counted.
