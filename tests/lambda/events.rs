@@ -411,3 +411,31 @@ fn what_a_batch_has_no_time_for_is_told_of_its_event() {
         ("response".into(), expected)
     );
 }
+
+#[test]
+fn an_error_that_lambda_would_not_take_is_shortened() {
+    let handler = "<?php return function (array $event) {
+        throw new DomainException('no such order '.str_repeat('x', 7 << 20));
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let function = Function::begin(Api::start(), dir, &[("_HANDLER", "handler.php")]);
+    let failed = function.ask(Event::new("e-1", &json!({})));
+    assert!(failed.path.ends_with("/error"), "{}", failed.path);
+    assert!(failed.body.len() < 6 << 20, "{}", failed.body.len());
+    let kind = failed.header("Lambda-Runtime-Function-Error-Type");
+    assert_eq!(kind, Some("Function.DomainException"));
+    let told = failed.json();
+    let message = told["errorMessage"].as_str().unwrap();
+    assert!(
+        message.starts_with("no such order xxx"),
+        "{}",
+        &message[..100]
+    );
+    let end = &message[message.len() - 200..];
+    assert!(
+        end.contains("shortened") && end.contains("6291556"),
+        "{end}"
+    );
+    assert!(!told["stackTrace"].as_array().unwrap().is_empty());
+}

@@ -19,7 +19,7 @@ use super::fault::{self, Fault};
 use super::handler::Handler;
 use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
-use super::payload::{fitting, result, take, unsuccessful};
+use super::payload::{fitting, result, take, take_result, unsuccessful};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::task::{Task, origin, request};
@@ -246,7 +246,7 @@ async fn answer_other(
 ) -> Result<Bytes, Fault> {
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
-    let body = take(body).await?;
+    let body = take_result(&head, body).await?;
     if head.status == StatusCode::NOT_FOUND {
         return Err(Fault::new(
             fault::NO_HANDLER,
