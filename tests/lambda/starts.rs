@@ -185,6 +185,42 @@ fn a_worker_that_dies_of_one_event_of_many_costs_only_that() {
 }
 
 #[test]
+fn an_event_of_many_that_is_over_its_deadline_costs_only_its_worker() {
+    let code = "<?php file_put_contents(__DIR__.'/pid-'.$_GET['n'], getmypid());
+        if ($_GET['n'] === '0') { register_shutdown_function(function () { while (true) {} }); while (true) {} }
+        while ($_GET['n'] === '1' && !file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); } echo getmypid();";
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+        ("SURUS_ENGINE_NAME", "classic"),
+    ];
+    let mut function = Function::start(&[("index.php", code)], &env);
+    function.api.until_waiting(2);
+    function.api.send(Event::new("o-1", &get("/?n=1")));
+    let goes_on = function.dir.read("pid-1");
+    let event = Event::new("o-0", &get("/?n=0"));
+    function.api.send(event.within(Duration::from_secs(2)));
+    let hangs = function.dir.read("pid-0");
+    let late = function.api.answer("o-0");
+    assert!(late.path.ends_with("/error"), "{}", late.path);
+    assert_eq!(
+        late.header("Lambda-Runtime-Function-Error-Type"),
+        Some("Function.Timeout")
+    );
+    // Its place is free again, and what goes on beside it has not been touched.
+    let next = function.get("o-2", "/?n=2").text();
+    assert!(next != hangs && next != goes_on, "{next}");
+    assert!(
+        !std::path::Path::new(&format!("/proc/{hangs}/exe")).exists(),
+        "{hangs} still runs"
+    );
+    function.dir.write("gate", "");
+    assert_eq!(function.api.answer("o-1").text(), goes_on);
+    function.signal("TERM");
+    assert!(function.end().success());
+}
+
+#[test]
 fn a_snapshot_is_taken_of_what_has_booted_and_its_processes_are_made_anew() {
     let code = "<?php if ($_SERVER['REQUEST_URI'] !== '/') { file_put_contents(__DIR__.'/hooks', $_SERVER['REQUEST_URI'].' ', FILE_APPEND); }
         echo getmypid();";
