@@ -248,7 +248,11 @@ fn ascii(json: &str) -> String {
 
 /// As many whole characters as so many bytes have.
 fn beginning(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+    let mut at = most.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    &text[..at]
 }
 
 /// The beginning of a text.
