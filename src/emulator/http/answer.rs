@@ -30,6 +30,17 @@ pub fn failed(front: Front) -> Reply {
     }
 }
 
+/// The front, or Lambda behind it, does not take so much.
+pub fn too_long(front: Front) -> Reply {
+    match front {
+        Front::Alb | Front::AlbMulti => text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "413 Request Entity Too Large",
+        ),
+        _ => message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long"),
+    }
+}
+
 /// The front waits no longer.
 pub fn impatient(front: Front) -> Reply {
     match front {

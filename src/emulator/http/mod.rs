@@ -168,7 +168,7 @@ impl Gateway {
         }
         let limit = self.front.max_body();
         let Ok(body) = Limited::new(body, limit).collect().await else {
-            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+            return answer::too_long(self.front);
         };
         let asked = Asked {
             head,
@@ -180,7 +180,7 @@ impl Gateway {
         };
         let payload = event::of(self.front, self.emulator.function(), &asked);
         if payload.len() > MAX_EVENT {
-            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+            return answer::too_long(self.front);
         }
         let mut running = self
             .emulator
