@@ -155,7 +155,7 @@ impl Workers {
         let batch = read(&event.into()).unwrap();
         let deadline = Instant::now() + timeout;
         let answer = batches
-            .run(&batch, deadline, |record| self.handle(record))
+            .run(&batch, 0, deadline, |record| self.handle(record))
             .await
             .unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();

@@ -15,7 +15,7 @@ use super::life::{Life, Reason};
 use super::outcome::{FunctionError, Outcome};
 use super::report::{Phase, Report, Status, ceiled};
 use super::request::Request;
-use super::state::{Delivery, Ended};
+use super::state::{Delivery, Ended, Progress};
 
 /// Enough for the event to have arrived; most are done after a few milliseconds.
 const KILL_AFTER: Duration = Duration::from_millis(1);
@@ -71,6 +71,16 @@ impl Environment {
                 }
                 Ended::TimedOut => run.time_out(&life).await,
             },
+            error = failed(&life), if has_extensions => {
+                run.outcome = life.state().lapse(&id);
+                life.shut_down(Reason::Failure).await;
+                life.drain();
+                let status = Status::Error(error.kind.clone());
+                run.answer(Outcome::Error(error));
+                let report = run.end(status, true);
+                self.bury_life(&life);
+                report
+            }
             (kind, message) = life.ended() => {
                 let memory = life.was_out_of_memory();
                 run.outcome = life.state().lapse(&id);
@@ -168,6 +178,19 @@ impl Environment {
                 let _ = signal::send(pid, Signal::Kill);
             }
         });
+    }
+}
+
+/// Returns when an extension has failed.
+async fn failed(life: &Life) -> FunctionError {
+    let mut progress = life.state().progress();
+    loop {
+        if let Progress::Failed(error) = &*progress.borrow_and_update() {
+            return error.clone();
+        }
+        if progress.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 }
 

@@ -17,7 +17,15 @@ use super::log::Format;
 #[derive(Debug, Clone, Default)]
 pub struct Names(Arc<Mutex<List>>);
 
-type List = Vec<(u64, Arc<str>)>;
+type List = Vec<Entry>;
+
+#[derive(Debug)]
+struct Entry {
+    event: u64,
+    name: Arc<str>,
+    /// Which record of the event it is, if it is one.
+    record: Option<Box<str>>,
+}
 
 impl Names {
     /// From here on until the guard is dropped, the event has this name.
@@ -26,21 +34,25 @@ impl Names {
             names: self.clone(),
             name: name.into(),
         };
-        named.also(event);
+        named.add(event, None);
         named
     }
 
-    /// The name of an event; when it is not known which, the only one that there is.
-    fn of(&self, event: Option<u64>) -> Option<Arc<str>> {
+    /// The name of an event and that of the record that it is; when it is not known which, the only name that there is.
+    fn of(&self, event: Option<u64>) -> Option<(Arc<str>, Option<String>)> {
         let names = self.lock();
         let mut names = names.iter();
-        let found = match event {
-            Some(event) => names.find(|(id, _)| *id == event),
+        match event {
+            Some(event) => {
+                let found = names.find(|entry| entry.event == event)?;
+                let record = found.record.as_deref().map(str::to_string);
+                Some((found.name.clone(), record))
+            }
             None => names
                 .next()
-                .filter(|(_, first)| names.all(|(_, name)| Arc::ptr_eq(name, first))),
-        };
-        found.map(|(_, name)| name.clone())
+                .filter(|first| names.all(|entry| Arc::ptr_eq(&entry.name, &first.name)))
+                .map(|only| (only.name.clone(), None)),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, List> {
@@ -56,16 +68,24 @@ pub struct Named {
 }
 
 impl Named {
-    /// Gives the name to one more, which is part of the first.
-    pub fn also(&self, event: u64) {
-        self.names.lock().push((event, self.name.clone()));
+    /// Gives the name to one more, which has this record of the first done.
+    pub fn record(&self, event: u64, record: &str) {
+        self.add(event, Some(record.into()));
+    }
+
+    fn add(&self, event: u64, record: Option<Box<str>>) {
+        self.names.lock().push(Entry {
+            event,
+            name: self.name.clone(),
+            record,
+        });
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
         let mut names = self.names.lock();
-        names.retain(|(_, name)| !Arc::ptr_eq(name, &self.name));
+        names.retain(|entry| !Arc::ptr_eq(&entry.name, &self.name));
     }
 }
 
@@ -92,7 +112,15 @@ where
         let mut timestamp = String::new();
         SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
         let level = metadata.level().as_str();
-        let name = said.name.take().or_else(|| self.names.of(said.event));
+        let mut name = said.name.take();
+        if name.is_none()
+            && let Some((found, record)) = self.names.of(said.event)
+        {
+            name = Some(found);
+            if let Some(record) = record {
+                said.fields.entry("record").or_insert_with(|| record.into());
+            }
+        }
         match self.format {
             Format::Json => {
                 let is_php = metadata.target() == "php";
@@ -253,8 +281,11 @@ mod tests {
         assert_eq!(line["status"], 500);
         assert!(line["timestamp"].is_string());
         assert_eq!(json(|| info!("x"))["requestId"], "a-1", "the only one");
-        named.also(8);
-        assert_eq!(json(|| info!(event = 8u64, "x"))["requestId"], "a-1");
+        assert!(json(|| info!(event = 7u64, "x")).get("record").is_none());
+        named.record(8, "m-1");
+        let line = json(|| info!(event = 8u64, "x"));
+        assert_eq!(line["requestId"], "a-1");
+        assert_eq!(line["record"], "m-1");
         assert_eq!(
             json(|| info!("x"))["requestId"],
             "a-1",

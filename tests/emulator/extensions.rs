@@ -163,3 +163,40 @@ async fn an_extension_that_reports_an_error_is_one_of_the_initialization() {
         "{log}"
     );
 }
+
+#[tokio::test]
+async fn an_extension_that_says_why_it_ends_takes_the_event_with_it() {
+    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(500)).await;
+    let mut extension = runtime.another().await;
+    let said = register(&mut extension, "leaving", "").await;
+    let id = said.header("lambda-extension-identifier").to_string();
+    // The initialization waits for it.
+    let (mut asking, parked) = (runtime.another().await, id.clone());
+    tokio::spawn(async move { event(&mut asking, &parked).await });
+    let invoking = invoke(&emulator, "1");
+    runtime.next().await;
+    let path = "/2020-01-01/extension/exit/error";
+    let kind = ("lambda-extension-function-error-type", "Mine.Left");
+    let identifier = ("lambda-extension-identifier", id.as_str());
+    for (headers, why) in [
+        (
+            &[kind][..],
+            "403 Extension.MissingExtensionIdentifier: Missing Lambda-Extension-Identifier header",
+        ),
+        (
+            &[identifier],
+            "403 Extension.MissingHeader: Lambda-Extension-Function-Error-Type not found",
+        ),
+    ] {
+        assert_eq!(extension.post(path, headers, "").await.refusal(), why);
+    }
+    let said = extension.post(path, &[identifier, kind], "").await;
+    assert_eq!(said.status, 202);
+    let outcome = invoking.await.unwrap();
+    let log = outcome.log.join("\n");
+    assert!(
+        log.contains("Status: error\tError Type: Extension.ExitError"),
+        "{log}"
+    );
+    assert!(outcome.result.is_err());
+}

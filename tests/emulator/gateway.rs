@@ -139,6 +139,53 @@ async fn an_event_that_lambda_would_not_take_is_too_long() {
     }
 }
 
+#[tokio::test]
+async fn each_front_takes_as_much_as_aws_does() {
+    const MOST: usize = 1 << 20;
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
+    // Answers with as many bytes of JSON and of a header as the path says.
+    runtime.serve(|event| {
+        let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+        let path = event["rawPath"]
+            .as_str()
+            .or(event["path"].as_str())
+            .unwrap();
+        let (size, header) = path[1..].split_once('/').unwrap();
+        let (size, header): (usize, usize) = (size.parse().unwrap(), header.parse().unwrap());
+        let mut answer = serde_json::json!({"statusCode": 200, "headers": {}, "body": ""});
+        if header > 0 {
+            answer["headers"]["x-long"] = "x".repeat(header).into();
+        }
+        let left = size.saturating_sub(answer.to_string().len());
+        answer["body"] = "x".repeat(left).into();
+        Bytes::from(answer.to_string())
+    });
+    for (front, sent, header, asked, status) in [
+        (Front::Alb, MOST, 0, "/0/0", 200),
+        (Front::Alb, MOST + 1, 0, "/0/0", 413),
+        (Front::Alb, 0, 0, "/1048576/0", 200),
+        (Front::Alb, 0, 0, "/1048577/0", 502),
+        (Front::Alb, 0, 20_000, "/0/20000", 200),
+        (Front::Url, MOST + 1, 20_000, "/1048577/20000", 200),
+        (Front::Http, MOST + 1, 10_000, "/1048577/10000", 200),
+        (Front::Http, 0, 10_241, "/0/0", 431),
+        (Front::Http, 0, 0, "/0/10241", 500),
+        (Front::Rest, MOST + 1, 10_000, "/1048577/10000", 200),
+        (Front::Rest, 0, 10_241, "/0/0", 431),
+        (Front::Rest, 0, 0, "/0/10241", 502),
+    ] {
+        let address = before(&emulator, front, false).await;
+        let mut client = Fake::connect(address).await;
+        let long = "x".repeat(header);
+        let headers = [("x-long", &long[..])];
+        let said = client
+            .try_call(Method::POST, asked, &headers, vec![b'x'; sent])
+            .await;
+        let what = format!("{front:?} {sent} {header} {asked}");
+        assert_eq!(said.unwrap().status, status, "{what}");
+    }
+}
+
 async fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
     let mut buffer = [0; 4096];
     while !seen.contains(end) {

@@ -279,3 +279,163 @@ fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
         function.wait_for_log(&format!("{id}\tWARN\tStopped at its deadline"));
     }
 }
+
+/// An event of messages of a queue.
+fn messages(prefix: &str, bodies: &[&str]) -> Value {
+    let records = bodies.iter().enumerate().map(|(number, body)| {
+        json!({"messageId": format!("{prefix}-{number}"), "body": body, "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {}})
+    });
+    json!({"Records": records.collect::<Vec<_>>()})
+}
+
+#[test]
+fn each_line_of_two_batches_at_once_names_its_event_and_its_record() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        touch(__DIR__.'/began-'.$record['messageId']);
+        while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
+        error_log('has begun '.$record['messageId']);
+        match ($record['body']) {
+            'kill' => posix_kill(posix_getpid(), 9),
+            'throw' => throw new DomainException('no such order'),
+            'fine' => null,
+        };
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "4"),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+        ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    function.api.until_waiting(2);
+    for (id, prefix, bodies) in [
+        ("a-1", "m", ["fine", "kill"]),
+        ("a-2", "n", ["throw", "kill"]),
+    ] {
+        function
+            .api
+            .send(Event::new(id, &messages(prefix, &bodies)));
+    }
+    for (id, failed) in [("a-1", &["m-1"][..]), ("a-2", &["n-0", "n-1"])] {
+        let failed = failed.iter().map(|id| json!({"itemIdentifier": id}));
+        let expected = json!({"batchItemFailures": failed.collect::<Vec<_>>()});
+        assert_eq!(
+            said(&function.api.answer(id)),
+            ("response".into(), expected)
+        );
+    }
+    function.api.until_waiting(2);
+    function.wait_for_log("has begun n-1");
+    let log = function.log();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for (event, record, end) in [
+        ("a-1", "m-0", None),
+        ("a-1", "m-1", Some("SIGKILL")),
+        ("a-2", "n-0", Some("no such order")),
+        ("a-2", "n-1", Some("SIGKILL")),
+    ] {
+        let of = |text: &str| {
+            let found = lines.iter().find(|line| {
+                line["record"] == record && line["message"].as_str().unwrap().contains(text)
+            });
+            let found = found.unwrap_or_else(|| panic!("{record} has no line {text:?}: {log}"));
+            assert_eq!(found["requestId"], event, "{found}");
+            found
+        };
+        of("has begun");
+        let Some(end) = end else { continue };
+        let failed = of("a record failed");
+        assert!(
+            failed["message"].as_str().unwrap().contains(end),
+            "{failed}"
+        );
+        if end == "SIGKILL" {
+            for line in [failed, of("worker died")] {
+                assert!(line["how"].as_str().unwrap().starts_with(end), "{line}");
+            }
+        }
+    }
+    for line in lines.iter().filter(|line| line["level"] != "INFO") {
+        assert!(line["requestId"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn what_a_batch_has_no_time_for_is_told_of_its_event() {
+    let handler = "<?php return function (array $event) {
+        [$record] = $event['Records'];
+        touch(__DIR__.'/began-'.$record['messageId']);
+        while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let env = [
+        ("_HANDLER", "handler.php"),
+        ("SURUS_LAMBDA_BATCH", "record"),
+        ("SURUS_ENGINE_WORKERS", "2"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+        ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
+    ];
+    let function = Function::begin(Api::start(), dir, &env);
+    function.api.until_waiting(2);
+    // One has its time out while the other goes on.
+    let long = Event::new("t-2", &messages("n", &["wait"]));
+    function
+        .api
+        .send(long.within(std::time::Duration::from_secs(60)));
+    function.api.wait_taken();
+    let short = Event::new("t-1", &messages("m", &["wait", "wait", "wait"]));
+    let short = function.ask(short.within(std::time::Duration::from_secs(3)));
+    assert_eq!(
+        short.json()["batchItemFailures"].as_array().unwrap().len(),
+        3
+    );
+    function.wait_for_log("come again");
+    let log = function.log();
+    let line = log.lines().find(|line| line.contains("come again"));
+    let line: Value = serde_json::from_str(line.unwrap()).unwrap();
+    assert_eq!(line["requestId"], "t-1", "{log}");
+    function.dir.write("gate", "");
+    let expected = json!({"batchItemFailures": []});
+    assert_eq!(
+        said(&function.api.answer("t-2")),
+        ("response".into(), expected)
+    );
+}
+
+#[test]
+fn an_error_that_lambda_would_not_take_is_shortened() {
+    let handler = "<?php return function (array $event) {
+        throw new DomainException('no such order '.str_repeat('x', 7 << 20));
+    };";
+    let dir = Dir::new(&[("handler.php", handler)]);
+    dir.install_package();
+    let function = Function::begin(Api::start(), dir, &[("_HANDLER", "handler.php")]);
+    let failed = function.ask(Event::new("e-1", &json!({})));
+    assert!(failed.path.ends_with("/error"), "{}", failed.path);
+    assert!(failed.body.len() < 6 << 20, "{}", failed.body.len());
+    let kind = failed.header("Lambda-Runtime-Function-Error-Type");
+    assert_eq!(kind, Some("Function.DomainException"));
+    let told = failed.json();
+    let message = told["errorMessage"].as_str().unwrap();
+    assert!(
+        message.starts_with("no such order xxx"),
+        "{}",
+        &message[..100]
+    );
+    let end = &message[message.len() - 200..];
+    assert!(
+        end.contains("shortened") && end.contains("6291556"),
+        "{end}"
+    );
+    assert!(!told["stackTrace"].as_array().unwrap().is_empty());
+}

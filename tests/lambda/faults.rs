@@ -190,13 +190,36 @@ fn connections_that_die_cost_no_event() {
 
 #[test]
 fn an_environment_that_lambda_calls_broken_is_left() {
-    for path in ["/next", "/response"] {
+    for path in ["/next", "/response", "/error"] {
         let mut function = function();
         function.api.reply(path, 1, Reply::Status(500));
-        says_hello(&function, "e-1");
+        match path {
+            "/error" => assert_eq!(
+                kind(&function.get("e-1", "/segfault.php")),
+                "Runtime.ExitError"
+            ),
+            _ => says_hello(&function, "e-1"),
+        }
         assert!(!function.end().success());
         function.wait_for_log("cannot go on");
     }
+}
+
+#[test]
+fn a_restore_that_lambda_calls_broken_is_left() {
+    let api = Api::start();
+    api.reply("/restore/next", 1, Reply::Status(500));
+    let env = [("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")];
+    let mut function = Function::begin(api, Dir::new(FILES), &env);
+    assert!(!function.end().success());
+    function.wait_for_log("restore/next: 500");
+    let asked = function.api.calls();
+    assert!(
+        asked.iter().all(|call| !call.path.ends_with("/next")
+            || call.path.ends_with("/restore/next")
+            || call.path.ends_with("/event/next")),
+        "no event is asked for"
+    );
 }
 
 #[test]

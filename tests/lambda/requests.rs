@@ -232,3 +232,113 @@ fn the_binary_is_a_function_when_it_is_called_bootstrap() {
     assert!(said.contains("AWS_LAMBDA_RUNTIME_API is not set"), "{said}");
     assert!(!output.status.success());
 }
+
+/// GET as services send it that are named by what they say.
+fn from(service: &str, url: &str) -> Value {
+    let host = json!({"host": "example.org"});
+    match service {
+        "alb" => {
+            json!({"requestContext": {"elb": {"targetGroupArn": "arn:x"}}, "httpMethod": "GET", "path": url,
+            "queryStringParameters": {}, "headers": host, "body": "", "isBase64Encoded": false})
+        }
+        "rest" => {
+            json!({"requestContext": {"stage": "prod", "path": url}, "httpMethod": "GET", "path": url,
+            "headers": host, "multiValueHeaders": {"host": ["example.org"]}, "body": null, "isBase64Encoded": false})
+        }
+        "http" => {
+            let mut event = request("GET", url, "", &[]);
+            event["requestContext"]["domainName"] =
+                "x.execute-api.eu-central-1.amazonaws.com".into();
+            event
+        }
+        _ => request("GET", url, "", &[]),
+    }
+}
+
+#[test]
+fn an_answer_that_the_service_would_refuse_is_an_error_with_a_remedy() {
+    let code = "<?php [, $what, $n] = explode('/', $_SERVER['REQUEST_URI']);
+        header_remove(); header('Content-Type: text/plain');
+        $what === 'header' ? header('X-Long: ' . str_repeat('x', $n)) : print(str_repeat('x', $n));";
+    for mode in ["buffered", "stream"] {
+        let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", mode)]);
+        let most = 1 << 20;
+        // What the answer has beside its body.
+        let small = Event::new("o-small", &from("alb", "/body/1000000"));
+        let beside = function.ask(small).body.len() - 1_000_000;
+        for (number, (service, url, size, remedy)) in [
+            ("url", format!("/body/{}", most + 1), None, ""),
+            ("rest", format!("/body/{}", most + 1), None, ""),
+            ("alb", format!("/body/{}", most - beside), None, ""),
+            (
+                "alb",
+                format!("/body/{}", most - beside + 1),
+                Some(most + 1),
+                "S3",
+            ),
+            ("alb", "/header/11000".into(), None, ""),
+            ("url", "/header/11000".into(), None, ""),
+            ("rest", "/header/10000".into(), None, ""),
+            ("rest", "/header/11000".into(), Some(11000), "cookies"),
+            ("http", "/header/11000".into(), Some(11000), "cookies"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // A load balancer takes no streams.
+            if mode == "stream" && service == "alb" {
+                continue;
+            }
+            let call = function.ask(Event::new(&format!("o-{number}"), &from(service, &url)));
+            let what = format!("{service} {url} {mode}");
+            let Some(size) = size else {
+                assert!(call.path.ends_with("/response"), "{what}: {}", call.path);
+                continue;
+            };
+            assert!(call.path.ends_with("/error"), "{what}: {}", call.path);
+            let kind = call.header("Lambda-Runtime-Function-Error-Type");
+            assert_eq!(kind, Some("Function.ResponseSizeTooLarge"));
+            let message = call.json()["errorMessage"].as_str().unwrap().to_string();
+            let told = message
+                .split(' ')
+                .find_map(|word| word.parse::<usize>().ok());
+            // PHP and the server have a few bytes of headers of their own.
+            let told = told.unwrap_or_else(|| panic!("{message}"));
+            assert!((size..size + 100).contains(&told), "{what}: {message}");
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+}
+
+#[test]
+fn statuses_that_are_failures_fail_the_event() {
+    let code =
+        "<?php http_response_code((int) substr($_SERVER['REQUEST_URI'], 1)); echo 'no database';";
+    for mode in ["buffered", "stream"] {
+        let env = [
+            ("SURUS_LAMBDA_FAIL_ON", "500,502-504"),
+            ("SURUS_LAMBDA_MODE", mode),
+        ];
+        let function = Function::start(&[("index.php", code)], &env);
+        for (status, end) in [
+            (200, "response"),
+            (500, "error"),
+            (501, "response"),
+            (502, "error"),
+            (504, "error"),
+            (404, "response"),
+        ] {
+            let call = function.get(&format!("f-{status}"), &format!("/{status}"));
+            assert!(call.path.ends_with(end), "{status} {mode}: {}", call.path);
+            if end == "error" {
+                let kind = call.header("Lambda-Runtime-Function-Error-Type");
+                assert_eq!(kind, Some("Function.Error"));
+                let message = call.json()["errorMessage"].as_str().unwrap().to_string();
+                assert!(
+                    message.contains(&status.to_string()) && message.contains("no database"),
+                    "{message}"
+                );
+            }
+        }
+    }
+}

@@ -79,6 +79,21 @@ fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
 }
 
 #[test]
+fn an_event_that_waits_for_the_start_is_answered_where_there_may_be_several() {
+    let env = [
+        ("SURUS_LAMBDA_INIT_TIMEOUT", "200ms"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+    ];
+    let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &env);
+    function.api.until_waiting(1);
+    function.api.send(Event::new("s-1", &get("/")));
+    function.api.wait_taken();
+    function.dir.write("gate", "good");
+    assert_eq!(function.api.answer("s-1").text(), "booted");
+    function.api.until_waiting(2);
+}
+
+#[test]
 fn an_event_waits_for_the_start_no_longer_than_it_may() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "100ms")];
     let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
@@ -167,6 +182,42 @@ fn a_worker_that_dies_of_one_event_of_many_costs_only_that() {
     assert!(function.api.answer("d-0").path.ends_with("/error"));
     function.dir.write("gate", "");
     assert_eq!(function.api.answer("d-1").text(), "fine");
+}
+
+#[test]
+fn an_event_of_many_that_is_over_its_deadline_costs_only_its_worker() {
+    let code = "<?php file_put_contents(__DIR__.'/pid-'.$_GET['n'], getmypid());
+        if ($_GET['n'] === '0') { register_shutdown_function(function () { while (true) {} }); while (true) {} }
+        while ($_GET['n'] === '1' && !file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); } echo getmypid();";
+    let env = [
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
+        ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
+        ("SURUS_ENGINE_NAME", "classic"),
+    ];
+    let mut function = Function::start(&[("index.php", code)], &env);
+    function.api.until_waiting(2);
+    function.api.send(Event::new("o-1", &get("/?n=1")));
+    let goes_on = function.dir.read("pid-1");
+    let event = Event::new("o-0", &get("/?n=0"));
+    function.api.send(event.within(Duration::from_secs(2)));
+    let hangs = function.dir.read("pid-0");
+    let late = function.api.answer("o-0");
+    assert!(late.path.ends_with("/error"), "{}", late.path);
+    assert_eq!(
+        late.header("Lambda-Runtime-Function-Error-Type"),
+        Some("Function.Timeout")
+    );
+    // Its place is free again, and what goes on beside it has not been touched.
+    let next = function.get("o-2", "/?n=2").text();
+    assert!(next != hangs && next != goes_on, "{next}");
+    assert!(
+        !std::path::Path::new(&format!("/proc/{hangs}/exe")).exists(),
+        "{hangs} still runs"
+    );
+    function.dir.write("gate", "");
+    assert_eq!(function.api.answer("o-1").text(), goes_on);
+    function.signal("TERM");
+    assert!(function.end().success());
 }
 
 #[test]

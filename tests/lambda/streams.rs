@@ -141,6 +141,30 @@ fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered(
 }
 
 #[test]
+fn a_streamed_answer_and_the_error_in_its_place_name_the_invocation_as_lambda_did() {
+    let code = "<?php if (isset($_GET['die'])) { posix_kill(posix_getpid(), 9); while (true) {} } echo 'x';";
+    let function = Function::start(&[("index.php", code)], STREAM);
+    for (id, url, end) in [("i-1", "/", "/response"), ("i-2", "/?die", "/error")] {
+        let nonce = format!("nonce-of-{id}");
+        let event = Event::new(id, &get(url));
+        let answer = function.ask(event.with("Lambda-Runtime-Invocation-Id", &nonce));
+        assert!(answer.path.ends_with(end), "{}", answer.path);
+        assert_eq!(
+            answer.header("Lambda-Runtime-Invocation-Id"),
+            Some(&nonce[..])
+        );
+    }
+    let answer = function.get("i-3", "/");
+    assert_eq!(answer.header("Lambda-Runtime-Invocation-Id"), None);
+    // Nor is a stream that comes too late the end.
+    function
+        .api
+        .reply("/response", 1, crate::api::Reply::Status(410));
+    assert_eq!(parts(&function.get("i-4", "/")).1, b"x");
+    assert_eq!(parts(&function.get("i-5", "/")).1, b"x");
+}
+
+#[test]
 fn what_has_not_begun_fails_as_a_whole() {
     let code = "<?php posix_kill(posix_getpid(), 9); while (true) {}";
     let function = Function::start(&[("index.php", code)], STREAM);

@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Body, Front, Reply, full, message};
+use super::{Body, Front, Reply, full, length, message};
 use crate::emulator::outcome::{Answer, AnswerBody, Piece};
 
 /// What a function says before it streams a body.
@@ -27,6 +27,17 @@ pub fn failed(front: Front) -> Reply {
         Front::Http => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         Front::Rest => message(StatusCode::BAD_GATEWAY, "Internal server error"),
         Front::Alb | Front::AlbMulti => text(StatusCode::BAD_GATEWAY, "502 Bad Gateway"),
+    }
+}
+
+/// The front, or Lambda behind it, does not take so much.
+pub fn too_long(front: Front) -> Reply {
+    match front {
+        Front::Alb | Front::AlbMulti => text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "413 Request Entity Too Large",
+        ),
+        _ => message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long"),
     }
 }
 
@@ -48,19 +59,24 @@ fn text(status: StatusCode, said: &'static str) -> Reply {
 
 /// The function's answer as a response.
 pub async fn reply(front: Front, is_streamed: bool, answer: Answer) -> Reply {
+    let taken = |reply: &Reply| length(reply.headers()) <= front.max_headers();
     if is_streamed {
-        return streamed(answer).await.unwrap_or_else(|| failed(front));
+        let reply = streamed(answer).await.filter(taken);
+        return reply.unwrap_or_else(|| failed(front));
     }
     let Ok(payload) = answer.body.collect().await else {
         return failed(front);
     };
+    if front.max_answer().is_some_and(|most| payload.len() > most) {
+        return failed(front);
+    }
     let shaped = match serde_json::from_slice::<Value>(&payload) {
         Ok(value) if value.get("statusCode").is_some() => structured(front, &value),
         // What has no status is taken for the body of a response, but not by everybody.
         Ok(_) if matches!(front, Front::Url | Front::Http) => Some(inferred(payload)),
         _ => None,
     };
-    shaped.unwrap_or_else(|| failed(front))
+    shaped.filter(taken).unwrap_or_else(|| failed(front))
 }
 
 fn inferred(payload: Bytes) -> Reply {

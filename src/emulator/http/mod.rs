@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -67,6 +67,27 @@ impl Front {
         }
     }
 
+    /// The largest body that it takes.
+    fn max_body(self) -> usize {
+        self.max_answer().unwrap_or(MAX_BODY)
+    }
+
+    /// The largest answer of a function that it takes, where that is less than Lambda takes.
+    fn max_answer(self) -> Option<usize> {
+        match self {
+            Front::Alb | Front::AlbMulti => Some(ALB_MOST),
+            Front::Url | Front::Http | Front::Rest => None,
+        }
+    }
+
+    /// The longest headers that it takes of either side: API Gateway counts their values.
+    fn max_headers(self) -> usize {
+        match self {
+            Front::Http | Front::Rest => GATEWAY_MOST,
+            Front::Url | Front::Alb | Front::AlbMulti => usize::MAX,
+        }
+    }
+
     /// Can it pass an answer on as it comes?
     pub fn streams(self) -> bool {
         matches!(self, Front::Url | Front::Rest)
@@ -88,6 +109,10 @@ pub struct Gateway {
 const MAX_EVENT: usize = 6 * 1024 * 1024;
 /// API Gateway takes no more; the event would be larger than Lambda takes long before.
 const MAX_BODY: usize = 10 * 1024 * 1024;
+/// A load balancer takes so much of a body, and of a function's answer.
+const ALB_MOST: usize = 1024 * 1024;
+/// API Gateway takes so many bytes of the values of headers.
+const GATEWAY_MOST: usize = 10_240;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(super) type Reply = Response<Body>;
@@ -132,8 +157,18 @@ impl Gateway {
 
     async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> Reply {
         let (head, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
-            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+        // It counts the request line too.
+        let target = head.uri.path_and_query();
+        let line = head.method.as_str().len() + target.map_or(0, |target| target.as_str().len());
+        if line + length(&head.headers) > self.front.max_headers() {
+            return message(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "Request Header Fields Too Large",
+            );
+        }
+        let limit = self.front.max_body();
+        let Ok(body) = Limited::new(body, limit).collect().await else {
+            return answer::too_long(self.front);
         };
         let asked = Asked {
             head,
@@ -145,7 +180,7 @@ impl Gateway {
         };
         let payload = event::of(self.front, self.emulator.function(), &asked);
         if payload.len() > MAX_EVENT {
-            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Too Long");
+            return answer::too_long(self.front);
         }
         let mut running = self
             .emulator
@@ -171,6 +206,11 @@ impl Gateway {
         }
         reply
     }
+}
+
+/// How long the values of headers are together.
+fn length(headers: &HeaderMap) -> usize {
+    headers.values().map(|value| value.len()).sum()
 }
 
 /// A reply of API Gateway's own.

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::http_event::{self, limits::TooMuch};
+use super::runtime_api::LARGEST;
 use crate::event::Failure;
 
 /// An error as Lambda shows it to the caller.
@@ -55,6 +57,20 @@ impl Fault {
         )
     }
 
+    /// An answer that Lambda would take, and the service that has sent the event would not.
+    pub fn refused(service: &http_event::Format, too_much: TooMuch) -> Fault {
+        let TooMuch {
+            what,
+            size,
+            most,
+            remedy,
+        } = too_much;
+        Fault::new(
+            TOO_LARGE,
+            format!("{what} {size} bytes and {service} takes {most}; {remedy}"),
+        )
+    }
+
     /// A streamed answer of which Lambda would not take more.
     pub fn too_long(most: u64) -> Fault {
         let message = format!(
@@ -83,8 +99,38 @@ impl Fault {
         }
     }
 
-    /// The error as the API takes it.
+    /// The error as the API takes it: shortened when it is larger than that.
     pub fn body(&self) -> Bytes {
+        let body = self.written();
+        match body.len() > LARGEST {
+            true => self.within(body.len()).written(),
+            false => body,
+        }
+    }
+
+    /// What an error of so many bytes keeps of itself.
+    fn within(&self, size: usize) -> Fault {
+        let mut left = MOST_KEPT;
+        let frames = self.stack.iter().take_while(|frame| {
+            let fits = frame.len() <= left;
+            left = left.saturating_sub(frame.len());
+            fits
+        });
+        let message = beginning(&self.message, MOST_KEPT);
+        Fault {
+            kind: self.kind.clone(),
+            name: self
+                .name
+                .as_deref()
+                .map(|name| beginning(name, MOST_QUOTED).into()),
+            message: format!(
+                "{message}… (shortened: the error has {size} bytes and Lambda takes {LARGEST}; the log has its whole message)"
+            ),
+            stack: frames.cloned().collect(),
+        }
+    }
+
+    fn written(&self) -> Bytes {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Body<'a> {
@@ -151,6 +197,9 @@ const LARGEST_CAUSE: usize = 60_000;
 /// What is quoted of an answer that is no error in words.
 const MOST_QUOTED: usize = 1000;
 
+/// Bytes that are kept of the message, and of the stack, of an error that Lambda would not take. In JSON, one may become six.
+const MOST_KEPT: usize = 256 * 1024;
+
 /// Does Lambda know such words? `(Runtime|Function)\.[A-Z][a-zA-Z]+`.
 fn is_kind(kind: &str) -> bool {
     let name = kind
@@ -195,6 +244,15 @@ fn ascii(json: &str) -> String {
         }
     }
     text
+}
+
+/// As many whole characters as so many bytes have.
+fn beginning(text: &str, most: usize) -> &str {
+    let mut at = most.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    &text[..at]
 }
 
 /// The beginning of a text.
@@ -248,6 +306,26 @@ mod tests {
         assert_eq!(said, serde_json::from_slice::<Value>(body).unwrap());
         assert_eq!(Fault::told("nonsense", b"oops").kind, THROWN);
         assert_eq!(Fault::told("nonsense", b"oops").message, "oops");
+    }
+
+    #[test]
+    fn what_lambda_would_not_take_is_shortened_and_says_so() {
+        let mut fault = Fault::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
+        assert!(fault.body().len() <= LARGEST);
+        let said: Value = serde_json::from_slice(&fault.body()).unwrap();
+        assert_eq!(said["errorMessage"], fault.message, "it fits");
+        for message in ["\u{1f418}", "\u{1}", "x"] {
+            fault.message = message.repeat(LARGEST / message.len() + 1);
+            fault.name = Some("N".repeat(LARGEST));
+            fault.stack = vec!["\u{1}".repeat(1000); 10_000];
+            let size = fault.written().len();
+            let body = fault.body();
+            assert!(body.len() <= LARGEST, "{}", body.len());
+            let said: Value = serde_json::from_slice(&body).unwrap();
+            let shortened = said["errorMessage"].as_str().unwrap();
+            assert!(shortened.starts_with(message) && shortened.contains(&size.to_string()));
+            assert!(!said["stackTrace"].as_array().unwrap().is_empty());
+        }
     }
 
     #[test]

@@ -17,9 +17,9 @@ use tracing::warn;
 
 use super::fault::{self, Fault};
 use super::handler::{self, Handler};
-use super::http_event::{self, HttpEvent};
+use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
-use super::payload::{error_kind, fitting, result, take};
+use super::payload::{error_kind, fitting, result, take, take_result, unsuccessful};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::task::{Task, origin, request};
@@ -206,6 +206,8 @@ impl Function {
         task: &Task<'_>,
     ) -> Result<Answer, Fault> {
         if let Some(answer) = handler.offer(&task.invocation.payload, task).await? {
+            let size = limits::size(request.format, answer.len());
+            size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
         let format = request.format;
@@ -243,6 +245,11 @@ impl Function {
         body: ResponseBody,
         task: &Task<'_>,
     ) -> Result<Answer, Fault> {
+        if self.settings.fail_on.iter().any(|it| it.have(head.status)) {
+            return Err(unsuccessful(head.status, &take(body).await?));
+        }
+        let refused = |too_much| Fault::refused(format, too_much);
+        limits::headers(*format, &head.headers).map_err(refused)?;
         if self.settings.mode == Mode::Stream {
             let prelude = http_event::prelude(format, &head);
             let request = task.invocation.id();
@@ -250,7 +257,9 @@ impl Function {
             return Ok(Answer::Streaming(streaming));
         }
         let body = take(body).await?;
-        fitting(http_event::write(format, &head, &body).into()).map(Answer::Whole)
+        let answer = fitting(http_event::write(format, &head, &body).into())?;
+        limits::size(*format, answer.len()).map_err(refused)?;
+        Ok(Answer::Whole(answer))
     }
 }
 
@@ -274,7 +283,7 @@ async fn answer_other(
 ) -> Result<Bytes, Fault> {
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
-    let body = take(body).await?;
+    let body = take_result(&head, body).await?;
     if head.status == StatusCode::NOT_FOUND {
         return Err(Fault::new(
             fault::NO_HANDLER,

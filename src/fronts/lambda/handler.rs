@@ -10,7 +10,7 @@ use http::{HeaderName, Method, Request};
 use super::batch::{self, Batches, PartialBatch, Record};
 use super::fault::Fault;
 use super::http_event::HttpEvent;
-use super::payload::{error_kind, fitting, result, take};
+use super::payload::{error_kind, fitting, result, take_result};
 use super::task::{Task, origin, request};
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
@@ -57,7 +57,7 @@ impl Handler {
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
-            task.named.also(id);
+            task.named.record(id, &record.id);
             let task = Task {
                 id,
                 deadline: record.deadline,
@@ -69,7 +69,9 @@ impl Handler {
             self.ask(event).await?.map_err(Failure::from)
         };
         // It keeps the reserve itself.
-        let done = batches.run(&batch, task.invocation.deadline, handle).await;
+        let done = batches
+            .run(&batch, task.id, task.invocation.deadline, handle)
+            .await;
         done.map_err(|failure| Fault::of(&failure))
     }
 
@@ -84,7 +86,7 @@ impl Handler {
         let (head, body) = response
             .map_err(|failure| Fault::of(&failure))?
             .into_parts();
-        let body = take(body).await?;
+        let body = take_result(&head, body).await?;
         if head.headers.contains_key(&TAKES) {
             self.takes_requests.store(true, Ordering::Relaxed);
             return Ok(None);
@@ -128,7 +130,7 @@ impl Handler {
         let (head, body) = response.into_parts();
         // A handler that throws has failed, whatever it was asked.
         if let Some(kind) = error_kind(&head) {
-            return Err(Fault::told(kind, &take(body).await?));
+            return Err(Fault::told(kind, &take_result(&head, body).await?));
         }
         Ok(fit(http::Response::from_parts(head, body), is_head).into_parts())
     }
@@ -144,7 +146,7 @@ impl Handler {
 
     async fn ask(&self, event: Event) -> Result<Result<Bytes, Fault>, Failure> {
         let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
-        let body = take(body).await;
+        let body = take_result(&head, body).await;
         Ok(body.and_then(|body| fitting(result(&head, body)?)))
     }
 }

@@ -6,6 +6,7 @@
 pub mod batch;
 mod connection;
 mod extension;
+mod fail_on;
 mod fault;
 mod function;
 mod handler;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// Statuses of answers to HTTP events that are failures of the event.
+    pub fail_on: Vec<fail_on::Statuses>,
     /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How the records of a queue or stream reach the handler.
@@ -92,6 +95,7 @@ impl Default for Settings {
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            fail_on: Vec::new(),
             trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),
             record_timeout: None,

@@ -1,6 +1,7 @@
 //! What PHP has answered, as what Lambda takes.
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http::response::Parts;
 use http_body_util::BodyExt;
 
@@ -10,6 +11,9 @@ use crate::event::ResponseBody;
 
 /// The kind of an error that the PHP library tells of.
 const KIND: &str = "lambda-runtime-function-error-type";
+
+/// Of an error that much is read.
+const LARGEST_ERROR: usize = 8 * LARGEST;
 
 /// Which error the PHP library tells of, if it does.
 pub fn error_kind(head: &Parts) -> Option<&str> {
@@ -22,11 +26,7 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
         return Err(Fault::told(kind, &body));
     }
     if !head.status.is_success() {
-        let said = fault::shortened(&body);
-        return Err(Fault::new(
-            fault::THROWN,
-            format!("PHP answered the event with status {}: {said}", head.status),
-        ));
+        return Err(unsuccessful(head.status, &body));
     }
     Ok(match body.is_empty() {
         true => Bytes::from_static(b"null"),
@@ -34,8 +34,31 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
     })
 }
 
+/// A status that is no answer.
+pub fn unsuccessful(status: StatusCode, body: &[u8]) -> Fault {
+    let said = fault::shortened(body);
+    Fault::new(
+        fault::THROWN,
+        format!("PHP answered the event with status {status}: {said}"),
+    )
+}
+
 /// Takes in what Lambda has to be given as a whole. What is too large is only counted.
 pub async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
+    take_up_to(LARGEST, body).await
+}
+
+/// Takes in what PHP has answered an event with that is not HTTP. An error may be larger than Lambda takes: it can be shortened, and an
+/// error that only says how large the error is would say nothing.
+pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Fault> {
+    let most = match error_kind(head) {
+        Some(_) => LARGEST_ERROR,
+        None => LARGEST,
+    };
+    take_up_to(most, body).await
+}
+
+async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
     let mut body = match body {
         ResponseBody::Full(bytes) => return Ok(bytes),
         body => body,
@@ -47,12 +70,12 @@ pub async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
             continue;
         };
         size += data.len();
-        match size > LARGEST {
+        match size > most {
             true => taken = BytesMut::new(),
             false => taken.extend_from_slice(&data),
         }
     }
-    match size > LARGEST {
+    match size > most {
         true => Err(Fault::too_large(size as u64, LARGEST as u64)),
         false => Ok(taken.freeze()),
     }

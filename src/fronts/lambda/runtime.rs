@@ -139,9 +139,10 @@ async fn serve(
         return serve_events(api, &function, first).await;
     }
     let mut slots = JoinSet::new();
+    let mut first = first;
     for _ in 0..environment.concurrency {
-        let (api, function) = (api.another(), function.clone());
-        slots.spawn(async move { serve_events(api, &function, None).await });
+        let (api, function, first) = (api.another(), function.clone(), first.take());
+        slots.spawn(async move { serve_events(api, &function, first).await });
     }
     // The first that cannot go on ends them all.
     match slots.join_next().await {

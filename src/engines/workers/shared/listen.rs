@@ -204,7 +204,9 @@ impl Shared {
             }
             true => info!(pid, reason = why.label, "worker ended"),
             false => {
-                warn!(pid, reason = why.label, how = %process::describe_exit(wait_status), "worker died")
+                let event = self.event_of(exit.state, exit.request);
+                let how = process::describe_exit(wait_status);
+                warn!(pid, event, reason = why.label, how, "worker died")
             }
         }
         if let Some(hear) = worker.and_then(|worker| worker.exit) {

@@ -203,8 +203,13 @@ impl Shared {
     /// The event that a worker holds, by its own id.
     fn event_at(&self, worker: usize) -> Option<u64> {
         let line = self.line(worker);
-        let holds = line.state.holds_event();
-        holds.then(|| self.slots.with(line.request, |slot| slot.event))?
+        self.event_of(line.state, line.request)
+    }
+
+    /// The event of a worker in this state.
+    fn event_of(&self, state: State, request: u16) -> Option<u64> {
+        let holds = state.holds_event();
+        holds.then(|| self.slots.with(request, |slot| slot.event))?
     }
 
     pub fn line(&self, worker: usize) -> Line {

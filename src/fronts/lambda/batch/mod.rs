@@ -100,10 +100,12 @@ impl Batches {
     /// Has `handler` do every record and returns the answer for Lambda, before the deadline.
     ///
     /// `handler` has one record done; [`Failure::Died`] says that its worker did not survive it. It keeps to the record's deadline, and is
-    /// dropped when it does not. The answer is an error only where Lambda is not to hear of single records.
+    /// dropped when it does not. The answer is an error only where Lambda is not to hear of single records. `event` is our id of the event
+    /// that the records came as: others may be in flight, and the log says of which one it tells.
     pub async fn run<F, Done>(
         &self,
         batch: &Batch,
+        event: u64,
         deadline: Instant,
         handler: F,
     ) -> Result<Bytes, Failure>
@@ -158,11 +160,22 @@ impl Batches {
                         Failure::TimedOut => has_time,
                         _ => false,
                     };
+                    let how = match &failure {
+                        Failure::Died(how) => Some(&how[..]),
+                        _ => None,
+                    };
                     if costs_worker {
                         let workers = self.suspects.note(id);
-                        error!(record = id, source, workers, "a record failed: {failure}");
+                        error!(
+                            event,
+                            record = id,
+                            source,
+                            workers,
+                            how,
+                            "a record failed: {failure}"
+                        );
                     } else {
-                        warn!(record = id, source, "a record failed: {failure}");
+                        warn!(event, record = id, source, "a record failed: {failure}");
                     }
                     first_failure.get_or_insert((index, failure));
                     schedule.ended(index, false);
@@ -177,8 +190,10 @@ impl Batches {
                 _ => "no time was left".into(),
             };
             warn!(
+                event,
                 source = batch.source.name(),
-                unrun, "records have not been begun, and come again: {why}"
+                unrun,
+                "records have not been begun, and come again: {why}"
             );
         }
         if self.partial_batch == PartialBatch::Off && !failed.is_empty() {

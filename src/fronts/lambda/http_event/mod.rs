@@ -8,6 +8,7 @@ mod answer;
 mod fields;
 mod format;
 mod headers;
+pub mod limits;
 mod request;
 mod target;
 

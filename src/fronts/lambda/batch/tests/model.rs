@@ -168,7 +168,7 @@ pub async fn run(batches: &Batches, kind: Kind, work: &[Work], time: Duration) -
         }
     }
     let answer = batches
-        .run(&batch, (began + time).into_std(), |record| {
+        .run(&batch, 1, (began + time).into_std(), |record| {
             let index = index_of(kind, &record.event, work);
             let work = work[index].clone();
             *running.borrow_mut() += 1;

@@ -1,0 +1,88 @@
+//! Which statuses of answers are failures of their events?
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+/// One status, or all from the first to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Said", into = "String")]
+pub struct Statuses {
+    first: u16,
+    last: u16,
+}
+
+impl Statuses {
+    pub fn have(self, status: StatusCode) -> bool {
+        (self.first..=self.last).contains(&status.as_u16())
+    }
+}
+
+/// As it is written in a configuration.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a status such as 500, or some such as \"502-504\""
+)]
+enum Said {
+    One(u16),
+    Some(String),
+}
+
+impl TryFrom<Said> for Statuses {
+    type Error = String;
+
+    fn try_from(said: Said) -> Result<Statuses, String> {
+        let text = match said {
+            Said::One(status) => status.to_string(),
+            Said::Some(text) => text,
+        };
+        let (first, last) = text.split_once('-').unwrap_or((&text, &text));
+        let status = |text: &str| {
+            let status = text.trim().parse().ok();
+            status.filter(|status| (100..=599).contains(status))
+        };
+        match (status(first), status(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Statuses { first, last }),
+            _ => Err(format!(
+                "`{text}` is no status such as `500`, and not some such as `502-504`"
+            )),
+        }
+    }
+}
+
+impl From<Statuses> for String {
+    fn from(statuses: Statuses) -> String {
+        match statuses {
+            Statuses { first, last } if first == last => first.to_string(),
+            Statuses { first, last } => format!("{first}-{last}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_or_some_are_written_as_one_would() {
+        for (text, inside, outside) in [
+            ("500", 500, 501),
+            ("'500'", 500, 499),
+            ("'502-504'", 504, 505),
+            ("'500 - 599'", 599, 404),
+        ] {
+            let mut table: toml::Table = toml::from_str(&format!("v = {text}")).unwrap();
+            let statuses: Statuses = table.remove("v").unwrap().try_into().unwrap();
+            let has = |status| statuses.have(StatusCode::from_u16(status).unwrap());
+            assert!(has(inside) && !has(outside), "{text}");
+            let written = String::from(statuses);
+            let again = Statuses::try_from(Said::Some(written));
+            assert_eq!(again, Ok(statuses));
+        }
+        for wrong in ["", "5xx", "504-502", "99", "600", "500-", "-500"] {
+            let why = Statuses::try_from(Said::Some(wrong.into())).unwrap_err();
+            assert!(why.contains("502-504"), "{why}");
+        }
+    }
+}
