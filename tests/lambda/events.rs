@@ -276,7 +276,7 @@ fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
         let expected = json!({"batchItemFailures": [{"itemIdentifier": "m-1"}]});
         assert_eq!(said(&answer), ("response".into(), expected));
         function.api.until_waiting(1);
-        function.wait_for_log(&format!("{id}\tWARN\tStopped at its deadline"));
+        function.wait_for_log(&format!("{id}\tERROR\tStopped at its deadline"));
     }
 }
 

@@ -78,7 +78,7 @@ fn what_is_over_its_deadline_is_answered_before_lambda_ends_the_function() {
         assert_eq!(kind(&late), "Function.Timeout");
         // Lambda's word comes when this time is over, and no sooner than that the function asks again.
         function.api.until_waiting(1);
-        function.wait_for_log(&format!("{id}\tWARN\tStopped at its deadline"));
+        function.wait_for_log(&format!("{id}\tERROR\tStopped at its deadline"));
         if id == "d-1" {
             function.wait_for_log("#0 ");
             function.wait_for_log("endless()");
