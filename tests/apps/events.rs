@@ -112,7 +112,9 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
                 let name = spoilt.header("lambda-runtime-function-error-type");
                 assert_eq!(name, "Function.OutputSent", "{engine} {spoils}");
             }
-            let context: Value = serde_json::from_str(CONTEXT).unwrap();
+            let mut context: Value = serde_json::from_str(CONTEXT).unwrap();
+            // Surus's own: how long the machine was frozen, if it was.
+            context["thawed"] = Value::Null;
             assert_eq!(
                 invoke(&surus, &json!({ "do": "context" })).ok().json(),
                 context

@@ -11,7 +11,7 @@ namespace Psr\Http\Server {
 }
 namespace {
     require '/usr/share/php/Slim/Psr7/autoload.php';
-    require __DIR__.'/Psr15.php';
+    spl_autoload_register(fn ($class) => str_starts_with($class, 'Surus\\') && require __DIR__.'/library/'.strtr(substr($class, 6), '\\', '/').'.php');
     final class Handler implements Psr\Http\Server\RequestHandlerInterface {
         public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface {
             $response = (new Slim\Psr7\Factory\ResponseFactory())->createResponse(201)
@@ -28,9 +28,9 @@ namespace {
 #[test]
 fn a_psr_15_handler_is_served() {
     installed("/usr/share/php/Slim/Psr7/autoload.php", "php-slim-psr7");
-    let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src/Psr15.php");
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src");
     let site = Site::new()
-        .copy(&adapter, "Psr15.php")
+        .copy(&library, "library")
         .write("index.php", SCRIPT);
     for engine in BOOTING {
         let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
