@@ -5,19 +5,15 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bytes::{Bytes, BytesMut};
-use serde::{Deserialize, Serialize};
+use bytes::BytesMut;
 use surus_sys::process::{self, Orphan};
-use surus_sys::socket;
-use tokio::net::{TcpStream, UnixStream};
 
+use super::connection::{Address, Stream};
 use super::daemon::{Daemon, End};
 use super::exchange::{Exchange, Part, Reply};
 use super::home::Home;
@@ -30,38 +26,6 @@ use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
 use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
-
-/// Where a php-fpm listens: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-impl TryFrom<String> for Address {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Address, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Address::Unix(path.into()));
-        }
-        text.parse().map(Address::Tcp).map_err(|_| {
-            format!(
-                "`{text}` is no address of a php-fpm; write one such as \"127.0.0.1:9000\" or \"unix:/run/php/php-fpm.sock\""
-            )
-        })
-    }
-}
-
-impl From<Address> for String {
-    fn from(address: Address) -> String {
-        match address {
-            Address::Tcp(address) => address.to_string(),
-            Address::Unix(path) => format!("unix:{}", path.display()),
-        }
-    }
-}
 
 pub struct Fpm(Arc<Inner>);
 
@@ -467,89 +431,4 @@ async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
         }
     }
     to.write_all(&record(0)).await
-}
-
-/// A connection that can be read and written at once.
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    async fn connect(to: &Address) -> io::Result<Stream> {
-        Ok(match to {
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
-            }
-        })
-    }
-
-    /// Has nobody closed it, or said what nobody has asked for?
-    fn is_open(&self) -> bool {
-        match self {
-            Stream::Unix(stream) => socket::is_silent(stream),
-            Stream::Tcp(stream) => socket::is_silent(stream),
-        }
-    }
-
-    async fn read(&self, into: &mut BytesMut) -> io::Result<usize> {
-        into.reserve(64 * 1024);
-        loop {
-            let read = match self {
-                Stream::Unix(stream) => {
-                    stream.readable().await?;
-                    stream.try_read_buf(into)
-                }
-                Stream::Tcp(stream) => {
-                    stream.readable().await?;
-                    stream.try_read_buf(into)
-                }
-            };
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
-            }
-        }
-    }
-
-    async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut bytes = Bytes::copy_from_slice(bytes);
-        while !bytes.is_empty() {
-            let written = match self {
-                Stream::Unix(stream) => {
-                    stream.writable().await?;
-                    stream.try_write(&bytes)
-                }
-                Stream::Tcp(stream) => {
-                    stream.writable().await?;
-                    stream.try_write(&bytes)
-                }
-            };
-            match written {
-                Ok(written) => bytes = bytes.slice(written..),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_and_written() {
-        for text in ["127.0.0.1:9000", "[::1]:9000", "unix:/run/php/php-fpm.sock"] {
-            let address = Address::try_from(text.to_string()).unwrap();
-            assert_eq!(String::from(address), text);
-        }
-        let wrong = Address::try_from("localhost".to_string()).unwrap_err();
-        assert!(wrong.contains("127.0.0.1:9000"), "{wrong}");
-    }
 }

@@ -3,6 +3,7 @@
 mod builtin;
 mod cgi;
 mod cli;
+mod connection;
 mod daemon;
 mod exchange;
 mod fpm;
@@ -28,7 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-pub use fpm::Address;
+pub use connection::Address;
 pub use launch::find;
 
 use crate::engine::{Engine, Pending, Prepared, Report};

@@ -119,25 +119,8 @@ impl Exchange for OneEvent {
                     exit,
                     ..
                 } = self;
-                if let Some(pipe) = head {
-                    let read = tokio::select! {
-                        biased;
-                        read = pipe.read_buf(reply.buffer()) => read,
-                        ended = child.wait(), if exit.is_none() => {
-                            *exit = ended.ok();
-                            continue;
-                        }
-                        () = tokio::time::sleep(QUIET), if exit.is_some() => Ok(0),
-                    };
-                    if !matches!(read, Ok(1..)) {
-                        *stdout = None;
-                    }
-                    if stdout.is_none() || cgi_reply::find_end(reply.buffer()).is_some() {
-                        *head = None;
-                    }
-                    continue;
-                }
-                let Some(pipe) = stdout else {
+                let is_head = head.is_some();
+                let Some(pipe) = head.as_mut().or(stdout.as_mut()) else {
                     return self.verdict().await;
                 };
                 let read = tokio::select! {
@@ -150,8 +133,13 @@ impl Exchange for OneEvent {
                     // Somebody whom it has started has the pipe, too.
                     () = tokio::time::sleep(QUIET), if exit.is_some() => Ok(0),
                 };
-                if !matches!(read, Ok(1..)) {
+                let has_ended = !matches!(read, Ok(1..));
+                if has_ended {
+                    // Without a head, nothing that follows is an answer.
                     *stdout = None;
+                }
+                if is_head && (has_ended || cgi_reply::find_end(reply.buffer()).is_some()) {
+                    *head = None;
                 }
             }
         })
