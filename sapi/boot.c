@@ -47,6 +47,9 @@ static void execute(char *script)
 	zend_stream_init_filename(&file, script);
 	file.primary_script = 1;
 	php_execute_script(&file);
+	if (surus_self->child) {
+		surus_child_end();
+	}
 	/* Before the file is closed, which a rewound process needs open. */
 	surus_serve_script_ended();
 	zend_destroy_file_handle(&file);
@@ -76,6 +79,9 @@ int surus_boot_run(void)
 	status = done ? surus_self->exit_status : SURUS_EXIT_BOOT;
 	surus_serve_before_shutdown();
 	php_request_shutdown(NULL);
+	if (surus_self->child) {
+		surus_child_exit();
+	}
 	if (surus_self->event.id) {
 		/* What has ended the script has ended the event in its hands. */
 		SG(server_context) = NULL;
@@ -123,6 +129,7 @@ bool surus_boot_done(void)
 	done = true;
 	surus_profile_mark("booted");
 	if (!surus_boots_in_template()) {
+		surus_log_take();
 		surus_worker_speak();
 		return true;
 	}

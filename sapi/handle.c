@@ -134,6 +134,9 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	}
 	EG(current_execute_data) = frame;
 	runs = false;
+	if (surus_self->child) {
+		surus_child_end();
+	}
 	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
 	return survived && !CG(unclean_shutdown);
 }
@@ -166,6 +169,9 @@ void surus_handle_end(void)
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);
+	if (surus_self->child) {
+		surus_child_exit();
+	}
 	EG(current_execute_data) = frame;
 	php_clear_stat_cache(0, NULL, 0);
 	zend_memory_reset_peak_usage();

@@ -11,6 +11,8 @@
 
 #include <php.h>
 #include <php_output.h>
+#include <php_streams.h>
+#include <zend_closures.h>
 #include <ext/standard/basic_functions.h>
 #include <zend_smart_str.h>
 
@@ -18,12 +20,16 @@
 
 extern char **environ;
 
-enum { DEPTH = 8, NODES = 200000 };
+/* Of a value; each object in it is looked into once. */
+enum { DEPTH = 64, NODES = 200000 };
 
 /* A thing that has a name, and in short what it is. Two inventories are compared by both. */
 static HashTable before;
 static HashTable *into;
 static uint32_t nodes;
+
+/* By handle: in which value an object has been met last. */
+static uint32_t *met, met_size, value_number;
 
 static void note(zend_string *name, zend_string *value)
 {
@@ -57,6 +63,26 @@ static uint64_t digest_table(HashTable *table, uint64_t hash, int depth)
 	return hash;
 }
 
+/* Is it the first time in this value? One that there is no room to remember is not looked into. */
+static bool meet(uint32_t handle)
+{
+	if (handle >= met_size) {
+		uint32_t size = EG(objects_store).top > handle ? EG(objects_store).top : handle + 1;
+		uint32_t *more = realloc(met, size * sizeof(*met));
+		if (!more) {
+			return false;
+		}
+		memset(more + met_size, 0, (size - met_size) * sizeof(*met));
+		met = more;
+		met_size = size;
+	}
+	if (met[handle] == value_number) {
+		return false;
+	}
+	met[handle] = value_number;
+	return true;
+}
+
 /* A number that changes when the value does, to some depth. */
 static uint64_t digest(const zval *value, int depth)
 {
@@ -82,6 +108,9 @@ static uint64_t digest(const zval *value, int depth)
 		case IS_OBJECT: {
 			zend_object *object = Z_OBJ_P(value);
 			hash = mix(hash, object->handle);
+			if (!meet(object->handle)) {
+				return hash;
+			}
 			for (int i = 0; i < object->ce->default_properties_count; i++) {
 				hash = mix(hash, digest(&object->properties_table[i], depth - 1));
 			}
@@ -124,6 +153,7 @@ static zend_string *describe(const zval *value)
 			smart_str_appends(&text, zend_zval_type_name(value));
 	}
 	nodes = 0;
+	value_number++;
 	smart_str_appendc(&text, '\0');
 	smart_str_append_printf(&text, "%016lx", (unsigned long)digest(value, DEPTH));
 	smart_str_0(&text);
@@ -132,20 +162,33 @@ static zend_string *describe(const zval *value)
 
 /* --- PHP's tables --- */
 
+/* New for each event. */
+static bool is_superglobal(const char *name)
+{
+	static const char *const names[] = {"_GET", "_POST", "_COOKIE", "_FILES", "_SERVER", "_ENV", "_REQUEST", "_SESSION", "GLOBALS"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static void note_globals(void)
 {
 	zend_string *name;
 	zval *value;
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
-		/* The superglobals are new for each event. */
-		if (name && ZSTR_VAL(name)[0] != '_' && Z_TYPE_P(value) != IS_UNDEF && strcmp(ZSTR_VAL(name), "GLOBALS") != 0) {
+		if (name && Z_TYPE_P(value) != IS_UNDEF && !is_superglobal(ZSTR_VAL(name))) {
 			NOTE(describe(value), "global $%s", ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_statics_of(zend_op_array *code, const char *class_name)
+/* `of` is whose they are. */
+static void note_statics(zend_op_array *code, const char *of)
 {
 	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr) : NULL;
 	zend_string *name;
@@ -156,10 +199,35 @@ static void note_statics_of(zend_op_array *code, const char *class_name)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, name, value) {
 		if (Z_TYPE_P(value) != IS_CONSTANT_AST) {
-			NOTE(describe(value), "static variable $%s of %s%s%s()", ZSTR_VAL(name), class_name ? class_name : "",
-			     class_name ? "::" : "", ZSTR_VAL(code->function_name));
+			NOTE(describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
 		}
 	} ZEND_HASH_FOREACH_END();
+}
+
+static void note_statics_of(zend_op_array *code, const char *class_name)
+{
+	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "", class_name ? "::" : "", ZSTR_VAL(code->function_name));
+
+	note_statics(code, ZSTR_VAL(of));
+	zend_string_release(of);
+}
+
+/* Static variables and what `use` has bound: a closure has either for itself. */
+static void note_closures(void)
+{
+	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
+		zend_object *object = EG(objects_store).object_buckets[i];
+		if (!IS_OBJ_VALID(object) || object->ce != zend_ce_closure) {
+			continue;
+		}
+		const zend_function *function = zend_get_closure_method_def(object);
+		if (function->type == ZEND_USER_FUNCTION) {
+			zend_op_array *code = (zend_op_array *)&function->op_array;
+			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename), code->line_start);
+			note_statics(code, ZSTR_VAL(of));
+			zend_string_release(of);
+		}
+	}
 }
 
 static void note_classes_and_functions(void)
@@ -243,22 +311,93 @@ static void note_objects(void)
 	zend_hash_destroy(&counts);
 }
 
+static zend_string *callable(const zval *value)
+{
+	return Z_TYPE_P(value) == IS_UNDEF ? zend_string_copy(ZSTR_CHAR('-')) : zend_get_callable_name((zval *)value);
+}
+
+/* What a function without arguments says, where there is one. */
+static bool ask(const char *function, zval *answer)
+{
+	zval name;
+	bool known = zend_hash_str_exists(EG(function_table), function, strlen(function));
+
+	ZVAL_UNDEF(answer);
+	if (known) {
+		ZVAL_STRING(&name, function);
+		known = call_user_function(NULL, NULL, &name, answer, 0, NULL) == SUCCESS;
+		zval_ptr_dtor(&name);
+	}
+	return known;
+}
+
 static void note_handlers(void)
 {
-	zval name, functions;
+	zval functions, *function;
+	uint32_t number = 0;
 
-	NOTE(describe(&EG(user_error_handler)), "error handler");
-	NOTE(describe(&EG(user_exception_handler)), "exception handler");
+	NOTE(callable(&EG(user_error_handler)), "error handler");
+	NOTE(callable(&EG(user_exception_handler)), "exception handler");
 	NOTE(zend_long_to_str(php_output_get_level()), "output buffers");
-	ZVAL_STRING(&name, "spl_autoload_functions");
-	if (call_user_function(NULL, NULL, &name, &functions, 0, NULL) == SUCCESS) {
-		NOTE(zend_long_to_str(Z_TYPE(functions) == IS_ARRAY ? zend_hash_num_elements(Z_ARRVAL(functions)) : 0), "autoloaders");
-		zval_ptr_dtor(&functions);
+	if (ask("spl_autoload_functions", &functions) && Z_TYPE(functions) == IS_ARRAY) {
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(functions), function) {
+			NOTE(callable(function), "autoloader %u", ++number);
+		} ZEND_HASH_FOREACH_END();
 	}
-	zval_ptr_dtor(&name);
+	zval_ptr_dtor(&functions);
+}
+
+static void note_names(HashTable *table, const char *what)
+{
+	zend_string *name;
+
+	ZEND_HASH_FOREACH_STR_KEY(table, name) {
+		if (name) {
+			NOTE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+/* What extensions keep beside ini settings. */
+static void note_extensions(void)
+{
+	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding", "mb_language", "mb_regex_encoding",
+	                                   "mb_substitute_character", "mb_detect_order", "mb_http_output", "libxml_use_internal_errors",
+	                                   "spl_autoload_extensions"};
+
+	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
+		zval answer;
+		if (ask(says[i], &answer)) {
+			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer), "%s()", says[i]);
+		}
+		zval_ptr_dtor(&answer);
+	}
+	note_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
+	note_names(php_get_stream_filters_hash(), "stream filter");
 }
 
 /* --- the process --- */
+
+static void note_signals(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	char line[256], name[8], value[32];
+
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "Sig%7[^:]: %31s", name, value) == 2) {
+			const char *what = strcmp(name, "Cgt") == 0   ? "signals with a handler"
+			                   : strcmp(name, "Ign") == 0 ? "ignored signals"
+			                   : strcmp(name, "Blk") == 0 ? "blocked signals"
+			                                              : NULL;
+			if (what) {
+				NOTE(strpprintf(0, "%s", value), "%s", what);
+			}
+		}
+	}
+	if (status) {
+		fclose(status);
+	}
+}
 
 static void note_process(void)
 {
@@ -299,8 +438,11 @@ static void take(HashTable *inventory)
 	note_classes_and_functions();
 	note_constants();
 	note_settings();
+	note_closures();
 	note_objects();
 	note_handlers();
+	note_extensions();
+	note_signals();
 	note_process();
 }
 

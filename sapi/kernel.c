@@ -25,6 +25,7 @@ static struct kernel {
 	int directory; /* the working directory */
 	mode_t umask;
 	const char *touched; /* what a function has changed that cannot be put back */
+	zend_long first_resource; /* those from this number on are an event's */
 	unsigned char before_boot[SURUS_DESCRIPTORS]; /* descriptors that were open when the boot began, as bits */
 	unsigned char of_boot[SURUS_DESCRIPTORS];     /* those that it has opened */
 	/* What those lead to, and where in it they are. */
@@ -67,18 +68,35 @@ static const struct {
 	{"chroot", "identity: the root directory was changed (chroot)"},
 	{"dl", "native: an extension was loaded (dl)"},
 	{"cli_set_process_title", "identity: the title of the process was changed"},
+	/* Only where what they are given first has been made by the boot. */
+	{"socket_shutdown", "descriptor: a socket of the boot was shut down (socket_shutdown)"},
+	{"socket_set_option", "descriptor: a socket of the boot was given another option (socket_set_option)"},
+	{"socket_setopt", "descriptor: a socket of the boot was given another option (socket_setopt)"},
+	{"stream_socket_shutdown", "descriptor: a socket of the boot was shut down (stream_socket_shutdown)"},
+	{"socket_import_stream", "descriptor: a socket of the boot was taken out of its stream (socket_import_stream)"},
+	{"socket_export_stream", "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
 };
-enum { TOUCHING = sizeof(touching) / sizeof(*touching) };
+enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 6 };
 static struct {
 	const zend_string *name; /* closures have a copy of the function with the same name */
 	zif_handler handler;
 } hooked[TOUCHING];
 
+static bool is_given_boots(zend_execute_data *call)
+{
+	const zval *first = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL;
+
+	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_ours_is_boots(Z_OBJ_P(first))) ||
+	                 (Z_TYPE_P(first) == IS_RESOURCE && Z_RES_HANDLE_P(first) < k->first_resource));
+}
+
 static ZEND_FUNCTION(surus_touching)
 {
 	for (size_t i = 0; i < TOUCHING; i++) {
 		if (hooked[i].name == EX(func)->common.function_name) {
-			k->touched = touching[i].why;
+			if (i < OF_BOOT || is_given_boots(execute_data)) {
+				k->touched = touching[i].why;
+			}
 			hooked[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
 		}
@@ -173,12 +191,24 @@ bool surus_kernel_note_boot(unsigned char *open_ones, int *last)
 	for (size_t i = 0; k && i < sizeof(k->of_boot); i++) {
 		k->of_boot[i] = (unsigned char)(open_ones[i] & ~k->before_boot[i]);
 	}
+	if (k) {
+		k->first_resource = zend_hash_next_free_element(&EG(regular_list));
+	}
 	return true;
 }
 
 bool surus_kernel_is_boots(int fd)
 {
 	return k && fd < 4096 && k->of_boot[fd / 8] & 1 << fd % 8;
+}
+
+/* Opens what the boot's descriptor leads to, by its path of /proc; -1 on failure. */
+static int open_own(int fd, const char *path, int flags)
+{
+	if (surus_log_is(fd)) {
+		return surus_log_open(STDERR_FILENO, flags);
+	}
+	return surus_temporary_is(fd) ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
 }
 
 /* Workers share what the template has opened, and so the place in it and locks on it: a file of the boot is opened anew. NULL, or why
@@ -188,7 +218,8 @@ static const char *own_file(int fd, const struct stat *file)
 	static char text[512];
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	bool opens = (S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH), temporary = surus_temporary_is(fd);
+	bool opens = surus_log_is(fd) || ((S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH));
+	bool temporary = surus_temporary_is(fd);
 	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
 	struct file *noted = &k->files[k->file_count++];
 
@@ -199,7 +230,7 @@ static const char *own_file(int fd, const struct stat *file)
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = temporary ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+	own = open_own(fd, path, flags);
 	if (own < 0 && !temporary && offset < 0) {
 		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
 	}
@@ -251,6 +282,9 @@ const char *surus_kernel_note(void)
 	k->umask = umask(0);
 	umask(k->umask);
 	k->touched = NULL;
+	if ((why = surus_pairs_own())) {
+		return why;
+	}
 	if (k->directory < 0 || !open_descriptors(open_ones, &k->last)) {
 		/* A fork for each event works without /proc, too. */
 		return surus_settings.engine == SURUS_REWIND ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
@@ -263,9 +297,15 @@ const char *surus_kernel_note(void)
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
-		} else if (surus_kernel_is_boots(fd) && fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
+			continue;
+		}
+		if (!surus_kernel_is_boots(fd)) {
+			continue;
+		}
+		if (fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
 			return why;
 		}
+		surus_flags_note(fd);
 	}
 	return NULL;
 }
@@ -304,7 +344,8 @@ static const char *put_back_descriptors(void)
 			lseek(file->fd, file->offset, SEEK_SET);
 		}
 	}
-	return NULL;
+	return surus_pairs_are_empty() ? NULL
+	                               : "descriptor: something was left in a pair of sockets or a pipe that the boot had opened";
 }
 
 const char *surus_kernel_put_back(void)
@@ -313,6 +354,9 @@ const char *surus_kernel_put_back(void)
 
 	if (k->touched) {
 		return k->touched;
+	}
+	if (surus_signals_wait()) {
+		return "signals: a signal that the boot has blocked was left waiting";
 	}
 	while ((child = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
 	}

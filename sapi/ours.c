@@ -208,6 +208,10 @@ void surus_isolated_end(void)
 	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
+	if (surus_self->child) {
+		/* The locks that it finds are the worker's. */
+		surus_child_exit();
+	}
 	surus_locks_release();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);

@@ -4,19 +4,44 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "fastcgi.h"
+#include "snapshot.h"
 
 enum { CAPACITY = SURUS_OUTBOX_CAPACITY, END_LEN = FCGI_HEADER_LEN + 8 };
 #define OUT (surus_self->outbox)
 _Static_assert(sizeof(surus_self->outbox.buffer) >= CAPACITY + 2 * FCGI_HEADER_LEN + END_LEN, "room for all records");
 
+bool surus_outbox_prepare(void)
+{
+	OUT.is_ours = surus_exempt_map(sizeof(*OUT.is_ours));
+	if (!OUT.is_ours) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return false;
+	}
+	/* Not every kernel has it, nor what stands in for one; without it there is one defence less. */
+	madvise(OUT.is_ours, sizeof(*OUT.is_ours), MADV_WIPEONFORK);
+	return true;
+}
+
 void surus_outbox_open(int fd)
 {
 	OUT.fd = fd;
+	*OUT.is_ours = true;
+}
+
+void surus_outbox_leave(void)
+{
+	OUT.discards = true;
+	if (OUT.fd >= 0) {
+		close(OUT.fd);
+		OUT.fd = -1;
+	}
 }
 
 void surus_outbox_begin(uint16_t id)
@@ -31,6 +56,10 @@ static bool write_parts(struct iovec *parts, int count)
 {
 	if (OUT.discards) {
 		return true;
+	}
+	if (!*OUT.is_ours) {
+		/* A copy of the worker that libc knows nothing of (FFI): it would answer somebody else's event. */
+		_exit(SURUS_EXIT_INBOX_CLOSED);
 	}
 	while (count > 0) {
 		ssize_t written = writev(OUT.fd, parts, count);
@@ -89,7 +118,7 @@ bool surus_outbox_flush(void)
 bool surus_outbox_write(const char *data, size_t len)
 {
 	if (OUT.response_ended) {
-		return false;
+		return OUT.discards;
 	}
 	if (len <= CAPACITY - OUT.collected) {
 		memcpy(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, data, len);
@@ -155,7 +184,10 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[2] = (unsigned char)(status >> 8);
 	end[3] = (unsigned char)status;
 	end[4] = (unsigned char)outcome;
-	memset(end + 5, 0, 3);
+	/* Reserved by FastCGI: when the event was taken, in units of 64 us, as much as there is room for. */
+	end[5] = (unsigned char)(surus_self->taken_at >> 22);
+	end[6] = (unsigned char)(surus_self->taken_at >> 14);
+	end[7] = (unsigned char)(surus_self->taken_at >> 6);
 	OUT.response_ended = true;
 	send_tail(END_LEN);
 }

@@ -6,9 +6,13 @@
 #include "snapshot.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <php.h>
 #include <ext/random/php_random.h>
@@ -51,8 +55,61 @@ static ZEND_FUNCTION(surus_gmp)
 	}
 }
 
+/* --- libuuid's --- */
+
+/* It keeps to itself what tells its UUIDs of time from those that another process makes in the same moment: 14 bits, drawn for the first
+ * one, and all that are forked from there would have the same. So those that a boot wants are made by a process that is nobody's parent. */
+static zif_handler plain_uuid_create;
+
+static bool makes_time_in_boot(zend_execute_data *call)
+{
+	enum { TIME = 1 }; /* UUID_TYPE_TIME */
+
+	return surus_boots_in_template() && surus_self->line == &surus_self->nowhere && ZEND_CALL_NUM_ARGS(call) > 0 &&
+	       zval_get_long(ZEND_CALL_ARG(call, 1)) == TIME;
+}
+
+static ZEND_FUNCTION(surus_uuid_create)
+{
+	enum { LENGTH = 36 };
+	char made[LENGTH];
+	int ends[2];
+	pid_t child;
+
+	if (!makes_time_in_boot(execute_data) || pipe2(ends, O_CLOEXEC) != 0) {
+		plain_uuid_create(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+		return;
+	}
+	child = fork();
+	if (child == 0) {
+		plain_uuid_create(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+		bool is_one = Z_TYPE_P(return_value) == IS_STRING && Z_STRLEN_P(return_value) == LENGTH;
+		_exit(is_one && write(ends[1], Z_STRVAL_P(return_value), LENGTH) == LENGTH ? 0 : 1);
+	}
+	close(ends[1]);
+	ssize_t len = child < 0 ? -1 : read(ends[0], made, LENGTH);
+	close(ends[0]);
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+	}
+	if (len == LENGTH) {
+		RETURN_STRINGL(made, LENGTH);
+	}
+	plain_uuid_create(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+static void watch_uuid(void)
+{
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("uuid_create"));
+
+	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+		plain_uuid_create = function->internal_function.handler;
+		function->internal_function.handler = ZEND_FN(surus_uuid_create);
+	}
+}
+
 void surus_random_prepare(void)
 {
+	watch_uuid();
 	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
 		zend_function *function = zend_hash_str_find_ptr(CG(function_table), gmp_names[i], strlen(gmp_names[i]));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
@@ -71,7 +128,6 @@ static void forget(void)
 	void (*sqlite)(int, void *) = (void (*)(int, void *))dlsym(RTLD_DEFAULT, "sqlite3_randomness");
 
 	RANDOM_G(mt19937_seeded) = false;
-	RANDOM_G(combined_lcg_seeded) = false;
 	if (sqlite) {
 		sqlite(0, NULL); /* https://sqlite.org/c3ref/randomness.html */
 	}
@@ -142,8 +198,27 @@ static void renew(zend_object *object)
 #endif
 }
 
+/* PHP 8.2 seeds it with the microsecond and the pid, and so gives a worker that begins with each request the same numbers again after some
+ * thousand of them. */
+static void renew_combined(void)
+{
+	/* What each of its two halves may be. */
+	enum { FIRST = 2147483562, SECOND = 2147483398 };
+#if PHP_VERSION_ID < 80400
+	php_random_status_state_combinedlcg *status = RANDOM_G(combined_lcg)->state;
+	int32_t *state = status->state;
+#else
+	int32_t *state = RANDOM_G(combined_lcg);
+#endif
+
+	state[0] = 1 + (int32_t)(seed() % FIRST);
+	state[1] = 1 + (int32_t)(seed() % SECOND);
+	RANDOM_G(combined_lcg_seeded) = true;
+}
+
 void surus_random_renew(void)
 {
+	renew_combined();
 	for (size_t i = 0; i < engine_count; i++) {
 		renew(engines[i]);
 	}

@@ -48,18 +48,6 @@ static void name_peer(int fd, char *text, size_t size)
 	}
 }
 
-/* A pair of sockets that are both ours, as libcurl has to wake itself: there is nobody at the other end. */
-static bool is_own_pair(int fd)
-{
-	struct sockaddr_un name;
-	struct ucred peer;
-	socklen_t name_len = sizeof(name), peer_len = sizeof(peer);
-
-	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 && name.sun_family == AF_UNIX &&
-	       name_len == sizeof(sa_family_t) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
-	       peer.pid == getpid();
-}
-
 static bool is_allowed(const char *peer)
 {
 	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
@@ -75,7 +63,7 @@ static const char *refuse_connection(int fd)
 	char peer[300];
 
 	name_peer(fd, peer, sizeof(peer));
-	if (is_own_pair(fd) || is_allowed(peer)) {
+	if (surus_pairs_has(fd) || is_allowed(peer)) {
 		return NULL;
 	}
 	snprintf(text, sizeof(text),
@@ -156,7 +144,7 @@ static bool is_same(const struct stat *pipe, int fd)
 	return fstat(fd, &file) == 0 && file.st_dev == pipe->st_dev && file.st_ino == pipe->st_ino;
 }
 
-/* Are both ends of an anonymous pipe ours, as libraries have to wake themselves? There is nobody at the other end. */
+/* Are both ends of an anonymous pipe ours, as libraries have to wake themselves? */
 static bool has_both_ends(const struct stat *pipe, int last)
 {
 	bool reads = false, writes = false;
@@ -175,8 +163,11 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 {
 	char path[300], opener[300];
 
-	/* php://stderr and its kin lead to where a worker's own lead: into the log. */
-	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO) || is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
+	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO)) {
+		return NULL;
+	}
+	if (is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
+		surus_log_note(fd);
 		return NULL;
 	}
 	name_opener(fd, opener, sizeof(opener));
@@ -193,7 +184,14 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 		return text;
 	}
 	if (has_both_ends(pipe, last)) {
-		return NULL;
+		if (surus_pairs_note_pipe(fd, pipe)) {
+			return NULL;
+		}
+		snprintf(text, sizeof(text),
+		         "the boot leaves a pipe open (descriptor %d, %s) in which something waits to be read; every worker gets such a pipe of its "
+		         "own, which is empty: read what is there before surus_serve(), or make the pipe in the handler",
+		         fd, opener);
+		return text;
 	}
 	snprintf(text, sizeof(text),
 	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; close it before surus_serve(), or open it in "
@@ -228,7 +226,7 @@ const char *surus_boot_refuses(void)
 		/* Else /proc is not there; who needs it says so. */
 		return errno == EMFILE ? refuse_number(INT_MAX / 2) : NULL;
 	}
-	if ((why = refuse_number(last))) {
+	if ((why = refuse_number(last)) || (why = surus_pairs_note_sockets(open_ones, last))) {
 		return why;
 	}
 	for (int fd = 3; fd <= last; fd++) {

@@ -159,6 +159,7 @@ void surus_rewind(void)
 {
 	const char *why = surus_kernel_put_back();
 
+	surus_signals_hold();
 	if (!why) {
 		why = surus_chunks_end();
 	}

@@ -1,5 +1,6 @@
 /* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle
  * tests compare with it). */
+#include "snapshot.h"
 #include "surus.h"
 
 #include <errno.h>
@@ -183,7 +184,7 @@ static void log_message(const char *message, int syslog_type)
 	(void)syslog_type;
 	size_t len = strlen(message);
 
-	if (surus_self->event.id) {
+	if (surus_self->event.id && !surus_self->child) {
 		surus_outbox_log(message, len);
 	} else {
 		fprintf(stderr, "%s%s", message, len > 0 && message[len - 1] == '\n' ? "" : "\n");
@@ -295,6 +296,7 @@ bool surus_php_startup(const char *program)
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();
 	surus_stop_hook();
+	surus_flags_watch();
 	return true;
 }
 
@@ -314,6 +316,9 @@ void surus_php_after_fork(void)
 #ifdef ZEND_SIGNALS
 	memcpy(handlers, SIGG(handlers), sizeof(handlers));
 #endif
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		surus_flags_note(fd);
+	}
 }
 
 /* PHP would ask the kernel for seven signal handlers at every request, in case the one before has changed them
@@ -408,6 +413,10 @@ void surus_php_serve(void)
 	} zend_end_try();
 	note_signal_handlers();
 	php_request_shutdown(NULL);
+	if (surus_self->child) {
+		surus_child_exit();
+	}
+	surus_flags_put_back();
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(&surus_self->event);

@@ -16,6 +16,8 @@ enum surus_state {
 	SURUS_RETIRED = 5,   /* takes no more events */
 };
 
+enum { SURUS_TOOK = 10 };
+
 /* One worker. The worker writes it, except for `stop`; a cache line each, so that workers do not disturb each other. */
 struct surus_line {
 	_Atomic uint32_t state;   /* enum surus_state */
@@ -24,7 +26,8 @@ struct surus_line {
 	_Atomic uint64_t taken;   /* events taken from the inbox so far; numbers the event in its hands */
 	_Atomic uint64_t memory;  /* resident bytes, seen now and then between events */
 	_Atomic uint64_t stop;    /* written by surus before the stop signal: the number of the event that has to end */
-	uint64_t reserved[3];
+	_Atomic uint32_t pid;     /* whose line it is */
+	_Atomic uint16_t took[SURUS_TOOK]; /* the request ids of the last events, each at its number modulo their count */
 };
 _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
 

@@ -17,5 +17,6 @@ bool surus_self_create(void)
 	surus_self->line = &surus_self->nowhere;
 	surus_self->event.body_fd = -1;
 	surus_self->outbox.fd = -1;
-	return true;
+	surus_self->inbox = -1;
+	return surus_outbox_prepare();
 }

@@ -8,6 +8,7 @@
 #include <php_output.h>
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/head.h>
+#include <ext/standard/php_filestat.h>
 #include <zend_exceptions.h>
 
 #include "inventory.h"
@@ -40,6 +41,7 @@ static void end(void)
 	}
 	surus_isolated_end();
 	if (surus_boots_in_template()) {
+		surus_flags_put_back(); /* of what this worker shares with others, too */
 		surus_regex_note();
 	}
 	if (surus_settings.engine == SURUS_REWIND) {
@@ -112,6 +114,8 @@ static bool come(void)
 		serving.boot_shutdown_functions = NULL;
 	}
 	gc_collect_cycles();
+	/* What the boot has last asked of a file would be true for all requests to come. */
+	php_clear_stat_cache(0, NULL, 0);
 	return true;
 }
 
@@ -189,6 +193,10 @@ static bool may_serve(const char *function)
 		zend_throw_error(NULL,
 		                 "%s() needs an engine that boots this script once, ahead of the requests: rewind, worker, standby or fork "
 		                 "(engine.name); this is `classic`", function);
+		return false;
+	}
+	if (surus_self->child) {
+		zend_throw_error(NULL, "%s() cannot be called by a process that the script has forked", function);
 		return false;
 	}
 	if (surus_handle_runs()) {

@@ -135,6 +135,25 @@ void surus_locks_note(int fd, const struct stat *file);
 /* Releases what an event holds; before its end is told, since the next may want it. */
 void surus_locks_release(void);
 
+/* --- flags.c: status flags of what a worker and its boot have open --- */
+
+/* Watches over functions that change them; when PHP has started. */
+void surus_flags_watch(void);
+/* In a worker, before its first event: an event may change those of this descriptor. */
+void surus_flags_note(int fd);
+/* At the end of an event: puts them back, if one may have changed them. */
+void surus_flags_put_back(void);
+
+/* --- log.c: php://stderr of the boot --- */
+
+/* At the end of the boot, in the template: this descriptor leads to its stdout or stderr. */
+void surus_log_note(int fd);
+bool surus_log_is(int fd);
+/* Opens what `log` leads to, so that it has status flags of its own. -1 on failure. */
+int surus_log_open(int log, int flags);
+/* In a worker that has booted by itself, before it speaks: has such descriptors lead to its own log. */
+void surus_log_take(void);
+
 /* --- temporary.c: temporary files of the boot --- */
 
 /* Watches over tmpfile(); when PHP has started. */
@@ -156,6 +175,19 @@ bool surus_counter_own(int fd, uint64_t *count);
 /* False when that cannot be. */
 bool surus_counter_put_back(int fd, uint64_t count);
 
+/* --- pairs.c: pairs of the boot --- */
+
+/* At the end of the boot: notes its pairs of sockets. NULL, or why workers cannot have such a pair. */
+const char *surus_pairs_note_sockets(const unsigned char *open_ones, int last);
+/* The same for an end of a pipe whose both ends are the boot's. False: something is in it. */
+bool surus_pairs_note_pipe(int fd, const struct stat *file);
+/* Has it been noted? */
+bool surus_pairs_has(int fd);
+/* In a worker, before the mark: makes pairs of its own. NULL, or why that cannot be. */
+const char *surus_pairs_own(void);
+/* After an event: has it left nothing in them? */
+bool surus_pairs_are_empty(void);
+
 /* --- streams.c --- */
 
 /* PHP's own stream of a file or pipe; NULL where a library has opened it. */
@@ -168,7 +200,7 @@ const char *surus_boot_refuses(void);
 
 /* --- random.c --- */
 
-/* When PHP has started, where the boot runs in the template: watches over GMP's generator. */
+/* When PHP has started: watches over the generators of GMP and libuuid. */
 void surus_random_prepare(void);
 /* At the end of the boot: has generators start anew in every fork, and notes those that the boot has made. */
 void surus_random_note(void);

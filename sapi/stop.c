@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <php.h>
@@ -34,16 +36,37 @@ static void on_stop(int signal)
 	}
 }
 
+/* Every second from here on. SIGALRM and the timer that alarm() has are the script's. */
+static void look_again(void)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1};
+	struct itimerspec every = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+	int timer; /* libc's own may take memory, which a handler must not */
+
+	if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0) {
+		syscall(SYS_timer_settime, timer, 0, &every, NULL);
+	}
+}
+
 /* The template is gone. While surus lives it takes care of us; without it nobody is left to work for. */
-static void on_orphaned(int signal)
+static void on_orphaned(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 	(void)signal;
+	(void)context;
 	if (surus_outbox_hung_up()) {
 		_exit(SURUS_EXIT_INBOX_CLOSED);
 	}
-	alarm(1); /* SIGALRM leads here too: look again */
+	if (info->si_code != SI_TIMER) {
+		look_again();
+	}
 	errno = saved;
+}
+
+/* An alarm that nobody handles would end the process, and perhaps another event than the one that has set it. */
+static void on_alarm(int signal)
+{
+	(void)signal;
 }
 
 static void on_interrupt(zend_execute_data *frame)
@@ -51,7 +74,7 @@ static void on_interrupt(zend_execute_data *frame)
 	if (requested_for_us) {
 		requested_for_us = 0;
 		uint64_t event = atomic_load_explicit(&surus_self->line->taken, memory_order_relaxed);
-		if (surus_stop_requested() && reported != event) {
+		if (surus_self->event.id && surus_stop_requested() && reported != event) {
 			zval trace;
 			zend_string *text;
 
@@ -76,14 +99,28 @@ void surus_stop_install(void)
 {
 	/* Without SA_RESTART: a sleep or a read that PHP waits in shall end. */
 	struct sigaction stop = {.sa_handler = on_stop};
-	struct sigaction orphaned = {.sa_handler = on_orphaned, .sa_flags = SA_RESTART};
+	struct sigaction orphaned = {.sa_sigaction = on_orphaned, .sa_flags = SA_RESTART | SA_SIGINFO};
+	struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, of_boot;
 
 	sigemptyset(&stop.sa_mask);
 	sigemptyset(&orphaned.sa_mask);
 	sigaction(SIGRTMIN, &stop, NULL);
 	sigaction(SIGRTMIN + 1, &orphaned, NULL);
-	sigaction(SIGALRM, &orphaned, NULL);
+	sigemptyset(&alarm.sa_mask);
+	if (sigaction(SIGALRM, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL) {
+		sigaction(SIGALRM, &alarm, NULL);
+	}
 	prctl(PR_SET_PDEATHSIG, SIGRTMIN + 1);
+}
+
+void surus_stop_leave(void)
+{
+	struct sigaction action;
+
+	/* As php-fpm's children have it, unless the script has changed that. */
+	if (sigaction(SIGALRM, NULL, &action) == 0 && action.sa_handler == on_alarm) {
+		signal(SIGALRM, SIG_DFL);
+	}
 }
 
 void surus_stop_hook(void)

@@ -112,13 +112,19 @@ void surus_event_close(struct surus_event *event);
 
 enum { SURUS_OUTBOX_CAPACITY = 32 * 1024 };
 
+/* Has a script forked this process, and from which? */
+enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEMPLATE };
+
 /* A rewound process gets all its memory back as it was when its application had booted, but for this: who it is, what it
  * holds, what it has counted. It lies in a mapping of its own, which is never put back. */
 struct surus_self {
-	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere */
+	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
 	struct surus_line nowhere;
 	uint64_t taken;          /* events taken from the inbox */
+	uint64_t taken_at;       /* CLOCK_MONOTONIC in microseconds: when the last one was */
 	uint64_t served;         /* those of them that somebody waited for */
+	bool forks_workers;      /* what is forked now is our doing, and not a script's */
+	enum surus_child child;
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
 	int inbox;               /* tells of events in the inbox (epoll); -1 where that cannot be had */
@@ -129,9 +135,10 @@ struct surus_self {
 	unsigned char message[SURUS_MESSAGE_MAX + 1];
 	struct {
 		int fd;
+		bool *is_ours;    /* in memory that every fork finds empty, also one that libc does not know of */
 		uint16_t request;
 		bool response_ended;
-		bool discards;    /* a warm-up: nobody is there to hear the answer */
+		bool discards;    /* a warm-up, or a script's child: nobody is there to hear the answer */
 		size_t collected; /* bytes of content behind the first header */
 		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
 		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
@@ -152,7 +159,11 @@ enum surus_outcome {
 	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker cannot have it */
 };
 
+/* In the template. False: said on stderr. */
+bool surus_outbox_prepare(void);
 void surus_outbox_open(int fd);
+/* In a script's child: from here on there is none. */
+void surus_outbox_leave(void);
 /* While on, what is said goes nowhere: a warm-up has no client. */
 void surus_outbox_discard(bool on);
 /* Begins the answer to request `id`. */
@@ -173,6 +184,15 @@ void surus_outbox_log(const char *message, size_t len);
 bool surus_outbox_hints(const char *headers, size_t len);
 /* Has surus closed its end? */
 bool surus_outbox_hung_up(void);
+
+/* --- child.c: processes that scripts fork --- */
+
+/* In the template, once: from here on what forks, and is not said to be a worker, is cut off. */
+bool surus_child_watch(void);
+/* The script has ended in a process that it has forked: ends PHP's request, and the process with PHP's exit status. */
+_Noreturn void surus_child_end(void);
+/* The same when PHP's request has ended. */
+_Noreturn void surus_child_exit(void);
 
 /* --- sapi.c: PHP's side --- */
 
@@ -312,6 +332,19 @@ void surus_stop_install(void);
 void surus_stop_hook(void);
 /* Asked to end the event in our hands? */
 bool surus_stop_requested(void);
+/* In a script's child: its alarms are its own. */
+void surus_stop_leave(void);
+
+/* --- signals.c: signals of the boot --- */
+
+/* In the template, before it forks: notes what the boot has blocked and handles, and keeps it from the template's own life. */
+void surus_signals_keep(void);
+/* In a worker: has it from here on. */
+void surus_signals_take(void);
+/* After an event: do some wait that are blocked? */
+bool surus_signals_wait(void);
+/* While memory is put back nothing may be called that writes to it. Ends with the mark. */
+void surus_signals_hold(void);
 
 /* --- template.c, worker.c --- */
 

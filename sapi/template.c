@@ -72,6 +72,16 @@ static void tell(const char *text, size_t len, const int *fds, size_t count)
 	}
 }
 
+/* Makes a line that of a worker to come. */
+static void clear(struct surus_line *line)
+{
+	/* First, so that who reads the line of the worker before learns that it is no more that. */
+	atomic_store(&line->pid, 0);
+	atomic_thread_fence(memory_order_seq_cst);
+	memset(line, 0, sizeof(*line));
+	atomic_store(&line->since, surus_now());
+}
+
 /* Forks the worker of place `index`. True: we are that worker, and booted. On failure the place stays empty and is tried
  * again later. */
 static bool fill(uint32_t index)
@@ -89,24 +99,24 @@ static bool fill(uint32_t index)
 		fprintf(stderr, "surus-php: no descriptors for another worker: %m\n");
 		goto failed;
 	}
-	memset(&lines[index], 0, sizeof(lines[index]));
-	atomic_store(&lines[index].since, surus_now());
+	clear(&lines[index]);
 	fflush(NULL);
+	surus_self->forks_workers = true;
 	pid = fork();
+	surus_self->forks_workers = false;
 	if (pid < 0) {
 		fprintf(stderr, "surus-php: cannot fork another worker: %m\n");
 		goto failed;
 	}
 	if (pid == 0) {
-		sigset_t none;
 		close(outbox[0]);
 		close(log[0]);
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_self->line = &lines[index];
-		sigemptyset(&none);
-		sigprocmask(SIG_SETMASK, &none, NULL);
+		atomic_store(&surus_self->line->pid, (uint32_t)getpid());
 		surus_worker_become(outbox[1], log[1]);
+		surus_signals_take();
 		if (surus_boots_in_template()) {
 			return true;
 		}
@@ -339,13 +349,13 @@ static void watch_control(bool on)
 
 bool surus_template_serve(void)
 {
-	sigset_t blocked;
+	sigset_t ended;
 
 	watch_control(false);
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	surus_signals_keep();
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
 	tell(report, strlen(report), NULL, 0);
 	return run();
 }
@@ -370,6 +380,9 @@ int surus_template_run(const char *program)
 		return 71;
 	}
 	if (!surus_self_create()) {
+		return 71;
+	}
+	if (!surus_child_watch()) {
 		return 71;
 	}
 	close(SURUS_FD_SCOREBOARD);

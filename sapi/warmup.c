@@ -1,4 +1,5 @@
 /* Warm-ups: requests that are served before the first event, and answered to nobody. */
+#include "snapshot.h"
 #include "surus.h"
 
 #include <stdio.h>
@@ -36,6 +37,11 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	status = SG(sapi_headers).http_response_code;
 	surus_handle_end();
 	survived &= !CG(unclean_shutdown);
+	const char *why = survived && surus_boots_in_template() ? surus_boot_refuses() : NULL;
+	if (why) {
+		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", uri, why);
+		return false;
+	}
 	if (!survived || status >= 500) {
 		fprintf(stderr, "surus-php: the warm-up %s %s; see the lines above, or take it out of engine.warmup\n", uri,
 		        survived ? "was answered with an error" : "ended in a fatal error");

@@ -116,18 +116,18 @@ bool surus_worker_disguise(void)
 	return true;
 }
 
-/* Resident memory in bytes. */
+/* Resident memory in bytes that is this process's own: without what it has of files, of OPcache and of what all workers share. */
 static uint64_t resident(void)
 {
 	char text[64];
-	unsigned long pages = 0;
+	unsigned long pages = 0, shared = 0;
 	ssize_t len = pread(surus_self->statm, text, sizeof(text) - 1, 0);
 
 	if (len > 0) {
 		text[len] = '\0';
-		sscanf(text, "%*u %lu", &pages);
+		sscanf(text, "%*u %lu %lu", &pages, &shared);
 	}
-	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	return (uint64_t)(pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static bool retire(int status)
@@ -181,10 +181,12 @@ bool surus_worker_take(void)
 			continue;
 		}
 		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
+		atomic_store_explicit(&surus_self->line->took[(surus_self->taken + 1) % SURUS_TOOK], event->id, memory_order_relaxed);
 		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
 		 * the events that surus has seen the end of. */
 		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_release);
 		surus_set_state(SURUS_RECEIVED);
+		surus_self->taken_at = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
 		if (received == 1 && !surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
 			surus_self->served++;
 			return true;

@@ -16,6 +16,8 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::spool::Spool;
+
 /// One piece of work for PHP. Whatever the front, it is an HTTP request.
 pub struct Event {
     /// Unique within this process; the log lines of one event carry it.
@@ -34,6 +36,9 @@ pub struct Event {
     /// A response that streams may take so long for each of its pieces, and as long as the client likes. None where all of it is due
     /// at the deadline, whoever is slow.
     pub patience: Option<Duration>,
+    /// Where what the client does not take yet of a response that streams may wait, so that PHP need not. None where PHP is to wait for its
+    /// client: on Lambda, no other event is waiting for the worker, and the disk is the function's.
+    pub spool: Option<Arc<Spool>>,
     /// Kept until no worker has anything left to do for the event: PHP may go on when it has answered. For fronts that have to know.
     pub hold: Option<TaskTrackerToken>,
     /// None where the front has no way of sending them.

@@ -12,4 +12,5 @@ pub mod fronts;
 pub mod observe;
 pub mod package;
 pub mod profile;
+pub mod spool;
 pub mod units;

@@ -185,6 +185,17 @@ pub fn size<'de, D: Deserializer<'de>>(
     }
 }
 
+/// For settings: how long somebody is waited for. A wait without an end is none, and neither is no wait at all: at least a millisecond, at
+/// most a year, or an error that names the key.
+pub fn wait<'de, D: Deserializer<'de>>(key: &'static str, from: D) -> Result<Time, D::Error> {
+    const RANGE: RangeInclusive<Time> = Time::millis(1)..=Time::seconds(365 * 24 * 3600);
+    let time = Time::deserialize(from)?;
+    match RANGE.contains(&time) {
+        true => Ok(time),
+        false => Err(outside(key, time, RANGE.start(), RANGE.end())),
+    }
+}
+
 fn outside<E: de::Error>(
     key: &str,
     value: impl fmt::Display,

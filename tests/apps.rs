@@ -14,6 +14,7 @@ mod apps {
     mod checkpoint;
     mod dokuwiki;
     mod events;
+    mod frankenphp;
     mod jobs;
     mod laravel;
     mod phpmyadmin;

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours each module may use, beside itself. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("units", &[]),
-    ("event", &["units"]),
+    ("spool", &[]),
+    ("event", &["spool", "units"]),
     ("observe", &["units"]),
     ("engine", &["event", "observe", "units"]),
-    ("engines", &["engine", "event", "observe", "units"]),
-    ("fronts", &["engine", "event", "observe", "units"]),
+    ("engines", &["engine", "event", "observe", "spool", "units"]),
+    ("fronts", &["engine", "event", "observe", "spool", "units"]),
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
     ("package", &["units"]),

@@ -125,6 +125,7 @@ impl Workers {
             variables: Vec::new(),
             deadline: record.deadline,
             patience: None,
+            spool: None,
             hold: None,
             early_hints: None,
         };

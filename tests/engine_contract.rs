@@ -42,6 +42,8 @@ macro_rules! engine_contract {
 
 #[path = "engine_contract/answers.rs"]
 mod answers;
+#[path = "engine_contract/children.rs"]
+mod children;
 #[path = "engine_contract/ends.rs"]
 mod ends;
 #[path = "engine_contract/gone.rs"]

@@ -9,10 +9,14 @@ mod site;
 mod booted;
 #[path = "faults/boots.rs"]
 mod boots;
+#[path = "faults/children.rs"]
+mod children;
 #[path = "faults/clients.rs"]
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/left.rs"]
+mod left;
 #[path = "faults/locks.rs"]
 mod locks;
 #[path = "faults/log.rs"]
@@ -27,8 +31,12 @@ mod processes;
 mod regex;
 #[path = "faults/replaced.rs"]
 mod replaced;
+#[path = "faults/rights.rs"]
+mod rights;
 #[path = "faults/scripts.rs"]
 mod scripts;
+#[path = "faults/slow.rs"]
+mod slow;
 #[path = "faults/snapshot.rs"]
 mod snapshot;
 #[path = "faults/start.rs"]

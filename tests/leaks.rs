@@ -47,7 +47,9 @@ fn nothing_of_a_request_is_seen_by_the_next() {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(|subject| subject.isolates) {
         let home = Home::of("leaks");
-        let corpus = Corpus::start(&home, subject);
+        // Where memory is put back, it is compared byte for byte too.
+        let paranoid = ("SURUS_ENGINE_PARANOID", "true");
+        let corpus = Corpus::start_in(&home, subject, &[paranoid]);
         let replaced = RefCell::new(Vec::new());
         failures.extend(judge(&corpus, subject, |name, case| {
             let before = corpus.worker();

@@ -172,6 +172,57 @@ fn no_random_value_comes_twice_whichever_worker_draws_it() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
+/// PHP 8.2 seeds it with the microsecond and the process: of a worker that seeds it in each request, two of some thousand would be equal.
+#[test]
+fn the_combined_generator_does_not_repeat_itself_however_often_a_worker_seeds_it() {
+    for subject in subjects().into_iter().filter(|it| it.name == "rewind") {
+        let home = Home::of("random");
+        let surus = home.serve(subject, "lcg.php", "front.php", 2, &[]);
+        let mut drawn = Drawn::default();
+        let draw = || -> Vec<String> {
+            let agent = ureq::agent();
+            let ask = |_| agent.get(&surus.url).call().unwrap();
+            let read =
+                |answer: ureq::http::Response<ureq::Body>| answer.into_body().read_to_string();
+            (0..10_000).map(|n| read(ask(n)).unwrap()).collect()
+        };
+        let values = std::thread::scope(|threads| {
+            let drawing = [threads.spawn(draw), threads.spawn(draw)];
+            drawing.map(|drawn| drawn.join().unwrap()).concat()
+        });
+        for value in &values {
+            drawn.add("lcg_value", value);
+        }
+        assert_eq!(drawn.repeated(), [], "{}", subject.name);
+    }
+}
+
+/// What tells them from those of the same moment is drawn once in the life of a process: not in the one that all workers are forked from.
+#[test]
+fn uuids_of_time_are_told_apart_by_what_no_worker_has_of_the_boot() {
+    for subject in subjects() {
+        if !matches!(subject.name, "fork" | "rewind") {
+            continue;
+        }
+        let home = Home::of("random");
+        let scan_dir = extension_files(home.root.parent().unwrap(), "uuid");
+        let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
+        let surus = home.serve_in(subject, "uuid.php", "front.php", 2, &[], &env);
+        let sequence = |uuid: &str| uuid.split('-').nth(3).unwrap().to_string();
+        let mut drawn = BTreeSet::new();
+        for _ in 0..10 {
+            let mut answer = ureq::get(&surus.url).call().unwrap();
+            let text = answer.body_mut().read_to_string().unwrap();
+            let words: Vec<_> = text.split(' ').collect();
+            assert_eq!(words[0], "1", "{text}");
+            assert_ne!(words[1], words[2], "{text}");
+            drawn.extend([sequence(words[1]), sequence(words[2])]);
+        }
+        // Of 16,384.
+        assert!(drawn.len() > 5, "{}: {drawn:?}", subject.name);
+    }
+}
+
 /// Every source was really drawn from, and is long enough for two equal values not to be chance.
 fn assert_complete(drawn: &Drawn, requests: usize) {
     for source in [

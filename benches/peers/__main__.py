@@ -119,6 +119,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="3 rounds of 2 s instead of 5 of 5 s")
     parser.add_argument("--rounds", type=int, help="how often each contestant has its turn")
     parser.add_argument("--seconds", type=int, help="how long each turn is")
+    parser.add_argument("--slow-seconds", type=int, help="how long a slow script runs beside a fast one")
     parser.add_argument("--workers", type=int, default=2 * os.cpu_count(), help="PHP processes; two for each CPU")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 64], choices=range(1, 65), metavar="N")
     parser.add_argument("--surus", type=Path, default=REPOSITORY / "target/release/surus", help="the program to measure")
@@ -133,7 +134,7 @@ def _options() -> argparse.Namespace:
     )
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 5)
-    options.slow_seconds = options.seconds or (2 if options.quick else 10)
+    options.slow_seconds = options.slow_seconds or (2 if options.quick else 10)
     options.seconds = options.seconds or (2 if options.quick else 5)
     options.surus = options.surus.resolve()
     return options

@@ -55,7 +55,8 @@ def short(results: Results) -> str:
     lines = [
         f"Requests/s and CPU of all server processes per request, with {most} connections. {_get(about, 'machine')}; "
         f"{_get(about, 'kernel')}; {_get(about, 'date')}; {_get(about, 'versions')}; {_get(about, 'workers')} PHP processes; wrk on the "
-        f"same CPUs; medians of {_get(about, 'rounds')} rounds of {_get(about, 'seconds')} s, in which all take turns.",
+        f"same CPUs; medians of {_get(about, 'rounds')} rounds of {_get(about, 'seconds')} s, in which all take turns. `sudo make bench`, here: "
+        f"`{_get(about, 'command')}`",
         "",
         f"| | {' | '.join(map(_escaped, names))} |",
         f"|---|{'---:|' * len(names)}",

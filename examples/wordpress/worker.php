@@ -106,15 +106,18 @@ final class Surus_Checkpoint {
  */
 final class Surus_Ahead {
 
-	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_types_from_metadata|register_block_core_\w+)$/';
+	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_(style_handles|types_from_metadata)|wp_register_core_block_metadata_collection|register_block_core_\w+(?<!_post_meta))$/';
 
 	/** Through these others may change what is made, as the visitor has it. */
-	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*)$/';
+	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
 
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
 
-	private readonly array $options;
+	/** What WordPress decides once for all pages, by the first that asks. */
+	private const DECISIONS = [ 'concatenate_scripts', 'compress_scripts', 'compress_css' ];
+
+	private readonly array $reasons;
 
 	/** The callbacks of `init` as WordPress had them. */
 	private readonly WP_Hook $init;
@@ -127,15 +130,18 @@ final class Surus_Ahead {
 	private array $blocks = [];
 
 	public function __construct() {
-		$this->options = self::options();
+		// Addresses of what blocks load have the scheme that visitors come by.
+		if ( 'https' === wp_parse_url( get_option( 'siteurl' ), PHP_URL_SCHEME ) ) {
+			$_SERVER['HTTPS'] = 'on';
+		}
+		$this->reasons = self::reasons();
 		$this->init    = clone $GLOBALS['wp_filter']['init'];
 		$filters       = preg_grep( self::FILTERS, array_keys( $GLOBALS['wp_filter'] ) );
-		// A theme of blocks has parts of templates, which are content.
-		if ( current_theme_supports( 'block-templates' ) || current_theme_supports( 'block-template-parts' )
-			|| array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
+		if ( self::looks_at_templates() || array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
 			return;
 		}
-		$before = self::blocks();
+		$before    = self::blocks();
+		$undecided = array_diff( self::DECISIONS, array_keys( $GLOBALS ) );
 		foreach ( $this->registered as $global => $class ) {
 			if ( isset( $GLOBALS[ $global ] ) ) {
 				unset( $this->registered[ $global ] );
@@ -150,7 +156,7 @@ final class Surus_Ahead {
 		$this->blocks = array_diff( self::blocks(), $before );
 		unset( $GLOBALS['wp_actions']['init'] );
 		array_pop( $GLOBALS['wp_current_filter'] );
-		foreach ( array_keys( $this->registered ) as $global ) {
+		foreach ( [ ...array_keys( $this->registered ), ...$undecided ] as $global ) {
 			unset( $GLOBALS[ $global ] );
 		}
 		add_action( 'init', $this->register( ... ), 9 );
@@ -163,14 +169,16 @@ final class Surus_Ahead {
 
 	private function register(): void {
 		foreach ( $this->registered as $global => $kept ) {
-			// They are called as the functions that make them.
-			$global()->registered += $kept->registered;
+			if ( $kept->registered ) {
+				// They are called as the functions that make them, which decide about the page.
+				$global()->registered += $kept->registered;
+			}
 		}
 	}
 
 	/** Is all that was made what would be made now? */
 	public function holds(): bool {
-		return self::options() === $this->options;
+		return self::reasons() === $this->reasons;
 	}
 
 	/** Has `init` make everything anew. */
@@ -235,7 +243,14 @@ final class Surus_Ahead {
 		return is_string( $file ) && str_starts_with( $file, realpath( ABSPATH . WPINC ) . '/' );
 	}
 
-	private static function options(): array {
-		return array_map( 'get_option', self::OPTIONS );
+	/** What of a request decides about it. */
+	private static function reasons(): array {
+		return [ is_ssl(), ...array_map( 'get_option', self::OPTIONS ) ];
+	}
+
+	/** A theme of blocks has parts of templates, which are content. Before 6.5 WordPress looks for them when it makes the block that shows them. */
+	private static function looks_at_templates(): bool {
+		return ! property_exists( WP_Block_Type::class, 'variation_callback' )
+			&& ( current_theme_supports( 'block-templates' ) || current_theme_supports( 'block-template-parts' ) );
 	}
 }

@@ -16,4 +16,10 @@ final class Engine
     {
         return !\in_array(self::name(), [null, 'classic'], true);
     }
+
+    /** Does this process keep nothing of a request for the next, its connections included? */
+    public static function forgets(): bool
+    {
+        return self::boots() && 'worker' !== self::name();
+    }
 }

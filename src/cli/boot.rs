@@ -34,12 +34,20 @@ pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
     Site::open(project, &config.site, front.as_deref())
 }
 
+/// What boots a Laravel application, in the library that the project has for it.
+const LARAVEL: &str = "vendor/surus/surus/src/Laravel/worker.php";
+
 fn script(project: &Path, config: &Config) -> Option<PathBuf> {
-    config
-        .engine
-        .script
-        .as_ref()
-        .map(|script| project.join(script))
+    let named = config.engine.script.clone();
+    let script = named.or_else(|| boots_laravel(config).then(|| LARAVEL.into()));
+    script.map(|script| project.join(script))
+}
+
+/// Is Laravel to be booted, and by an engine that boots something?
+fn boots_laravel(config: &Config) -> bool {
+    let engine = config.engine.name.as_deref();
+    let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
+    runtime(&config.env) == Some(Runtime::Laravel) && engine.is_none_or(boots)
 }
 
 fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
@@ -62,14 +70,24 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
         return engines::find("classic");
     };
     let text = std::fs::read(&entry).unwrap_or_default();
-    let boots = runs_booted(&config.env) || calls_serve(&String::from_utf8_lossy(&text));
+    let boots = runtime(&config.env).is_some() || calls_serve(&String::from_utf8_lossy(&text));
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
-/// Is Symfony's Runtime component told to use ours? Then it is the component that calls `surus_serve()`, and not the entry script.
-fn runs_booted(env: &BTreeMap<String, String>) -> bool {
-    env.get("APP_RUNTIME")
-        .is_some_and(|class| class.trim_start_matches('\\') == r"Surus\Symfony\Runtime")
+/// One of ours, which the application is told to use: then it is not the entry script that calls `surus_serve()`.
+#[derive(Debug, PartialEq)]
+enum Runtime {
+    /// Its Runtime component loads ours.
+    Symfony,
+    Laravel,
+}
+
+fn runtime(env: &BTreeMap<String, String>) -> Option<Runtime> {
+    match env.get("APP_RUNTIME")?.trim_start_matches('\\') {
+        r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
+        r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
+        _ => None,
+    }
 }
 
 /// Does this PHP file call a function that only a booted script may call?
@@ -168,7 +186,10 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
     let script = match script(project, config) {
         Some(script) => script
             .canonicalize()
-            .with_context(|| format!("cannot find {} (engine.script)", script.display()))?,
+            .with_context(|| match script.ends_with(LARAVEL) {
+                true => format!("APP_RUNTIME is Laravel's, and {LARAVEL} is not in the project: composer require surus/surus"),
+                false => format!("cannot find {} (engine.script)", script.display()),
+            })?,
         None => match site.front_controller() {
             Some(front) => front.filename.to_path_buf(),
             None => bail!(
@@ -235,6 +256,7 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
         variables: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(3600),
         patience: None,
+        spool: None,
         hold: None,
         early_hints: None,
     })
@@ -242,16 +264,15 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::{calls_serve, runs_booted};
+    use super::{Runtime, calls_serve, runtime};
 
     #[test]
-    fn symfony_runs_booted_when_its_runtime_is_ours() {
-        let env = |class: &str| [("APP_RUNTIME".to_string(), class.to_string())].into();
-        assert!(runs_booted(&env(r"Surus\Symfony\Runtime")));
-        assert!(runs_booted(&env(r"\Surus\Symfony\Runtime")));
-        assert!(!runs_booted(&env(
-            r"Symfony\Component\Runtime\SymfonyRuntime"
-        )));
+    fn runtimes_are_known_by_their_class() {
+        let of = |class: &str| runtime(&[("APP_RUNTIME".to_string(), class.to_string())].into());
+        assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
+        assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
+        assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));
+        assert_eq!(of(r"Symfony\Component\Runtime\SymfonyRuntime"), None);
     }
 
     #[test]

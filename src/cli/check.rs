@@ -179,6 +179,8 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         php: &|name| report.get(name).to_string(),
         workers,
         memory: machine.memory,
+        // Nothing is said of a limit that cannot be known.
+        open_files: surus_sys::process::raise_open_files().unwrap_or(u64::MAX),
     };
     for sentence in contradictions(&facts) {
         findings.note(sentence);

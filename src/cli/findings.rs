@@ -13,6 +13,8 @@ pub(super) struct Facts<'a> {
     pub workers: usize,
     /// Bytes that this machine lets us use.
     pub memory: u64,
+    /// Files that we may have open at once.
+    pub open_files: u64,
 }
 
 /// One sentence for each contradiction: what, and what to do.
@@ -21,6 +23,7 @@ pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
     found.extend(sizes(facts));
     found.extend(memory(facts));
     found.extend(times(facts));
+    found.extend(connections(facts));
     let php = |name: &str| (facts.php)(name);
     if !["", "0", "off", "no", "false", "stderr"]
         .contains(&php("display_errors").to_ascii_lowercase().as_str())
@@ -103,13 +106,31 @@ fn memory(facts: &Facts<'_>) -> Vec<String> {
     found
 }
 
-fn times(facts: &Facts<'_>) -> Option<String> {
-    let timeout = facts.config.http.timeout;
-    let seconds: u64 = (facts.php)("max_execution_time").parse().ok()?;
-    (seconds > timeout.0.as_secs()).then(|| {
-        format!(
+fn times(facts: &Facts<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let (timeout, grace) = (facts.config.http.timeout, facts.config.http.grace);
+    let seconds = (facts.php)("max_execution_time").parse().unwrap_or(0);
+    if seconds > timeout.0.as_secs() {
+        found.push(format!(
             "max_execution_time is {seconds} s, but after {timeout} without an answer the request ends with 504 \
              (http.timeout)"
+        ));
+    }
+    if grace < timeout {
+        found.push(format!(
+            "http.grace is {grace}, below http.timeout ({timeout}): requests that may take that long are cut off when surus \
+             ends; raise the one or lower the other"
+        ));
+    }
+    found
+}
+
+fn connections(facts: &Facts<'_>) -> Option<String> {
+    let (limit, files) = (facts.config.http.max_connections, facts.open_files);
+    (limit as u64 >= files).then(|| {
+        format!(
+            "http.max_connections is {limit}, but surus may have only {files} files open, and each connection is one; raise \
+             the limit (LimitNOFILE= of systemd, ulimit -Hn), or lower http.max_connections"
         )
     })
 }
@@ -144,6 +165,10 @@ mod tests {
     use super::*;
 
     fn found(ini: &[(&str, &str)]) -> String {
+        found_with(&Config::default(), ini)
+    }
+
+    fn found_with(config: &Config, ini: &[(&str, &str)]) -> String {
         let php = |name: &str| {
             let set = ini
                 .iter()
@@ -158,10 +183,11 @@ mod tests {
             set.unwrap_or(default).to_string()
         };
         let facts = Facts {
-            config: &Config::default(),
+            config,
             php: &php,
             workers: 4,
             memory: 1 << 30,
+            open_files: 1 << 14,
         };
         contradictions(&facts).join("\n")
     }
@@ -198,6 +224,28 @@ mod tests {
             let found = found(&[(name, value)]);
             assert!(found.contains(expected), "{name}={value}: {found}");
         }
+    }
+
+    #[test]
+    fn a_grace_below_the_timeout_is() {
+        let mut config = Config::default();
+        config.http.grace = "59s".parse().unwrap();
+        let found = found_with(&config, &[]);
+        assert!(
+            found.contains("http.grace is 59s, below http.timeout (1m)"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn more_connections_than_open_files_are() {
+        let mut config = Config::default();
+        config.http.max_connections = 1 << 14;
+        let found = found_with(&config, &[]);
+        assert!(
+            found.contains("http.max_connections is 16384, but surus may have only 16384 files"),
+            "{found}"
+        );
     }
 
     #[test]

@@ -42,7 +42,11 @@ impl Project {
     }
 
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        config::load(&self.directory()?, self.config.as_deref(), std::env::vars())
+        config::load(
+            &self.directory()?,
+            self.config.as_deref(),
+            config::env::of_process()?.into_iter(),
+        )
     }
 }
 

@@ -13,9 +13,10 @@ use super::boot;
 use super::options::Args;
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
-use crate::fronts::http::{self, AccessLog, Application, Listener, Place, Service};
+use crate::fronts::http::{self, AccessLog, Address, Application, Listener, Mode, Place, Service};
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -52,6 +53,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let admin_listener = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = routes.read_with(place.site.rights().as_ref());
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
         booted = boot_all(&project, &config, &routes, &metrics) => booted?,
@@ -69,6 +71,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         },
         access_log: AccessLog::start(config.access_log.format)?,
         next_event: AtomicU64::new(1),
+        spool: config.http.response_spool(),
         settings: config.http.clone(),
     });
     let reload = {
@@ -133,7 +136,8 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal ends at once");
     admin.draining.store(true, Ordering::Release);
-    draining.cancel();
+    let delay = config.http.drain_delay.0;
+    let grace = config.http.grace.0 + std::time::Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front failed");
@@ -142,12 +146,16 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
             engine.drain().await;
         }
     };
-    tokio::select! {
-        result = tokio::time::timeout(config.http.grace.0 + std::time::Duration::from_secs(1), drained) => {
-            if result.is_err() {
-                warn!("the grace period is over (http.grace); what was in flight is given up");
-            }
+    let ended = async {
+        // Whoever asks for readiness, and leads requests here, learns of the end before anybody is refused.
+        tokio::time::sleep(delay).await;
+        draining.cancel();
+        if tokio::time::timeout(grace, drained).await.is_err() {
+            warn!("the grace period is over (http.grace); what was in flight is given up");
         }
+    };
+    tokio::select! {
+        () = ended => {}
         _ = terminate.recv() => warn!("second signal; ended at once"),
         _ = interrupt.recv() => warn!("second signal; ended at once"),
     }
@@ -171,12 +179,25 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
             "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
         );
     }
-    listen.iter().map(Listener::bind).collect()
+    let listeners: Vec<Listener> = listen
+        .iter()
+        .map(Listener::bind)
+        .collect::<Result<_, _>>()?;
+    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
+    if listen.iter().any(is_unix) {
+        let group = engines::user(&config.engine)?.map(|user| user.gid);
+        let mode = config.http.socket_mode.or(group.map(|_| Mode(0o660)));
+        for listener in &listeners {
+            listener.admit(mode, group)?;
+        }
+    }
+    Ok(listeners)
 }
 
 /// Opens the application's directory.
 pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
-    let site = Arc::new(boot::open_site(project, config)?);
+    let rights = engines::rights(&config.engine)?;
+    let site = Arc::new(boot::open_site(project, config)?.read_with(rights));
     let send_file = SendFile::open(
         project,
         site.clone(),

@@ -8,6 +8,29 @@ use super::Config;
 /// Variables that begin so but are no settings.
 const OTHERS: [&str; 2] = ["SURUS_PHP_BINARY", "SURUS_SANITIZE"];
 
+/// What Kubernetes and Docker's links tell every container of a service that is called `surus`.
+const OF_A_SERVICE: [&str; 2] = ["SURUS_PORT", "SURUS_SERVICE_"];
+
+/// The variables of this process that concern us. One of them that is not UTF-8 is an error; others may be what they like.
+pub fn of_process() -> anyhow::Result<Vec<(String, String)>> {
+    let mut ours = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("SURUS_")) else {
+            continue;
+        };
+        match value.into_string() {
+            Ok(value) => ours.push((name.to_owned(), value)),
+            Err(_) if is_other(name) => {}
+            Err(_) => bail!("environment variable {name} is not UTF-8"),
+        }
+    }
+    Ok(ours)
+}
+
+fn is_other(variable: &str) -> bool {
+    OTHERS.contains(&variable) || OF_A_SERVICE.iter().any(|start| variable.starts_with(start))
+}
+
 /// Puts what the environment says into `table`. `__` in a key of `SURUS_PHP_` stands for the dot of php.ini's names, and
 /// lists are written as TOML or with commas.
 pub fn apply(
@@ -17,7 +40,7 @@ pub fn apply(
     for (variable, text) in environment {
         let Some(name) = variable
             .strip_prefix("SURUS_")
-            .filter(|_| !OTHERS.contains(&variable.as_str()))
+            .filter(|_| !is_other(&variable))
         else {
             continue;
         };
@@ -41,6 +64,11 @@ pub fn apply(
                 bail!(
                     "environment variable {variable}=`{text}`: Surus itself sets it for PHP; name the handler in lambda.handler \
                      (SURUS_LAMBDA_HANDLER), or as the function's handler"
+                );
+            }
+            if section == "pool" {
+                bail!(
+                    "environment variable {variable}=`{text}`: pools are given together, as TOML: SURUS_POOL='{{ NAME = {{ workers = 2 }} }}'"
                 );
             }
             bail!("environment variable {variable}=`{text}`: {error}");
@@ -139,7 +167,16 @@ mod tests {
             ("SURUS_PHP_MEMORY_LIMIT", "64M"),
             ("SURUS_ENV_APP_ENV", "prod"),
             ("SURUS_ACCESS_LOG_FORMAT", "json"),
+            (
+                "SURUS_POOL",
+                "{ debug = { workers = 2, env = { A = 'b' } } }",
+            ),
+            ("SURUS_ROUTE", "[{ prefix = '/x', deny = true }]"),
             ("OTHER", "x"),
+            // A service called surus, in Kubernetes.
+            ("SURUS_PORT", "tcp://10.0.0.1:80"),
+            ("SURUS_PORT_80_TCP", "tcp://10.0.0.1:80"),
+            ("SURUS_SERVICE_HOST", "10.0.0.1"),
         ])
         .unwrap();
         assert_eq!(config.http.listen.len(), 2);
@@ -150,6 +187,9 @@ mod tests {
         assert_eq!(config.php["opcache.enable"].entries(), ["0"]);
         assert_eq!(config.php["memory_limit"].entries(), ["64M"]);
         assert_eq!(config.env["APP_ENV"], "prod");
+        assert_eq!(config.pool["debug"].workers, Some(2));
+        assert_eq!(config.pool["debug"].env["A"], "b");
+        assert_eq!(config.route.len(), 1);
     }
 
     #[test]
@@ -158,6 +198,7 @@ mod tests {
         assert!(error("SURUS_HTTP_MAX_BODY", "lots").contains("SURUS_HTTP_MAX_BODY=`lots`"));
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
         assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
+        assert!(error("SURUS_POOL_DEBUG_WORKERS", "2").contains("SURUS_POOL='{ NAME"));
         assert!(error("SURUS_HANDLER", "handler.php").contains("SURUS_LAMBDA_HANDLER"));
     }
 }

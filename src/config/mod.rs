@@ -1,6 +1,6 @@
 //! How Surus is to run: default < file < environment < command line.
 
-mod env;
+pub mod env;
 mod file;
 
 use std::collections::BTreeMap;
@@ -152,7 +152,8 @@ pub fn load(
         None => toml::Table::new(),
     };
     env::apply(&mut table, environment)?;
-    let config = Config::deserialize(table).context("the configuration as a whole")?;
+    let mut config = Config::deserialize(table).context("the configuration as a whole")?;
+    config.site.configuration.clone_from(&file);
     Ok(Loaded { config, file })
 }
 

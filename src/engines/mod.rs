@@ -1,5 +1,6 @@
 //! The ways of running PHP.
 
+mod backlog;
 pub mod cgi_reply;
 pub mod fastcgi;
 mod ini;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
+use surus_sys::rights::Rights;
 use tracing::info;
 
 use crate::engine::Engine;
@@ -50,7 +52,7 @@ pub struct Settings {
     pub shared_sockets: Vec<String>,
     /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
     pub paranoid: bool,
-    /// On `standby` and `fork`: processes beyond `workers` that are kept ready.
+    /// On `standby` and `fork`: processes beyond `workers`, which serve as the others do.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
     #[serde(deserialize_with = "queue")]
@@ -60,6 +62,7 @@ pub struct Settings {
     /// From asking PHP to end an event that is over its deadline to killing its process.
     pub kill_after: Time,
     /// How long PHP may take to start.
+    #[serde(deserialize_with = "boot_timeout")]
     pub boot_timeout: Time,
     /// A worker is replaced after so many events; 0 for never.
     pub max_events: u64,
@@ -236,6 +239,27 @@ pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
 
 /// Whom the workers become; none when we are not root and so cannot choose.
 pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
+    let found = find_user(settings)?;
+    if let (Some(found), None) = (&found, &settings.user) {
+        info!(
+            user = found.name,
+            "started as root; PHP runs as this user (engine.user)"
+        );
+    }
+    Ok(found)
+}
+
+/// The rights of the workers, where they are not ours.
+pub fn rights(settings: &Settings) -> anyhow::Result<Option<Arc<Rights>>> {
+    let user = find_user(settings)?.filter(|user| user.uid != process::uid());
+    let rights = user.map(|user| {
+        let rights = Rights::of(&user);
+        rights.with_context(|| format!("cannot look up the groups of {} (engine.user)", user.name))
+    });
+    Ok(rights.transpose()?.map(Arc::new))
+}
+
+fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::is_root() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!("engine.user and engine.group need Surus to be started as root");
@@ -252,12 +276,6 @@ pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
                 .map_or(String::new(), |group| format!(" or no group `{group}`"))
         )
     })?;
-    if settings.user.is_none() {
-        info!(
-            user = found.name,
-            "started as root; PHP runs as this user (engine.user)"
-        );
-    }
     Ok(Some(found))
 }
 
@@ -452,6 +470,10 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     units::number("engine.queue", 0..=10_000_000, from)
+}
+
+fn boot_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("engine.boot_timeout", from)
 }
 
 /// The entry of that name; the error names those that there are.

@@ -13,7 +13,10 @@ use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tracing::dispatcher::{Dispatch, with_default};
 use tracing::error;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{self, debug_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -83,6 +86,7 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
             Format::Text => log
                 .with_ansi(io::stderr().is_terminal())
                 .with_target(false)
+                .fmt_fields(debug_fn(field).delimited(" "))
                 .finish()
                 .into(),
             Format::Json => log
@@ -94,6 +98,18 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
                 .into(),
         }
     })
+}
+
+/// A line that a message goes on with is indented: it is none of ours, whatever it looks like.
+fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    if field.name() != "message" {
+        return write!(to, "{field}={value:?}");
+    }
+    let message = format!("{value:?}");
+    match message.contains(['\n', '\r']) {
+        true => write!(to, "{}", message.replace('\r', "").replace('\n', "\n    ")),
+        false => write!(to, "{message}"),
+    }
 }
 
 /// The same, where each line names the event that it belongs to.
@@ -177,6 +193,35 @@ pub fn end(failure: Option<&anyhow::Error>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_begins_no_line_as_we_do() {
+        static TO: std::sync::Mutex<Vec<u8>> = std::sync::Mutex::new(Vec::new());
+        struct Keep;
+        impl Write for Keep {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                TO.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let log = tracing_subscriber::fmt()
+            .with_writer(|| Keep)
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .finish();
+        let message = "one\r\n2026-11-22T08:00:00Z  INFO paid";
+        with_default(&log.into(), || error!(pid = 7, user = "a\nb", "{message}"));
+        let written = String::from_utf8(TO.lock().unwrap().clone()).unwrap();
+        assert_eq!(
+            written,
+            "ERROR one\n    2026-11-22T08:00:00Z  INFO paid pid=7 user=\"a\\nb\"\n"
+        );
+    }
 
     #[test]
     fn only_levels_are_levels() {

@@ -91,7 +91,7 @@ impl Default for Metrics {
         );
         registry.register_with_unit(
             "queue_wait",
-            "How long the events waited for which no worker was free",
+            "From an event's arrival at its engine to when a worker takes it, or it is given up",
             Unit::Seconds,
             metrics.queue_waits.clone(),
         );
@@ -157,10 +157,9 @@ impl Metrics {
         }
     }
 
-    pub fn queue_wait(&self, engine: &'static str, waited: Duration) {
-        self.queue_waits
-            .get_or_create(&Engine { engine })
-            .observe(waited.as_secs_f64());
+    /// For how long the events of an engine wait, in seconds.
+    pub fn queue_wait(&self, engine: &'static str) -> Histogram {
+        self.queue_waits.get_or_create(&Engine { engine }).clone()
     }
 
     pub fn worker_ended(&self, engine: &'static str, reason: &'static str) {

@@ -65,14 +65,24 @@ $_SERVER['REQUEST_URI'] = $_SERVER['PHP_SELF'] = '/wp-admin/install.php';
 require 'wp-load.php';
 require 'wp-admin/includes/upgrade.php';
 wp_install('The Alps & Beyond', 'hannibal', 'hannibal@example.org', false, '', 'elephants-218');
-wp_insert_post(['post_title' => 'Über die Alpen', 'post_name' => 'alpen', 'post_status' => 'publish', 'post_content' => '<p>Elephants.</p>']);
+// Of another second than WordPress's own: which of two comes first, its database may choose.
+wp_insert_post(['post_title' => 'Über die Alpen', 'post_name' => 'alpen', 'post_date' => '2024-10-30 12:00:00', 'post_status' => 'publish', 'post_content' => '<p>Elephants.</p>']);
 update_option('permalink_structure', '/%postname%/');
 update_option('comment_moderation', 1);
 $wp_rewrite->init();
 flush_rewrite_rules();"#
     );
+    php(root, &install);
+}
+
+/// Runs PHP in a WordPress that is installed.
+pub fn run(root: &Path, code: &str) {
+    php(root, &format!("require 'wp-load.php'; {code}"));
+}
+
+fn php(root: &Path, code: &str) {
     let output = Command::new("php8.2")
-        .args(["-d", "sendmail_path=/bin/true", "-r", &install])
+        .args(["-d", "sendmail_path=/bin/true", "-r", code])
         .current_dir(root)
         .output()
         .unwrap();

@@ -50,6 +50,11 @@ fn site() -> Site {
     ] {
         site = site.directory(&format!("data/{name}"));
     }
+    // As upstream has them; Debian keeps both directories elsewhere.
+    let closed = "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\n    Order allow,deny\n    Deny from all\n</IfModule>\n";
+    for name in ["conf", "data"] {
+        site = site.write(&format!("{name}/.htaccess"), closed);
+    }
     site.replace("conf/dokuwiki.php", "'/var/lib/dokuwiki/data'", "'./data'")
 }
 
@@ -145,6 +150,12 @@ fn a_wiki_is_installed_written_in_and_shown() {
         (source.header("content-type"), source.text()),
         ("text/plain; charset=utf-8", text.to_string())
     );
+    // But not past DokuWiki's rules about who may read what.
+    stranger.get("/data/pages/elephants.txt").status(403);
+    stranger.get("/data/pages/nothing.txt").lacks("one tusk");
+    stranger.get("/conf/users.auth.php").status(403);
+    stranger.get("/conf/local.php").status(403);
+    stranger.get("/inc/init.php").status(403);
     stranger
         .get("/doku.php?id=start&do=recent")
         .shows("elephants");

@@ -6,14 +6,64 @@ use super::client::Client;
 use super::site::{BOOTING, Site, example, installed};
 use crate::common::Surus;
 
-/// Serves an application with its own front controller, then with its `worker.php` on all engines that boot.
-pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus)) {
-    visit(&site.serve(&[]));
+/// Serves an application with its own front controller, then with its `worker.php` on all engines that boot, which answer what strangers
+/// ask as it does.
+pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus), env: &[(&str, &str)]) {
+    let surus = site.serve_with(&["--engine", "classic"], env);
+    let answers = strangers(&surus);
+    visit(&surus);
+    drop(surus);
     let script = site.www().join("worker.php");
     for engine in BOOTING {
         let args = ["--engine", engine, "--script", script.to_str().unwrap()];
-        visit(&site.serve_with(&args, &[]));
+        let surus = site.serve_with(&args, env);
+        // Again, for the first may have left something.
+        for _ in 0..2 {
+            for (booted, classic) in strangers(&surus).iter().zip(&answers) {
+                assert_eq!(booted, classic, "{engine}");
+            }
+        }
+        visit(&surus);
     }
+}
+
+/// What strangers ask, with all that they are answered.
+fn strangers(surus: &Surus) -> Vec<String> {
+    let get = [
+        "/",
+        "/api/hello",
+        "/hello/J%C3%BCrgen%20%26%20Co",
+        "/hello/x?y[]=1&y[]=2",
+        "/no/such/page",
+        "/api/no",
+        "/index.php",
+        "/index.php/api/hello",
+        "/style.css",
+    ];
+    let post = ["/api/hello", "/api/echo?a=1", "/no/such/page"];
+    let visitor = Client::new(&surus.url);
+    let get = get.map(|path| (path, visitor.get(path)));
+    let post = post.map(|path| (path, visitor.post(path, &[("a", "b & c"), ("d[]", "e")])));
+    let answers = get.into_iter().chain(post);
+    answers
+        .map(|(path, answer)| {
+            let kept = |name: &str| {
+                !["date", "content-length", "transfer-encoding", "set-cookie"].contains(&name)
+            };
+            let mut headers: Vec<String> = (answer.headers.iter())
+                .filter(|(name, _)| kept(name.as_str()))
+                .map(|(name, value)| format!("{name}: {value:?}"))
+                .collect();
+            headers.sort();
+            let whole = format!(
+                "{path} {} {}\n{headers:?}\n{}",
+                answer.status,
+                answer.url,
+                answer.text()
+            );
+            whole.replace(&surus.url, "").replace(&surus.address, "")
+        })
+        .collect()
 }
 
 /// What the examples of small frameworks say to programs.

@@ -1,13 +1,29 @@
 //! The application in `examples/laravel`: JSON, Blade, validation, a session.
 
 use super::client::Client;
+use super::database::Database;
 use super::examples::{laravel, on_every_engine, speaks_json};
+use super::site::{BOOTING, extension};
 use crate::common::Surus;
 
 #[test]
 fn a_laravel_application_runs_on_every_engine() {
     let site = laravel();
-    on_every_engine(&site, visit);
+    on_every_engine(&site, visit, &[]);
+}
+
+/// The standard public/index.php, and nothing else that is said about how to run it.
+#[test]
+fn laravel_runs_booted_with_one_environment_variable() {
+    let site = laravel().remove("worker.php");
+    let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Laravel\Runtime");
+    let surus = site.serve(&[runtime]);
+    surus.wait_for_log(|log| log.contains("PHP is ready engine=\"rewind\""));
+    visit(&surus);
+    drop(surus);
+    for engine in BOOTING.into_iter().chain(["classic"]) {
+        visit(&site.serve_with(&["--engine", engine], &[runtime]));
+    }
 }
 
 fn visit(surus: &Surus) {
@@ -39,5 +55,43 @@ fn visit(surus: &Surus) {
             .shows("Your first visit</h1>")
             .lacks("Gisgo");
         assert_ne!(stranger.get("/visits").ok().input("_token"), token);
+    }
+}
+
+/// A connection that a warm-up has left open would be all workers'.
+#[test]
+fn warm_ups_of_laravel_may_ask_a_database() {
+    extension("pdo_mysql", "php-mysql");
+    let database = Database::start();
+    database.run("CREATE USER laravel@localhost IDENTIFIED BY 'alps-218'");
+    let connection = format!(
+        "<?php return ['default' => 'mysql', 'connections' => ['mysql' => ['driver' => 'mysql', 'unix_socket' => '{}', 'database' => 'information_schema', 'username' => 'laravel', 'password' => 'alps-218', 'charset' => 'utf8mb4', 'collation' => 'utf8mb4_unicode_ci', 'prefix' => '']]];",
+        database.socket().display()
+    );
+    let routes = "<?php Illuminate\\Support\\Facades\\Route::get('/one', fn () => app('db')->select('SELECT CONNECTION_ID() AS id'));";
+    let provider = "Illuminate\\Bus\\BusServiceProvider::class,";
+    let site = laravel()
+        .write("config/database.php", &connection)
+        .write("routes/api.php", routes)
+        .replace(
+            "config/app.php",
+            provider,
+            &format!("{provider} Illuminate\\Database\\DatabaseServiceProvider::class,"),
+        );
+    let warmup = ("SURUS_ENGINE_WARMUP", "/api/one");
+    let script = site.www().join("worker.php");
+    for engine in BOOTING {
+        let args = ["--engine", engine, "--script", script.to_str().unwrap()];
+        let surus = site.serve_with(&args, &[warmup]);
+        let visitor = Client::new(&surus.url);
+        let id = || {
+            visitor.get("/api/one").ok().json()[0]["id"]
+                .as_u64()
+                .unwrap()
+        };
+        let ids = std::collections::BTreeSet::from([id(), id(), id(), id(), id(), id()]);
+        if engine != "worker" {
+            assert_eq!(ids.len(), 6, "{engine}: a connection for each request");
+        }
     }
 }

@@ -173,8 +173,14 @@ impl Site {
         let stored = self.stored();
         let stored = stored.each_ref().map(|text| ["-d", text.as_str()]);
         let stored = stored.as_flattened();
-        Surus::spawn(&self.www(), &[stored, args].concat(), env)
-            .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+        // Where memory is put back, it is compared byte for byte; a difference fails the test.
+        let paranoid = ("SURUS_ENGINE_PARANOID", "true");
+        Surus::spawn(
+            &self.www(),
+            &[stored, args].concat(),
+            &[&[paranoid], env].concat(),
+        )
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 }
 

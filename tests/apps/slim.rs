@@ -14,7 +14,7 @@ fn a_slim_application_runs_on_every_engine() {
             site.copy(&example("slim").join(part), part)
         })
         .vendor();
-    on_every_engine(&site, visit);
+    on_every_engine(&site, visit, &[]);
 }
 
 fn visit(surus: &Surus) {

@@ -2,7 +2,7 @@
 
 use super::browser::Browser;
 use super::client::Client;
-use super::examples::symfony;
+use super::examples::{on_every_engine, symfony};
 use super::site::{BOOTING, Site};
 use crate::common::Surus;
 
@@ -41,10 +41,9 @@ fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
     let script = site.www().join("worker.php");
     let script = script.to_str().unwrap();
     assert_eq!(engine(&serve(&site, &["--script", script], &[])), "rewind");
-    for engine in BOOTING {
-        let args = ["--engine", engine, "--script", script];
-        visit(&serve(&site, &args, &[]));
-    }
+    let cache = site.tmp().join("cache");
+    let cache = ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap());
+    on_every_engine(&site, visit, &[cache]);
 }
 
 /// What the log says that runs.

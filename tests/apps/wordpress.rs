@@ -5,28 +5,110 @@ use std::net::TcpListener;
 use regex::Regex;
 use serde_json::json;
 
-use super::blog::{PNG, database, install, site};
+use super::blog::{PNG, database, install, run, site};
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
 use super::database::Database;
-use super::site::example;
+use super::site::{Site, example};
 use crate::common::Surus;
 
-/// Every kind of page, by the booted engine and by `classic`, which the same server has behind a header.
+/// The example, with `classic` behind a header of the same server.
+fn both(database: &Database) -> Site {
+    let config = std::fs::read_to_string(example("wordpress/surus.toml")).unwrap();
+    let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
+    let proxy = "\n[http]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
+    site(database, "wordpress/", "")
+        .copy(&example("wordpress/worker.php"), "worker.php")
+        .write("surus.toml", &format!("{config}{classic}{proxy}"))
+}
+
+/// An address that WordPress can be told before its server has started.
+fn host() -> String {
+    let probe = TcpListener::bind("127.0.0.1:0").and_then(|probe| probe.local_addr());
+    format!("127.0.0.1:{}", probe.unwrap().port())
+}
+
+/// Asks for a page as it is booted, twice, for the first may have left something; and gives the answer of `classic`.
+fn same(reader: &Client, engine: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let made = Regex::new("<dateCreated>.*</dateCreated>").unwrap();
+    let classic = reader.get_as(path, &[headers, &[("x-classic", "1")]].concat());
+    for _ in 0..2 {
+        let booted = reader.get_as(path, headers);
+        let heads = |answer: &Answer| {
+            let mut heads: Vec<_> = (answer.headers.iter())
+                .filter(|(name, _)| {
+                    !["date", "expires", "content-length", "transfer-encoding"]
+                        .contains(&name.as_str())
+                })
+                .map(|(name, value)| format!("{name}: {value:?}"))
+                .collect();
+            heads.sort();
+            (answer.status, answer.url.clone(), heads)
+        };
+        assert_eq!(
+            heads(&booted),
+            heads(&classic),
+            "{engine} {path} {headers:?}"
+        );
+        // One page says when it was made.
+        let body = |answer: &Answer| made.replace_all(&answer.text(), "").into_owned();
+        assert_eq!(body(&booted), body(&classic), "{engine} {path} {headers:?}");
+    }
+    classic
+}
+
+/// What blocks load is registered ahead, and named in the page by its whole address; Debian's own theme is all made of them.
+#[test]
+fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
+    let database = database();
+    let site = both(&database);
+    let root = site.www().join("wordpress");
+    let host = host();
+    install(&root, &host);
+    let blocks = r#"<!-- wp:search {"label":"Find","buttonPosition":"button-only"} /--><!-- wp:navigation --><!-- wp:navigation-link {"label":"x","url":"/"} /--><!-- wp:navigation-submenu {"label":"y","url":"/y"} --><!-- wp:navigation-link {"label":"z","url":"/z"} /--><!-- /wp:navigation-submenu --><!-- /wp:navigation --><!-- wp:latest-posts /--><!-- wp:file {"href":"/a.pdf","displayPreview":true} --><div class="wp-block-file"><object class="wp-block-file__embed" data="/a.pdf" type="application/pdf"></object><a href="/a.pdf">a</a></div><!-- /wp:file -->"#;
+    run(
+        &root,
+        &format!(
+            "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => 'publish', 'post_content' => '{blocks}']);"
+        ),
+    );
+    for theme in ["alps", "twentytwentythree"] {
+        run(&root, &format!("switch_theme('{theme}');"));
+        let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+        let reader = Client::new(&format!("http://{host}"));
+        for headers in [&[][..], &[("x-forwarded-proto", "https")]] {
+            for path in [
+                "/",
+                "/blocks/",
+                "/alpen/",
+                "/?s=elephants",
+                "/no/such/page/",
+            ] {
+                same(&reader, theme, path, headers);
+            }
+            for path in [
+                "/feed/",
+                "/wp-json/",
+                "/wp-json/wp/v2/posts",
+                "/wp-login.php",
+            ] {
+                same(&reader, theme, path, headers).ok();
+            }
+        }
+        let secure = [("x-forwarded-proto", "https")];
+        same(&reader, theme, "/blocks/", &secure).shows(&format!(
+            "https://{host}/wp-includes/blocks/navigation/view.min.js"
+        ));
+        assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
+    }
+}
+
+/// Every kind of page, by the booted engine and by `classic`.
 #[test]
 fn a_booted_wordpress_answers_as_a_classic_one() {
     let database = database();
-    let site = site(&database, "wordpress/", "");
-    let config = std::fs::read_to_string(example("wordpress/surus.toml")).unwrap();
-    let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
-    let site = site
-        .copy(&example("wordpress/worker.php"), "worker.php")
-        .write("surus.toml", &format!("{config}{classic}"));
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|probe| probe.local_addr())
-        .unwrap()
-        .port();
-    let host = format!("127.0.0.1:{port}");
+    let site = both(&database);
+    let host = host();
     install(&site.www().join("wordpress"), &host);
     for engine in ["rewind", "fork", "standby"] {
         let args = ["--engine", engine, "--listen", &*host];
@@ -39,27 +121,7 @@ fn a_booted_wordpress_answers_as_a_classic_one() {
 
 fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
     let reader = Client::new(base);
-    let made = Regex::new("<dateCreated>.*</dateCreated>").unwrap();
-    let same = |reader: &Client, path: &str| {
-        let classic = reader.get_as(path, &[("x-classic", "1")]);
-        // Twice: the first may have left something.
-        for _ in 0..2 {
-            let booted = reader.get(path);
-            let heads = |answer: &Answer| {
-                let mut heads: Vec<_> = (answer.headers.iter())
-                    .filter(|(name, _)| !["date", "expires"].contains(&name.as_str()))
-                    .map(|(name, value)| format!("{name}: {value:?}"))
-                    .collect();
-                heads.sort();
-                (answer.status, answer.url.clone(), heads)
-            };
-            assert_eq!(heads(&booted), heads(&classic), "{engine} {path}");
-            // One page says when it was made.
-            let body = |answer: &Answer| made.replace_all(&answer.text(), "").into_owned();
-            assert_eq!(body(&booted), body(&classic), "{engine} {path}");
-        }
-        classic
-    };
+    let same = |reader: &Client, path: &str| same(reader, engine, path, &[]);
     same(&reader, "/").shows("Über die Alpen");
     same(&reader, "/alpen/").shows("Elephants.");
     same(&reader, "/?s=elephants").shows("Über die Alpen");

@@ -104,3 +104,26 @@ fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
         ],
     );
 }
+
+#[test]
+fn an_admin_listener_may_be_tcp() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let directory = project.path().to_str().unwrap();
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let env = [("SURUS_ADMIN_LISTEN", address.as_str())];
+    let _serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
+    says(
+        &surus(&["status", directory], &env).stdout,
+        &["classic: PHP 8.", "generation 1"],
+    );
+    let said = surus(&["reload", directory], &env);
+    assert_eq!(
+        (said.status, said.stdout.as_str()),
+        (0, "reloaded\n"),
+        "{}",
+        said.stderr
+    );
+}

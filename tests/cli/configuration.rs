@@ -71,6 +71,11 @@ fn a_number_out_of_range_is_named_with_the_range() {
         ("http", "max_connections", "0", "from 1 to 10000000"),
         ("http", "max_head", "1024", "from 8K to 16M"),
         ("http", "max_uri", "0", "from 1 to 16M"),
+        ("http", "timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("http", "head_timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("http", "body_timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("http", "write_timeout", "\"9000h\"", "from 1ms to 8760h"),
+        ("engine", "boot_timeout", "\"0s\"", "from 1ms to 8760h"),
         (
             "engine",
             "queue",

@@ -28,7 +28,17 @@ impl Surus {
 
     /// The same, with environment variables; an error is everything that it printed.
     pub fn spawn(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Surus, String> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
+        Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_surus")), dir, args, env)
+    }
+
+    /// The same, by a command that becomes `surus`.
+    pub fn spawn_by(
+        mut surus: Command,
+        dir: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Surus, String> {
+        let mut child = surus
             .arg("serve")
             .arg(dir)
             .args(["--listen", "127.0.0.1:0"])
@@ -105,12 +115,17 @@ impl Drop for Surus {
             self.signal("TERM");
             for _ in 0..500 {
                 if !matches!(self.child.try_wait(), Ok(None)) {
-                    return;
+                    break;
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+        if !std::thread::panicking() {
+            // What engine.paranoid says, of which no test has to know.
+            let log = self.log();
+            assert!(!log.contains("rewound memory differs"), "{log}");
         }
     }
 }

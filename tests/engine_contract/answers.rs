@@ -102,6 +102,26 @@ engine_contract! {
         assert_eq!(len, 800 * 65536);
     }
 
+    fn what_waits_for_a_consumer_in_a_file_holds_nobody(engine) {
+        let engine = engine.workers(1);
+        let numbers = "for ($i = 0; $i < 1 << 20; $i++) printf(\"%015d\\n\", $i);";
+        let expected: String = (0..1 << 20).map(|i| format!("{i:015}\n")).collect();
+        let slow = engine.send(engine.php(numbers).spooled(1 << 30)).await.unwrap();
+        let quick = engine.php("echo 'quick';").timeout(Duration::from_secs(5));
+        assert_eq!(engine.answer(quick).await.expect("it waits for no client").text(), "quick");
+        // Half of it in the file, and PHP waits with the rest.
+        let half = engine.send(engine.php(numbers).spooled(8 << 20)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for slow in [slow, half] {
+            let mut body = slow.into_body();
+            let mut got = Vec::new();
+            while let Some(piece) = next(&mut body).await {
+                got.extend_from_slice(&piece.unwrap());
+            }
+            assert!(got == expected.as_bytes(), "{} bytes", got.len());
+        }
+    }
+
     fn a_consumer_that_does_not_read_holds_up_nobody_else(engine) {
         let engine = engine.workers(1);
         // Everything from what fits into pipes and channels to what does not; whoever has handed over all of its answer is free.

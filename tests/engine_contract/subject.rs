@@ -16,6 +16,7 @@ use surus::engines::stock::Way;
 use surus::engines::{self, Boot, Entry, Runs, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
+use surus::spool::Spool;
 use surus::units::Time;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -161,6 +162,7 @@ impl Subject {
         let name = format!("/{}", file.file_name().unwrap().to_str().unwrap());
         Ask {
             early_hints: None,
+            spool: None,
             request: http::Request::builder()
                 .uri(&name)
                 .header("host", "example.test")
@@ -284,6 +286,7 @@ pub struct Ask {
     pub script: Script,
     pub timeout: Duration,
     pub patience: bool,
+    pub spool: Option<Arc<Spool>>,
     pub hold: Option<TaskTrackerToken>,
     pub early_hints: Option<Arc<dyn EarlyHints>>,
 }
@@ -320,6 +323,15 @@ impl Ask {
         self
     }
 
+    /// What its client does not take yet may wait in a file of so many bytes.
+    pub fn spooled(mut self, max: u64) -> Ask {
+        self.spool = Some(Arc::new(Spool {
+            directory: None,
+            max,
+        }));
+        self
+    }
+
     /// With the token of a tracker that is closed, so that its wait ends with the event.
     pub fn held(mut self) -> (Ask, TaskTracker) {
         let tracker = TaskTracker::new();
@@ -346,6 +358,7 @@ impl Ask {
             variables: Vec::new(),
             deadline: Instant::now() + self.timeout,
             patience: self.patience.then_some(self.timeout),
+            spool: self.spool,
             hold: self.hold,
             early_hints: self.early_hints,
         }

@@ -32,6 +32,11 @@ fn a_boot_that_fails_says_why() {
             "posix_kill(posix_getpid(), 11); sleep(1);",
             "PHP did not start",
         ),
+        // As the kernel does when there is no memory.
+        (
+            "posix_kill(posix_getpid(), 9); sleep(1);",
+            "PHP did not start",
+        ),
         (
             "ini_set('memory_limit', '8M'); str_repeat('x', 64 << 20);",
             "Allowed memory size",
@@ -68,10 +73,15 @@ fn a_warm_up_that_fails_stops_the_boot() {
         ),
         ("/exit.php", "has ended without serving"),
         ("/segfault.php", "PHP did not start"),
+        ("/kill.php", "PHP did not start"),
         ("/loop.php", "PHP was not ready within 2 seconds"),
     ] {
         let dir = app();
-        for (name, code) in [("throw.php", "throw new Exception;"), ("exit.php", "exit;")] {
+        for (name, code) in [
+            ("throw.php", "throw new Exception;"),
+            ("exit.php", "exit;"),
+            ("kill.php", "posix_kill(posix_getpid(), 9); sleep(1);"),
+        ] {
             std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
         }
         let script = dir.path().join("boot.php");
@@ -162,6 +172,20 @@ fn what_a_boot_may_not_leave_open_is_refused_by_name() {
             }
         }
     }
+    let lazily = format!(
+        "surus_serve(function () {{ static $s; $s ??= stream_socket_client('tcp://{address}'); echo 'x'; }});"
+    );
+    let log = refusal(
+        "rewind",
+        &lazily,
+        &[("SURUS_ENGINE_WARMUP", "/hello.php,/pid.php")],
+    );
+    assert!(
+        log.contains(&format!(
+            "after the warm-up /hello.php: the boot leaves a connection to {address} open"
+        )),
+        "{log}"
+    );
     let boot = "$p = proc_open(['sleep', '20'], [], $pipes); surus_serve(fn () => print 'x');";
     let log = refusal("rewind", boot, &[]);
     assert!(log.contains("leaves a child process running"), "{log}");

@@ -231,3 +231,35 @@ fn a_lack_of_descriptors_is_no_lack_of_permission() {
     assert_eq!(other.join().unwrap().unwrap().body, "hello");
     assert!(get("/style.css").starts_with("http/1.1 200 "));
 }
+
+#[test]
+fn who_finds_the_queue_full_is_told_when_to_come_again() {
+    let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_QUEUE", "1")]);
+    let slow = site.begun("/nap.php?ms=2000");
+    let waiting: Vec<_> = (0..24)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+            write!(
+                stream,
+                "GET /hello.php HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            stream
+        })
+        .collect();
+    let answers = waiting.into_iter().map(|mut stream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.to_lowercase()
+    });
+    let (refused, served): (Vec<_>, Vec<_>) =
+        answers.partition(|answer| answer.starts_with("http/1.1 503 "));
+    assert!(!refused.is_empty() && !served.is_empty());
+    for answer in refused {
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    }
+    for answer in served {
+        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    }
+    assert_eq!(slow.join().unwrap().unwrap().status, 200);
+}

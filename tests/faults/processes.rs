@@ -1,6 +1,7 @@
 //! Processes that die, or are stopped.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::site::{Site, children, kill, lives, until};
@@ -128,6 +129,42 @@ fn however_surus_ends_no_php_of_the_system_stays() {
 }
 
 #[test]
+fn what_a_killed_surus_leaves_on_disk_goes_with_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let homes = || {
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name.starts_with("surus-php-"))
+            .collect::<Vec<_>>()
+    };
+    let start = || {
+        let temporary = [("TMPDIR", directory.path().to_str().unwrap())];
+        Site::start(&["--engine", "cgi", "--workers", "1"], &temporary)
+    };
+    // A stranger's, whatever it is called.
+    std::fs::create_dir(directory.path().join("surus-php-notes")).unwrap();
+    let mut killed = start();
+    killed.surus.signal("KILL");
+    killed.surus.wait();
+    assert_eq!(homes().len(), 2, "{:?}", homes());
+
+    let first = start();
+    assert_eq!(homes().len(), 2, "{:?}", homes());
+    let second = start();
+    assert_eq!(
+        homes().len(),
+        3,
+        "one that lives was removed: {:?}",
+        homes()
+    );
+    assert_eq!(first.get("/hello.php").status, 200);
+    drop((first, second));
+    until("homes are removed", || homes() == ["surus-php-notes"]);
+}
+
+#[test]
 fn killing_surus_and_the_template_leaves_no_php_process() {
     let mut site = Site::start(&["--workers", "2"], &[]);
     let processes: Vec<u32> = site.workers();
@@ -177,4 +214,31 @@ fn workers_that_die_at_once_are_replaced_more_and_more_slowly() {
         seen.len()
     );
     assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+#[test]
+fn how_long_events_wait_for_a_worker_is_measured() {
+    for engine in ["classic", "fpm"] {
+        let admin = tempfile::tempdir().unwrap();
+        let socket = admin.path().join("admin");
+        let listen = format!("unix:{}", socket.display());
+        let site = Site::start(
+            &["--engine", engine, "--workers", "1"],
+            &[("SURUS_ADMIN_LISTEN", &listen)],
+        );
+        let naps: Vec<_> = (0..3).map(|_| site.begin("/nap.php?ms=300")).collect();
+        for nap in naps {
+            assert_eq!(nap.join().unwrap().unwrap().status, 200);
+        }
+        let metrics = crate::site::metrics(&socket);
+        let value = |name: &str| -> f64 {
+            let line = metrics.lines().find(|line| line.starts_with(name));
+            let line = line.unwrap_or_else(|| panic!("no {name} in:\n{metrics}"));
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(value("surus_queue_wait_seconds_count"), 3.0, "{metrics}");
+        // One waited for one, another for two.
+        let waited = value("surus_queue_wait_seconds_sum");
+        assert!(waited > 0.8 && waited < 60.0, "{engine}: {waited}");
+    }
 }

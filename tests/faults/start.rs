@@ -195,3 +195,68 @@ fn the_admin_socket_is_for_its_owner() {
     assert_eq!(mode(&socket), 0o600);
     assert_eq!(mode(socket.parent().unwrap()), 0o700);
 }
+
+/// Asks over a unix socket.
+fn ask_at(socket: &std::path::Path) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
+    let request = "GET /hello.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    text.split_once("\r\n\r\n").map(|(_, body)| body.into())
+}
+
+#[test]
+fn tcp_and_a_unix_socket_are_served_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    let mut site = Site::start(&["--listen", &listen, "--workers", "1"], &[]);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert_eq!(ask_at(&socket).as_deref(), Some("hello"));
+    site.surus.signal("TERM");
+    assert!(site.surus.wait().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_socket_that_a_killed_surus_has_left_does_not_stop_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    let mut site = Site::start(&["--listen", &listen, "--workers", "1"], &[]);
+    kill(site.surus.pid(), "KILL");
+    site.surus.wait();
+    assert!(socket.exists());
+    assert_eq!(ask_at(&socket), None);
+    let _next = Site::start(&["--listen", &listen, "--workers", "1"], &[]);
+    assert_eq!(ask_at(&socket).as_deref(), Some("hello"));
+}
+
+#[test]
+fn a_unix_socket_of_root_admits_the_group_that_php_runs_as() {
+    use std::os::unix::fs::MetadataExt;
+    if !is_root() {
+        return; // There is no other group then
+    }
+    let group = |name: &str| {
+        let output = Command::new("getent").args(["group", name]).output();
+        let line = String::from_utf8(output.unwrap().stdout).unwrap();
+        line.split(':').nth(2).unwrap().parse::<u32>().unwrap()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    for (env, mode, owner) in [
+        (&[][..], 0o660, "www-data"),
+        (&[("SURUS_ENGINE_GROUP", "nogroup")], 0o660, "nogroup"),
+        (&[("SURUS_HTTP_SOCKET_MODE", "0606")], 0o606, "www-data"),
+    ] {
+        let site = Site::start(&["--listen", &listen, "--workers", "1"], env);
+        let found = std::fs::metadata(&socket).unwrap();
+        assert_eq!(found.mode() & 0o777, mode, "{env:?}");
+        assert_eq!((found.uid(), found.gid()), (0, group(owner)), "{env:?}");
+        drop(site);
+    }
+}

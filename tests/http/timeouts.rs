@@ -73,7 +73,8 @@ fn a_connection_that_nobody_uses_is_closed() {
 #[test]
 fn a_client_that_does_not_read_gets_the_worker_taken_away() {
     let dir = site();
-    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let timeout = ("write_timeout", "500ms");
+    let surus = serve(dir.path(), &[timeout, ("max_response_spool", "0")]);
     let mut wire = Wire::connect(&surus);
     wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
     wire.begins();
@@ -83,26 +84,107 @@ fn a_client_that_does_not_read_gets_the_worker_taken_away() {
     assert!(got < 100 << 20, "{got} bytes");
 }
 
+/// Begins a request that PHP takes long for.
+fn busy(surus: &Surus) -> Wire {
+    let mut wire = Wire::connect(surus);
+    let before = surus.log().matches("begun").count();
+    wire.send("GET /?sleep=3000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    surus.wait_for_log(|log| log.matches("begun").count() > before);
+    wire
+}
+
+const STATIC: &str = "GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+
 #[test]
-fn more_connections_than_allowed_are_closed_at_once() {
+fn a_client_that_does_not_read_is_given_up_with_what_is_kept_for_it() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let mut wire = Wire::connect(&surus);
+    wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.begins();
+    assert_eq!(status(&surus), Some(200));
+    std::thread::sleep(Duration::from_secs(3));
+    let got = wire.rest().len();
+    assert!(got < 100 << 20, "{got} bytes");
+}
+
+#[test]
+fn idle_connections_make_room_for_new_ones() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("max_connections", "20")]);
+    let mut busy = busy(&surus);
+    let mut unfinished = Wire::connect(&surus);
+    unfinished.send("GET /static.txt HTTP/1.1\r\n");
+    // Some have been used and some have not.
+    let mut idle: Vec<Wire> = (0..18)
+        .map(|n| {
+            let mut wire = Wire::connect(&surus);
+            if n % 2 == 0 {
+                assert_eq!(wire.ask(STATIC).unwrap().status, 200);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            wire
+        })
+        .collect();
+    let mut new: Vec<Wire> = (0..10)
+        .map(|n| {
+            let mut wire = Wire::connect(&surus);
+            let answer = wire.ask(STATIC);
+            assert_eq!(answer.map(|answer| answer.status), Some(200), "{n}");
+            std::thread::sleep(Duration::from_millis(5));
+            wire
+        })
+        .collect();
+    for (n, wire) in idle.iter_mut().enumerate() {
+        match n {
+            0..10 => assert!(wire.rest().is_empty(), "{n} was idle longest"),
+            _ => assert_eq!(wire.ask(STATIC).unwrap().status, 200, "{n}"),
+        }
+    }
+    for wire in &mut new {
+        assert_eq!(wire.ask(STATIC).unwrap().status, 200);
+    }
+    assert_eq!(unfinished.ask("Host: a\r\n\r\n").unwrap().status, 200);
+    assert_eq!(busy.answer().unwrap().status, 200);
+}
+
+#[test]
+fn where_no_connection_is_idle_new_ones_are_closed_at_once() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_connections", "2")]);
-    let mut first = Wire::connect(&surus);
-    let mut second = Wire::connect(&surus);
-    assert_eq!(first.ask(GET).unwrap().status, 200);
-    assert_eq!(second.ask(GET).unwrap().status, 200);
-    assert!(Wire::connect(&surus).rest().is_empty());
-    assert_eq!(
-        first.ask(GET).unwrap().status,
-        200,
-        "those that are open go on"
-    );
-    drop(second);
-    let began = Instant::now();
-    while status(&surus).is_none() {
-        assert!(began.elapsed() < Duration::from_secs(30), "nobody moves up");
-        std::thread::sleep(Duration::from_millis(20));
+    let mut busy = busy(&surus);
+    let mut unfinished = Wire::connect(&surus);
+    unfinished.send("GET /static.txt HTTP/1.1\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..20 {
+        assert!(Wire::connect(&surus).rest().is_empty());
     }
+    surus.wait_for_log(|log| log.contains("http.max_connections"));
+    assert_eq!(busy.answer().unwrap().status, 200);
+    assert_eq!(status(&surus), Some(200), "there is room again");
+    assert_eq!(unfinished.ask("Host: a\r\n\r\n").unwrap().status, 200);
+}
+
+#[test]
+fn many_that_come_at_once_are_all_served_beside_as_many_idle_ones() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("max_connections", "64")]);
+    let _idle: Vec<Wire> = (0..64).map(|_| Wire::connect(&surus)).collect();
+    let mut answered = 0;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..16)
+            .map(|_| {
+                scope.spawn(|| {
+                    let asked = (0..50).map(|_| Wire::connect(&surus).ask(STATIC));
+                    asked.flatten().count()
+                })
+            })
+            .collect();
+        for client in clients {
+            answered += client.join().unwrap();
+        }
+    });
+    assert_eq!(answered, 16 * 50);
 }
 
 /// Resident memory of a process, in bytes.

@@ -211,3 +211,42 @@ pub fn text(bytes: &[u8]) -> String {
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(haystack, needle)
 }
+
+#[test]
+fn what_clients_send_unencoded_reaches_php_encoded() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut wire = Wire::connect(&surus);
+    // Over one connection, with and without bodies between.
+    for (sent, seen) in [
+        (&b"{\"a\":1}"[..], "{%22a%22:1}"),
+        (b"<>`^|\\", "%3C%3E%60^|\\"),
+        (b"\xe9", "%E9"),
+        (b"\xc3\xa9", "%C3%A9"),
+        (b"a#b\"", "a"),
+    ] {
+        for rest in [
+            "\r\n",
+            "Content-Length: 6\r\n\r\n/\" \r\n\n",
+            "Transfer-Encoding: chunked\r\n\r\n1\r\n\"\r\n0\r\n\r\n",
+        ] {
+            let method = if rest.len() == 2 { "GET" } else { "POST" };
+            wire.send(format!("{method} /?q="));
+            wire.send(sent);
+            wire.send(format!(" HTTP/1.1\r\nHost: a\r\n{rest}"));
+            let answer = wire.answer().unwrap();
+            assert_eq!(answer.status, 200, "{seen} {rest}");
+            assert_eq!(answer.seen("QUERY_STRING"), format!("q={seen}"));
+            assert_eq!(answer.seen("REQUEST_URI"), format!("/?q={seen}"));
+        }
+    }
+    for refused in [
+        "GET /\0 HTTP/1.1",
+        "GET /?a\x7f HTTP/1.1",
+        "GET /a b HTTP/1.1",
+        "GET /\t HTTP/1.1",
+    ] {
+        let answer = Wire::connect(&surus).ask(&format!("{refused}\r\nHost: a\r\n\r\n"));
+        assert_eq!(answer.unwrap().status, 400, "{refused:?}");
+    }
+}

@@ -61,6 +61,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
         variables: Vec::new(),
         deadline: Instant::now(),
         patience: None,
+        spool: None,
         hold: None,
         early_hints: None,
     };

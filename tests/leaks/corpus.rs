@@ -55,8 +55,13 @@ pub struct Corpus {
 
 impl Corpus {
     pub fn start(home: &Home, subject: Subject) -> Corpus {
+        Self::start_in(home, subject, &[])
+    }
+
+    /// The same in an environment.
+    pub fn start_in(home: &Home, subject: Subject, env: &[(&str, &str)]) -> Corpus {
         let args = ["-d", "ffi.enable=1", "-d", "apc.enabled=1"];
-        let surus = home.serve(subject, "worker.php", "front.php", 1, &args);
+        let surus = home.serve_in(subject, "worker.php", "front.php", 1, &args, env);
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)

@@ -1,8 +1,10 @@
 //! All of Surus's unsafe Rust, and the system calls that the standard library lacks, as safe functions.
 #![warn(missing_docs)]
 
+pub mod hold;
 pub mod open;
 pub mod process;
+pub mod rights;
 pub mod scoreboard;
 pub mod seqpacket;
 pub mod signal;

@@ -8,29 +8,37 @@ use std::process::{Child, Command};
 use nix::errno::Errno;
 use nix::libc;
 
-/// Starts `command` with each of `fds` at the number beside it (3 or above), in a process group of its own, so that a
-/// terminal's Ctrl-C reaches surus alone.
+/// Starts `command` with each of `fds` at the number beside it (3 or above) and with no others, in a process group of its own, so that
+/// a terminal's Ctrl-C reaches surus alone.
 pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Child> {
-    let moved = above(fds)?;
-    let pairs: Vec<(RawFd, RawFd)> = moved
-        .iter()
-        .map(|(fd, target)| (fd.as_raw_fd(), *target))
-        .collect();
+    let fds = above(fds)?;
     command.process_group(0);
-    // SAFETY: between fork and exec only dup2(2) is called, which is async-signal-safe; nothing is allocated.
+    // SAFETY: `hand_over` may be called between fork and exec.
     unsafe {
-        command.pre_exec(move || {
-            for (from, to) in &pairs {
-                if libc::dup2(*from, *to) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            Ok(())
-        });
+        command.pre_exec(move || hand_over(&fds));
     }
-    let child = command.spawn();
-    drop(moved);
-    child
+    command.spawn()
+}
+
+/// To be called between fork and exec: leaves the process standard input, output and error and each of `fds`, which [`above`] has moved,
+/// at the number beside it. What we have inherited from whoever has started us is not PHP's, and where it has a high number, every
+/// table of descriptors below would be as long. Only system calls are made, and nothing is allocated.
+fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
+    // SAFETY: close_range(2) only marks descriptors, to be closed by exec: std still has one to tell our parent of errors. Before Linux
+    // 5.11, and where a sandbox does not know it, they stay.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    for (fd, target) in fds {
+        // SAFETY: dup2(2) on descriptors of ours; none of the targets is among them.
+        Errno::result(unsafe { libc::dup2(fd.as_raw_fd(), *target) })?;
+    }
+    Ok(())
 }
 
 /// Moves descriptors above all of their targets, so that no dup2 overwrites one that a later one still needs.
@@ -59,7 +67,7 @@ pub enum Orphan {
 
 /// Has `command` start a process of `user`, with these groups, or of ours; in a process group of its own; and one that does not outlive
 /// the thread that starts it (prctl(2), `PR_SET_PDEATHSIG`), which has to be one that lives as long as this process. It gets each of
-/// `fds` at the number beside it (3 or above).
+/// `fds` at the number beside it (3 or above), and no others.
 pub fn child(
     command: &mut Command,
     user: Option<(&User, &[u32])>,
@@ -83,9 +91,7 @@ pub fn child(
                 Errno::result(libc::setgid(*gid))?;
                 Errno::result(libc::setuid(*uid))?;
             }
-            for (fd, target) in &fds {
-                Errno::result(libc::dup2(fd.as_raw_fd(), *target))?;
-            }
+            hand_over(&fds)?;
             Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
             // Whoever has ended meanwhile sends nothing any more.
             if libc::getppid() as u32 != us {
@@ -311,6 +317,30 @@ mod tests {
             std::io::read_to_string(std::fs::File::from(read2)).unwrap(),
             "two\n"
         );
+    }
+
+    #[test]
+    fn nothing_else_that_we_have_is_passed_on() {
+        let (read, _write) = nix::unistd::pipe().unwrap();
+        // As what our own parent has left open: dup(2) does not keep close-on-exec.
+        let inherited = nix::unistd::dup(&read).unwrap();
+        let script = format!(
+            "test -e /proc/self/fd/3 && ! test -e /proc/self/fd/{}",
+            inherited.as_raw_fd()
+        );
+        let command = |own: RawFd| {
+            assert!(own > 3, "{own}");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]);
+            command
+        };
+        let own = || inherited.try_clone().unwrap();
+        let mut started = spawn(command(inherited.as_raw_fd()), vec![(own(), 3)]).unwrap();
+        assert!(started.wait().unwrap().success());
+
+        let mut bound = command(inherited.as_raw_fd());
+        child(&mut bound, None, Orphan::Killed, vec![(own(), 3)]).unwrap();
+        assert!(bound.status().unwrap().success());
     }
 
     #[test]

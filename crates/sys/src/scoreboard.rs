@@ -6,7 +6,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -20,8 +20,12 @@ struct RawLine {
     taken: AtomicU64,
     memory: AtomicU64,
     stop: AtomicU64,
-    reserved: [AtomicU64; 3],
+    pid: AtomicU32,
+    took: [AtomicU16; REMEMBERED],
 }
+
+/// Events whose request ids a line still has.
+const REMEMBERED: usize = 10;
 
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
 
@@ -74,6 +78,19 @@ pub struct Line {
     pub taken: u64,
     /// Resident memory in bytes, as last seen between two events.
     pub memory: u64,
+}
+
+/// What a worker has taken from the inbox as its event of some number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Took {
+    /// The event with this request id.
+    Request(u16),
+    /// It has not taken that many.
+    Nothing,
+    /// Its line does not remember.
+    LongAgo,
+    /// The line is another process's, so that one has ended.
+    Another,
 }
 
 /// The shared memory of one pool generation.
@@ -168,6 +185,25 @@ impl Scoreboard {
         }
     }
 
+    /// What the process `pid` has taken as its event `number`, if `worker` is that process.
+    pub fn took(&self, worker: usize, pid: u32, number: u64) -> Took {
+        let raw = self.raw(worker);
+        let request = raw.took[(number % REMEMBERED as u64) as usize].load(Ordering::Acquire);
+        // Read behind the request id, so that neither can belong to another event or process unseen.
+        fence(Ordering::Acquire);
+        let taken = raw.taken.load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        if raw.pid.load(Ordering::Acquire) != pid {
+            return Took::Another;
+        }
+        match taken.checked_sub(number) {
+            None => Took::Nothing,
+            // One less than there are: the worker may be about to write the next.
+            Some(since) if since + 1 < REMEMBERED as u64 => Took::Request(request),
+            Some(_) => Took::LongAgo,
+        }
+    }
+
     /// Tells `worker` that its event number `taken` has to end; takes effect with [`crate::process::Pid::stop`].
     pub fn stop(&self, worker: usize, taken: u64) {
         self.raw(worker).stop.store(taken, Ordering::SeqCst);
@@ -198,6 +234,27 @@ pub fn now_micros() -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_knows_what_its_process_took_last() {
+        let board = Scoreboard::new(2, 10).unwrap();
+        let line = board.raw(1);
+        assert_eq!(board.took(1, 77, 1), Took::Another);
+        line.pid.store(77, Ordering::SeqCst);
+        for number in 1..40_u64 {
+            assert_eq!(board.took(1, 77, number), Took::Nothing);
+            let at = (number % REMEMBERED as u64) as usize;
+            line.took[at].store(100 + number as u16, Ordering::SeqCst);
+            line.taken.store(number, Ordering::SeqCst);
+            for back in 0..number.min(REMEMBERED as u64 - 1) {
+                let request = 100 + (number - back) as u16;
+                assert_eq!(board.took(1, 77, number - back), Took::Request(request));
+            }
+            assert_eq!(board.took(1, 78, number), Took::Another);
+        }
+        assert_eq!(board.took(1, 77, 39 - 9), Took::LongAgo);
+        assert_eq!(board.took(1, 77, 1), Took::LongAgo);
+    }
 
     #[test]
     fn lines_and_requests_do_not_overlap() {

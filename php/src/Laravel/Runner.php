@@ -7,6 +7,7 @@ use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Session\Middleware\StartSession;
 use Illuminate\Support\Facades\Facade;
+use Surus\Engine;
 use Surus\Lambda\Hook;
 
 /** Bootstraps an application, providers and all, and has its kernel handle every request that comes. */
@@ -43,5 +44,23 @@ final class Runner
             $app->forgetInstance($service);
         }
         Facade::clearResolvedInstances();
+        if (Engine::forgets()) {
+            self::disconnect($app);
+        }
+    }
+
+    /** No process but this one knows these connections, and after a warm-up others would share them. */
+    private static function disconnect(Application $app): void
+    {
+        if ($app->resolved('db')) {
+            foreach (array_keys($app['db']->getConnections()) as $name) {
+                $app['db']->purge($name);
+            }
+        }
+        if ($app->resolved('redis')) {
+            foreach (array_keys($app['redis']->connections() ?? []) as $name) {
+                $app['redis']->purge($name);
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 namespace Surus\Symfony;
 
+use Surus\Engine;
 use Surus\Lambda\Hook;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
@@ -35,6 +36,20 @@ final class Runner implements RunnerInterface
         $response->send();
         if ($this->kernel instanceof TerminableInterface) {
             $this->kernel->terminate($request, $response);
+        }
+        if (Engine::forgets()) {
+            $this->disconnect();
+        }
+    }
+
+    /** No process but this one knows Doctrine's connections, and after a warm-up others would share them. */
+    private function disconnect(): void
+    {
+        $container = $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
+        if ($container?->initialized('doctrine')) {
+            foreach ($container->get('doctrine')->getConnections() as $connection) {
+                $connection->close();
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use crate::config;
 use crate::emulator::cgroup::Cgroup;
 use crate::emulator::fault::{Faults, Injection};
 use crate::emulator::{Function, Initialization, LogFormat, Resources, Runtime};
@@ -114,17 +115,16 @@ impl Options {
             None => Initialization::OnDemand,
         };
         // What configures Surus here configures the function too, and so do the credentials of who tries it.
-        let inherited = std::env::vars().filter(|(name, _)| {
-            let is_ours = name.starts_with("SURUS_");
-            is_ours
-                || [
-                    "AWS_ACCESS_KEY_ID",
-                    "AWS_SECRET_ACCESS_KEY",
-                    "AWS_SESSION_TOKEN",
-                ]
-                .contains(&name.as_str())
-        });
-        function.variables.extend(inherited);
+        function.variables.extend(config::env::of_process()?);
+        for name in [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+        ] {
+            if let Ok(value) = std::env::var(name) {
+                function.variables.insert(name.to_owned(), value);
+            }
+        }
         for variable in &self.env {
             let Some((name, value)) = variable.split_once('=') else {
                 bail!("--env {variable}: write it as NAME=VALUE");

@@ -144,6 +144,7 @@ async fn function(
     let front = place.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
     let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = routes.read_with(place.site.rights().as_ref());
     let metrics = Arc::new(Metrics::default());
 
     let is_application = handler.is_none() || front.is_some() || config.engine.script.is_some();

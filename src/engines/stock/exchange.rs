@@ -1,5 +1,6 @@
 //! One event from its start to its end, whatever runs PHP: the answer goes to who waits, a deadline and a client that leaves end it.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use futures_util::FutureExt;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
 use super::Boot;
 use crate::engine::Pending;
+use crate::engines::backlog::{Gone, Taker, backlog};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::queue::Place;
 use crate::event::{Event, Failure, Response, ResponseBody};
@@ -171,7 +173,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             None => break,
         }
     }
-    let (pieces, arriving) = mpsc::channel(PIECES);
+    let (mut backlog, arriving) = backlog(event.spool.clone());
     if answer.send(Ok(response(head, body(arriving)))).is_err() {
         return End::Left;
     }
@@ -181,36 +183,36 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             Some(data) => Ok(Ok(Some(Part::Data(data)))),
             None => tokio::select! {
                 biased;
-                () = pieces.closed() => return End::Left,
+                () = backlog.gone() => return End::Left,
                 part = timeout_at(deadline, exchange.next()) => part,
             },
         };
         let data = match part {
             Ok(Ok(Some(Part::Data(data)))) => data,
             Ok(Ok(_)) => {
-                last(pieces, Piece::End);
+                backlog.end(Ok(()));
                 return End::Answered;
             }
             Ok(Err(failure)) => {
-                last(pieces, Piece::Failed(failure));
+                backlog.end(Err(failure));
                 return End::Answered;
             }
             Err(_) => {
-                last(pieces, Piece::Failed(Failure::TimedOut));
+                backlog.end(Err(Failure::TimedOut));
                 return End::Late;
             }
         };
-        let sending = pieces.send(Piece::Data(data));
+        let giving = backlog.give(data, || false);
         // A client that is slow is given its time, and PHP waits; unless all of it is due at the deadline.
-        let sent = match event.patience {
-            Some(_) => Ok(sending.await),
-            None => timeout_at(deadline, sending).await,
+        let given = match event.patience {
+            Some(_) => Ok(giving.await),
+            None => timeout_at(deadline, giving).await,
         };
-        match sent {
+        match given {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return End::Left,
+            Ok(Err(Gone)) => return End::Left,
             Err(_) => {
-                last(pieces, Piece::Failed(Failure::TimedOut));
+                backlog.end(Err(Failure::TimedOut));
                 return End::Late;
             }
         }
@@ -223,32 +225,12 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
 /// Bytes of an answer that are waited for only if they are there already.
 const AT_ONCE: usize = 256 * 1024;
 
-/// Pieces that may wait for a slow client before PHP has to.
-const PIECES: usize = 8;
-
-enum Piece {
-    Data(Bytes),
-    End,
-    Failed(Failure),
-}
-
-/// The client may take its time for it.
-fn last(pieces: mpsc::Sender<Piece>, piece: Piece) {
-    if let Err(mpsc::error::TrySendError::Full(piece)) = pieces.try_send(piece) {
-        tokio::spawn(async move {
-            let _ = pieces.send(piece).await;
-        });
-    }
-}
-
-fn body(arriving: mpsc::Receiver<Piece>) -> ResponseBody {
+fn body(arriving: Taker) -> ResponseBody {
     let pieces = stream::unfold(Some(arriving), |arriving| async {
         let mut arriving = arriving?;
-        match arriving.recv().await {
-            Some(Piece::Data(data)) => Some((Ok(Frame::data(data)), Some(arriving))),
-            Some(Piece::End) => None,
-            Some(Piece::Failed(failure)) => Some((Err(failure), None)),
-            None => Some((Err(Failure::Died("the answer broke off".into())), None)),
+        match poll_fn(|cx| arriving.poll_take(cx)).await? {
+            Ok(data) => Some((Ok(Frame::data(data)), Some(arriving))),
+            Err(failure) => Some((Err(failure), None)),
         }
     });
     ResponseBody::stream(StreamBody::new(pieces))

@@ -218,15 +218,14 @@ impl Inner {
     }
 
     async fn handle(&self, event: Box<Event>) -> Result<Response, Failure> {
+        let began = Instant::now();
         let place = match self.queue.try_enter()? {
-            Some(place) => place,
-            None => {
-                let began = Instant::now();
-                let place = self.queue.enter(event.deadline.into()).await;
-                self.metrics.queue_wait(self.spec.name, began.elapsed());
-                place?
-            }
+            Some(place) => Ok(place),
+            None => self.queue.enter(event.deadline.into()).await,
         };
+        let waited = self.metrics.queue_wait(self.spec.name);
+        waited.observe(began.elapsed().as_secs_f64());
+        let place = place?;
         let current = self.current.load_full();
         let boot = current.ok_or(Failure::Busy("shutting down"))?;
         exchange::answer(boot, event, place).await
@@ -318,6 +317,7 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
         // The boot's own comes first.
         deadline: Instant::now() + 2 * spec.boot_timeout,
         patience: None,
+        spool: None,
         hold: None,
         early_hints: None,
     })

@@ -13,13 +13,15 @@ pub struct Finishing {
     now: AtomicUsize,
     /// Events that wait for one of them.
     awaited: AtomicUsize,
-    /// How long it usually takes.
+    /// How long it usually takes: about the median, which a machine that is busy elsewhere for a moment does not change.
     usual_nanos: AtomicU64,
     end: Notify,
 }
 
 /// What takes longer is not waited for.
 const SHORT: Duration = Duration::from_micros(400);
+/// Towards a median that is near nothing.
+const STEP: u64 = 1_000;
 /// Nor does anybody wait longer than this, the least that a timer can.
 const LIMIT: Duration = Duration::from_millis(1);
 
@@ -32,10 +34,13 @@ impl Finishing {
     /// It can take its next event, after so long.
     pub fn end(&self, took: Duration) {
         self.now.fetch_sub(1, Ordering::AcqRel);
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX / 8);
         let usual = self.usual_nanos.load(Ordering::Relaxed);
-        // Of the last ones, roughly; another thread's may get lost.
-        let usual = usual - usual / 8 + took / 8;
+        let step = (usual / 16).max(STEP);
+        let usual = match u128::from(usual) < took.as_nanos() {
+            true => usual.saturating_add(step),
+            false => usual.saturating_sub(step),
+        };
+        // Another thread's may get lost.
         self.usual_nanos.store(usual, Ordering::Relaxed);
         if self.awaited.load(Ordering::Acquire) > 0 {
             self.end.notify_one();
@@ -102,6 +107,21 @@ mod tests {
         finishing.begin();
         let again = Instant::now();
         finishing.wait().await;
+        assert!(again.elapsed() >= LIMIT, "once says nothing");
+
+        for _ in 0..200 {
+            finishing.end(Duration::from_secs(1));
+            finishing.begin();
+        }
+        let again = Instant::now();
+        finishing.wait().await;
         assert!(again.elapsed().is_zero(), "it usually takes long");
+
+        for _ in 0..2000 {
+            finishing.end(Duration::from_micros(50));
+            finishing.begin();
+        }
+        finishing.wait().await;
+        assert!(again.elapsed() >= LIMIT, "it has become short");
     }
 }

@@ -153,6 +153,7 @@ impl Generation {
             missed: None,
             deadline: Some(event.deadline),
             patience: event.patience,
+            spool: event.spool.clone(),
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),

@@ -95,7 +95,7 @@ const EMSGSIZE: i32 = 90;
 pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::with_capacity(HEAD);
     head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
-    head.extend_from_slice(&deadline_micros(event.deadline).to_be_bytes());
+    head.extend_from_slice(&micros(event.deadline).to_be_bytes());
     head.extend_from_slice(&event.request.body().len().to_be_bytes());
     let mut params = Params::new(head, request);
     server_vars::each(event, &mut params);
@@ -106,9 +106,9 @@ pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
 const HEAD: usize = 1024;
 
 /// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.
-fn deadline_micros(deadline: Instant) -> u64 {
+pub fn micros(instant: Instant) -> u64 {
     static READ: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), now_micros()));
-    let (instant, micros) = *READ;
-    let later = deadline.saturating_duration_since(instant).as_micros();
+    let (then, micros) = *READ;
+    let later = instant.saturating_duration_since(then).as_micros();
     micros.saturating_add(u64::try_from(later).unwrap_or(u64::MAX))
 }

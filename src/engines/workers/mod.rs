@@ -8,6 +8,7 @@ mod shared;
 mod slots;
 mod stream;
 mod template;
+mod turn;
 mod watch;
 mod why;
 
@@ -204,7 +205,10 @@ impl Inner {
     async fn wait(&self, deadline: Instant) -> Result<(Place, Option<Instant>), Failure> {
         let began = Instant::now();
         let place = self.queue.enter(deadline.into()).await;
-        self.metrics.queue_wait(self.spec.name, began.elapsed());
+        if place.is_err() {
+            let waited = self.metrics.queue_wait(self.spec.name);
+            waited.observe(began.elapsed().as_secs_f64());
+        }
         Ok((place?, Some(began)))
     }
 

@@ -6,16 +6,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use surus_sys::process;
-use surus_sys::scoreboard::State;
+use surus_sys::process::{self, Pid};
+use surus_sys::scoreboard::{State, Took};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
-use tracing::{debug, warn};
+use tokio::sync::oneshot;
+use tracing::{debug, error, warn};
 
+use super::inbox;
 use super::shared::{Exit, Shared};
-use super::slots::Reached;
-use super::stream::{PIECES, Piece, Stream};
+use super::slots::{Reached, Slot};
+use super::stream::Stream;
+use super::turn::Turn;
+use super::why::Killed;
+use crate::engines::backlog::{Giver, Gone, Refused, backlog};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
@@ -27,9 +31,13 @@ pub struct Outbox {
     stream: UnixStream,
     /// Its line in the scoreboard.
     index: usize,
-    pid: u32,
-    /// Events whose end it has said. The next one is its number one more, as `taken` in its line counts.
-    ended: u64,
+    pid: Arc<Pid>,
+    turn: Turn,
+    /// How it has ended, when that is known.
+    exit: Option<Exit>,
+    exited: oneshot::Receiver<Exit>,
+    /// What it had taken and not ended when it could no more be understood.
+    unfinished: Vec<u16>,
     /// When it had answered an event that has not ended.
     answered: Option<Instant>,
     reply: Reply,
@@ -54,12 +62,7 @@ enum Reply {
         more: Vec<Bytes>,
     },
     /// The body streams to the client.
-    Streaming {
-        request: u16,
-        pieces: mpsc::Sender<Piece>,
-        /// The way to `pieces` once the worker is done and only the client is slow.
-        rest: Option<mpsc::UnboundedSender<Piece>>,
-    },
+    Streaming { request: u16, backlog: Giver },
     /// The client has its answer or has gone; what still comes is thrown away.
     Done,
 }
@@ -69,7 +72,8 @@ impl Outbox {
         shared: Arc<Shared>,
         stream: UnixStream,
         index: usize,
-        pid: u32,
+        pid: Arc<Pid>,
+        exited: oneshot::Receiver<Exit>,
         written: Written,
     ) -> Outbox {
         Outbox {
@@ -77,7 +81,10 @@ impl Outbox {
             stream,
             index,
             pid,
-            ended: 0,
+            turn: Turn::default(),
+            exit: None,
+            exited,
+            unfinished: Vec::new(),
             answered: None,
             reply: Reply::None,
             message: Vec::new(),
@@ -85,8 +92,17 @@ impl Outbox {
         }
     }
 
-    /// Reads until the worker ends. An error is something that no worker of ours says.
-    pub async fn read(&mut self) -> Option<String> {
+    /// Until the worker has ended.
+    pub async fn run(&mut self) {
+        if let Some(wrong) = self.read().await {
+            self.end(&wrong);
+        }
+        let exit = self.exit().await;
+        self.worker_ended(exit).await;
+    }
+
+    /// Reads until the worker ends. What is returned is something that no worker of ours says.
+    async fn read(&mut self) -> Option<String> {
         let mut buffer = BytesMut::new();
         let mut block = SMALL;
         loop {
@@ -118,6 +134,9 @@ impl Outbox {
     }
 
     async fn take(&mut self, record: Record) -> Result<(), String> {
+        if !self.turn.is_at(record.request) {
+            self.begin(record.request).await?;
+        }
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
                 // Before anybody has the answer, who may ask again at once.
@@ -130,7 +149,7 @@ impl Outbox {
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
                 let event = self.shared.slots.with(record.request, |slot| slot.event);
-                php::message(&self.message, self.pid, event);
+                php::message(&self.message, self.pid.get(), event);
                 self.message.clear();
             }
             fastcgi::STDERR => self.message.extend_from_slice(&record.content),
@@ -139,6 +158,10 @@ impl Outbox {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
                 let is_held = self.shared.slots.with(record.request, |slot| {
+                    if let [.., high, middle, low] = *record.content {
+                        let waited = waited(slot.entered, [high, middle, low]);
+                        self.shared.queue_wait.observe(waited.as_secs_f64());
+                    }
                     if slot.answer.is_none() {
                         // As nearly always: it has its answer.
                     } else if is_overloaded && slot.is_late() {
@@ -155,7 +178,7 @@ impl Outbox {
                     slot.hold.is_some()
                 }) == Some(true);
                 self.reply = Reply::None;
-                self.ended += 1;
+                self.turn.end();
                 self.finished();
                 if is_held {
                     self.written.catch_up().await;
@@ -165,6 +188,50 @@ impl Outbox {
             kind => return Err(format!("a record of type {kind}")),
         }
         Ok(())
+    }
+
+    /// It says the first of an event: one that it has taken?
+    async fn begin(&mut self, request: u16) -> Result<(), String> {
+        let number = self.turn.number();
+        let took = match self.shared.board.took(self.index, self.pid.get(), number) {
+            // Its line went to its successor when it was known how it has ended.
+            Took::Another => self.exit().await.took(number),
+            took => took,
+        };
+        self.turn.begin(request, took)
+    }
+
+    /// Waits until it is known how the worker has ended.
+    async fn exit(&mut self) -> Exit {
+        if let Some(exit) = self.exit {
+            return exit;
+        }
+        let exit = (&mut self.exited).await.unwrap_or_else(|_| {
+            let line = self.shared.board.line(self.index);
+            Exit {
+                wait_status: None,
+                state: line.state,
+                request: line.request,
+                taken: line.taken,
+            }
+        });
+        *self.exit.insert(exit)
+    }
+
+    /// Ends a worker that says what no worker of ours does, with the events that it has.
+    fn end(&mut self, wrong: &str) {
+        error!(
+            pid = self.pid.get(),
+            wrong, "a worker cannot be understood; killed"
+        );
+        for number in self.turn.number().. {
+            match self.shared.board.took(self.index, self.pid.get(), number) {
+                Took::Request(request) => self.unfinished.push(request),
+                Took::LongAgo => {}
+                Took::Nothing | Took::Another => break,
+            }
+        }
+        self.shared.kill(self.index, &self.pid, Killed::Broken);
     }
 
     async fn output(&mut self, request: u16, content: Bytes) {
@@ -199,7 +266,7 @@ impl Outbox {
             }
             Reply::Ready { first, .. } if first.is_empty() => *first = content,
             Reply::Ready { more, .. } => more.push(content),
-            Reply::Streaming { .. } => self.pass_on(Piece::Data(content)).await,
+            Reply::Streaming { .. } => self.pass_on(content).await,
             Reply::None | Reply::Done => {}
         }
     }
@@ -209,7 +276,7 @@ impl Outbox {
             Ok((head, refused)) => {
                 for line in refused {
                     warn!(
-                        pid = self.pid,
+                        pid = self.pid.get(),
                         line, "a response header that HTTP cannot carry was left out"
                     );
                 }
@@ -254,27 +321,16 @@ impl Outbox {
                 self.shared
                     .answer(request, response(head, ResponseBody::Full(body)));
             }
-            Reply::Streaming {
-                request,
-                pieces,
-                rest,
-            } => {
+            Reply::Streaming { request, backlog } => {
                 let stopped = self
                     .shared
                     .slots
                     .with(request, |slot| slot.stopping.is_some());
-                self.reply = Reply::Streaming {
-                    request,
-                    pieces,
-                    rest,
-                };
                 // What was cut off must not look complete.
-                self.pass_on(match stopped {
-                    Some(true) => Piece::Failed(Failure::TimedOut),
-                    _ => Piece::End,
-                })
-                .await;
-                self.reply = Reply::Done;
+                backlog.end(match stopped {
+                    Some(true) => Err(Failure::TimedOut),
+                    _ => Ok(()),
+                });
             }
             Reply::Head { request, .. } => {
                 self.refuse(
@@ -300,11 +356,12 @@ impl Outbox {
         else {
             return;
         };
-        let Some(event) = self.shared.slots.with(request, |slot| slot.event) else {
+        let slot = |slot: &mut Slot| (slot.event, slot.spool.clone());
+        let Some((event, spool)) = self.shared.slots.with(request, slot) else {
             return;
         };
-        let (pieces, receiver) = mpsc::channel(PIECES);
-        let stream = Stream::new(receiver, self.shared.clone(), request, event);
+        let (giver, taker) = backlog(spool);
+        let stream = Stream::new(taker, self.shared.clone(), request, event);
         if !self
             .shared
             .answer(request, response(head, ResponseBody::stream(stream)))
@@ -313,69 +370,40 @@ impl Outbox {
         }
         self.reply = Reply::Streaming {
             request,
-            pieces,
-            rest: None,
+            backlog: giver,
         };
         let pieces = std::iter::once(first).chain(more);
         for piece in pieces.filter(|piece| !piece.is_empty()) {
-            self.pass_on(Piece::Data(piece)).await;
+            self.pass_on(piece).await;
         }
     }
 
-    /// Waits for the client to take a piece; the worker waits with us, and its deadline does not count meanwhile. Once the
-    /// worker is done, what is left of its answer is no more than a socket holds, and must not hold up its next.
-    async fn pass_on(&mut self, piece: Piece) {
-        let Reply::Streaming {
-            request,
-            pieces,
-            rest,
-        } = &mut self.reply
-        else {
+    /// Waits until there is room for a piece; the worker waits with us, and its deadline does not count meanwhile: neither its client nor
+    /// the disk is its fault.
+    async fn pass_on(&mut self, piece: Bytes) {
+        let Reply::Streaming { request, backlog } = &mut self.reply else {
             return;
         };
-        if let Some(rest) = rest {
-            let _ = rest.send(piece);
-            return;
-        }
         let request = *request;
-        let sent = match pieces.try_send(piece) {
-            Ok(()) => true,
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-            Err(mpsc::error::TrySendError::Full(piece)) => {
+        let given = match backlog.try_give(piece) {
+            Ok(()) => Ok(()),
+            Err(Refused::Gone) => Err(Gone),
+            Err(Refused::Full(piece)) => {
                 self.shared.slots.with(request, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
                 });
-                loop {
-                    match tokio::time::timeout(LOOK, pieces.reserve()).await {
-                        Ok(Ok(permit)) => {
-                            permit.send(piece);
-                            break true;
-                        }
-                        Ok(Err(_)) => break false,
-                        Err(_) => {}
-                    }
-                    let line = self.shared.line(self.index);
-                    if line.taken > self.ended + 1 || !line.state.holds_event() {
-                        let (sender, mut left) = mpsc::unbounded_channel();
-                        let _ = sender.send(piece);
-                        *rest = Some(sender);
-                        let pieces = pieces.clone();
-                        tokio::spawn(async move {
-                            while let Some(piece) = left.recv().await {
-                                if pieces.send(piece).await.is_err() {
-                                    break;
-                                }
-                            }
-                        });
-                        break true;
-                    }
-                }
+                let (shared, index, number) = (&self.shared, self.index, self.turn.number());
+                let is_done = || {
+                    let line = shared.line(index);
+                    line.taken > number || !line.state.holds_event()
+                };
+                backlog.give(piece, is_done).await
             }
         };
-        if !sent {
-            // The client has gone; Stream's drop has told the worker.
+        if given.is_err() {
+            // Stream's drop has told the worker.
             self.reply = Reply::Done;
         }
         self.shared.slots.with(request, |slot| {
@@ -396,15 +424,20 @@ impl Outbox {
         }
     }
 
-    /// The worker is gone: the event that it held will not be answered, or not completely. `broken` says what was wrong with
-    /// its last words.
-    pub async fn worker_ended(&mut self, exit: Exit, broken: Option<String>) {
-        if let Some(wrong) = &broken {
-            warn!(pid = self.pid, wrong, "a worker cannot be understood");
-        }
+    /// The worker is gone: the event that it held will not be answered, or not completely.
+    async fn worker_ended(&mut self, exit: Exit) {
         self.finished();
         let request = exit.request;
-        if exit.taken <= self.ended {
+        for request in std::mem::take(&mut self.unfinished) {
+            // The last one is what it died with.
+            if request != exit.request {
+                let why = "the worker could not be understood".into();
+                self.shared
+                    .refuse(request, Failure::Died(why), Reached::Php);
+                self.shared.slots.close(request);
+            }
+        }
+        if exit.taken <= self.turn.ended() {
             // Told by the template or ended by a signal: it may have been about to write down what it has received.
             let at_inbox = matches!(exit.state, State::Starting | State::Idle);
             if at_inbox && exit.wait_status.and_then(process::exit_status).is_none() {
@@ -425,17 +458,11 @@ impl Outbox {
             )
         };
         match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { pieces, rest, .. } => {
-                // When the channel is full, dropping it says the same.
-                let _ = match rest {
-                    Some(rest) => rest.send(Piece::Failed(failure)).is_ok(),
-                    None => pieces.try_send(Piece::Failed(failure)).is_ok(),
-                };
-            }
+            Reply::Streaming { backlog, .. } => backlog.end(Err(failure)),
             _ => {
                 let reached = Reached::with(exit.state);
                 debug!(
-                    pid = self.pid,
+                    pid = self.pid.get(),
                     request,
                     ?reached,
                     "a worker died with an event"
@@ -455,8 +482,15 @@ impl Outbox {
 const SMALL: usize = 64 * 1024;
 const LARGE: usize = 256 * 1024;
 
-/// How often to ask whether a worker is done while its client takes nothing.
-const LOOK: Duration = Duration::from_millis(20);
+/// From its arrival to when a worker took it, which END_REQUEST says in units of 64 us, without the upper digits.
+fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
+    let [high, middle, low] = taken;
+    let taken = u64::from_be_bytes([0, 0, 0, 0, 0, high, middle, low]);
+    let units = taken.wrapping_sub(inbox::micros(entered) >> 6) & 0xff_ffff;
+    // Less than nothing, by what was rounded off.
+    let units = if units > 0x80_0000 { 0 } else { units };
+    Duration::from_micros(units << 6)
+}
 
 fn response(head: Head, body: ResponseBody) -> Response {
     let mut response = Response::new(body);

@@ -11,6 +11,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engines::queue::Place;
 use crate::event::{EarlyHints, Failure, Response};
+use crate::spool::Spool;
 
 /// What becomes of an event at the workers.
 pub type Answer = Result<Response, Refusal>;
@@ -58,6 +59,8 @@ pub struct Slot {
     pub deadline: Option<Instant>,
     /// A response that streams has so long again for every piece, unless it is none.
     pub patience: Option<Duration>,
+    /// Where what its client does not take yet may wait.
+    pub spool: Option<Arc<Spool>>,
     /// The worker has been asked to end the event.
     pub stopping: Option<Stopping>,
     pub method: Method,

@@ -2,30 +2,18 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use tokio::sync::mpsc;
 
 use super::shared::Shared;
+use crate::engines::backlog::Taker;
 use crate::event::Failure;
-
-/// What a worker's outbox hands on.
-#[derive(Debug)]
-pub enum Piece {
-    Data(Bytes),
-    /// All of the body has been handed on.
-    End,
-    Failed(Failure),
-}
-
-/// Pieces that may wait for a slow client before its worker has to: with 64 KiB records about half a MiB.
-pub const PIECES: usize = 8;
 
 /// Dropped before its end, it tells the worker that the client has gone.
 pub struct Stream {
-    pieces: mpsc::Receiver<Piece>,
+    backlog: Taker,
     shared: Arc<Shared>,
     request: u16,
     event: u64,
@@ -33,14 +21,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(
-        pieces: mpsc::Receiver<Piece>,
-        shared: Arc<Shared>,
-        request: u16,
-        event: u64,
-    ) -> Stream {
+    pub fn new(backlog: Taker, shared: Arc<Shared>, request: u16, event: u64) -> Stream {
         Stream {
-            pieces,
+            backlog,
             shared,
             request,
             event,
@@ -60,22 +43,9 @@ impl Body for Stream {
         if self.ended {
             return Poll::Ready(None);
         }
-        let piece = std::task::ready!(self.pieces.poll_recv(cx));
-        match piece {
-            Some(Piece::Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Some(Piece::End) => {
-                self.ended = true;
-                Poll::Ready(None)
-            }
-            Some(Piece::Failed(failure)) => {
-                self.ended = true;
-                Poll::Ready(Some(Err(failure)))
-            }
-            None => {
-                self.ended = true;
-                Poll::Ready(Some(Err(Failure::Died("the answer broke off".into()))))
-            }
-        }
+        let taken = ready!(self.backlog.poll_take(cx));
+        self.ended = !matches!(taken, Some(Ok(_)));
+        Poll::Ready(taken.map(|piece| piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

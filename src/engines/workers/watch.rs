@@ -10,6 +10,7 @@ use tracing::warn;
 use super::generation::Limits;
 use super::shared::Shared;
 use super::slots::{Reached, Refusal, Stopping};
+use super::why::Killed;
 use crate::event::Failure;
 
 /// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
@@ -119,7 +120,7 @@ fn look(shared: &Shared, limits: Limits) {
                 if *worker == stopping.worker && line.taken == stopping.taken =>
             {
                 warn!(event, worker, "did not end its event; killed");
-                shared.kill(*worker, &stopping.pid);
+                shared.kill(*worker, &stopping.pid, Killed::Late);
                 // Once is enough; its end closes the slot.
                 shared.slots.with(request, |slot| {
                     if let Some(stopping) = &mut slot.stopping {

@@ -12,6 +12,15 @@ pub struct Why {
     pub remedy: Option<&'static str>,
 }
 
+/// Why we have killed a worker.
+#[derive(Debug, Clone, Copy)]
+pub enum Killed {
+    /// It did not end its event.
+    Late,
+    /// It said what no worker says.
+    Broken,
+}
+
 /// So that another takes its place.
 pub const RENEWED: Why = Why {
     label: "renewed",
@@ -20,7 +29,7 @@ pub const RENEWED: Why = Why {
 };
 
 /// From its wait status; the numbers are those of sapi/surus.h.
-pub fn of(wait_status: i32, killed: bool) -> Why {
+pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
     let status = process::exit_status(wait_status);
     if let Some((_, label, remedy)) = REPLACED.iter().find(|(known, ..)| Some(*known) == status) {
         return Why {
@@ -42,8 +51,11 @@ pub fn of(wait_status: i32, killed: bool) -> Why {
         Some(109) => ("renewed", true),
         Some(120) => ("no_descriptors", false),
         Some(_) => ("exit", false),
-        None if killed => ("timeout", false),
-        None => ("signal", false),
+        None => match killed {
+            Some(Killed::Late) => ("timeout", false),
+            Some(Killed::Broken) => ("broken", false),
+            None => ("signal", false),
+        },
     };
     Why {
         label,
@@ -59,7 +71,8 @@ const REPLACED: [(i32, &str, &str); 11] = [
     (
         110,
         "replaced_signals",
-        "set signal handlers and alarms in the boot, before surus_serve()",
+        "set signal handlers and block signals in the boot, before surus_serve(), and read what is blocked; an alarm that a request \
+         sets always costs a replacement",
     ),
     (
         111,

@@ -55,7 +55,7 @@ impl AccessLog {
         let mut clock = Clock::default();
         let line = move |entry: Entry, to: &mut Vec<u8>| match format {
             Format::Json => json(to, &entry, clock.now()),
-            Format::Text | Format::Off => text(to, &entry, clock.now()),
+            Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
         };
         let tell = |lost| error!("{lost} lines of the access log lost: nobody read stdout");
         let writer = Writer::start("access-log", io::stdout(), line, tell)?;
@@ -89,7 +89,9 @@ fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
     let _ = write!(to, "{client} - - [{time}] \"");
     let _ = match &entry.line {
-        Some((method, uri, version)) => write!(to, "{method} {} {version:?}", target(uri)),
+        Some((method, uri, version)) => {
+            write!(to, "{method} {} {version:?}", Escaped(target(uri)))
+        }
         None => write!(to, "-"),
     };
     let _ = writeln!(
@@ -106,6 +108,13 @@ fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
 
 fn target(uri: &Uri) -> &str {
     uri.path_and_query().map_or("*", |target| target.as_str())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` as logs have it since NCSA's: `06/Nov/1994:08:49:37 +0000`.
+fn common(time: &str) -> String {
+    let part = |range| time.get(range).unwrap_or_default();
+    let (day, month, year, clock) = (part(5..7), part(8..11), part(12..16), part(17..25));
+    format!("{day}/{month}/{year}:{clock} +0000")
 }
 
 /// A client's words between double quotes: nothing in them ends the quotes or the line.
@@ -173,7 +182,7 @@ mod tests {
         Entry {
             event: 7,
             client: Some("192.0.2.1".parse().unwrap()),
-            line: Some((Method::GET, "/a?b=c".parse().unwrap(), Version::HTTP_11)),
+            line: Some((Method::GET, "/a\"?b=c".parse().unwrap(), Version::HTTP_11)),
             status: StatusCode::OK,
             bytes: 12,
             took: Duration::from_micros(1234),
@@ -189,7 +198,15 @@ mod tests {
         text(&mut line, &entry(), "now");
         assert_eq!(
             String::from_utf8(line).unwrap(),
-            "192.0.2.1 - - [now] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" 1.234ms classic\n"
+            "192.0.2.1 - - [now] \"GET /a\\\"?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" 1.234ms classic\n"
+        );
+    }
+
+    #[test]
+    fn the_time_is_as_other_servers_write_it() {
+        assert_eq!(
+            common("Sun, 06 Nov 1994 08:49:37 GMT"),
+            "06/Nov/1994:08:49:37 +0000"
         );
     }
 

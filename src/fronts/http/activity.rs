@@ -23,6 +23,8 @@ pub struct Activity {
     streams: Mutex<Vec<Weak<AtomicU64>>>,
     /// HTTP/2: bytes between two requests are not a request's head, but acknowledgements and pings.
     multiplexed: AtomicBool,
+    /// Each answer is to be the last.
+    draining: AtomicBool,
 }
 
 /// Limits of a connection.
@@ -83,7 +85,27 @@ impl Activity {
             write_since: AtomicU64::new(0),
             streams: Mutex::new(Vec::new()),
             multiplexed: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         }
+    }
+
+    /// The client speaks HTTP/2.
+    pub fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Ordering::Relaxed)
+    }
+
+    pub fn multiplexes(&self) {
+        self.multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    /// The service is about to end. However long the connection has been idle, a request may be on its way now.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.idle_since.store(self.now(), Ordering::Relaxed);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> u64 {
@@ -100,10 +122,7 @@ impl Activity {
     }
 
     /// A head is complete.
-    pub fn request_begins(&self, version: http::Version) {
-        if version == http::Version::HTTP_2 {
-            self.multiplexed.store(true, Ordering::Relaxed);
-        }
+    pub fn request_begins(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
     }
@@ -123,6 +142,15 @@ impl Activity {
     /// Is no request in flight?
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
+    }
+
+    /// Since when nothing has been asked of the connection, and nothing is left to be sent.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let awaits_head = !self.is_multiplexed() && self.head_since.load(Ordering::Relaxed) != 0;
+        let is_idle =
+            self.is_idle() && !awaits_head && self.write_since.load(Ordering::Relaxed) == 0;
+        let since = self.idle_since.load(Ordering::Relaxed);
+        is_idle.then(|| self.opened + Duration::from_millis(since))
     }
 
     /// The client does not take what we write.
@@ -177,7 +205,7 @@ impl Activity {
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        let head_since = match self.multiplexed.load(Ordering::Relaxed) {
+        let head_since = match self.is_multiplexed() {
             true => 0,
             false => self.head_since.load(Ordering::Relaxed),
         };
@@ -206,7 +234,7 @@ mod tests {
         assert_eq!(activity.overdue(LIMITS), None);
         activity.read();
         assert!(activity.overdue(LIMITS).is_some());
-        activity.request_begins(http::Version::HTTP_11);
+        activity.request_begins();
         assert_eq!(activity.overdue(LIMITS), None);
         activity.read();
         activity.request_ends();
@@ -216,10 +244,42 @@ mod tests {
     #[test]
     fn between_two_requests_of_http_2_bytes_are_no_head() {
         let activity = Activity::new();
-        activity.request_begins(http::Version::HTTP_2);
+        activity.multiplexes();
+        activity.request_begins();
         activity.request_ends();
         activity.read();
         assert_eq!(activity.overdue(LIMITS), None);
+    }
+
+    #[test]
+    fn who_has_asked_or_has_not_taken_the_answer_is_not_idle() {
+        let activity = Activity::new();
+        let opened = activity.idle_since();
+        assert!(opened.is_some());
+        activity.read();
+        assert_eq!(activity.idle_since(), None);
+        activity.request_begins();
+        assert_eq!(activity.idle_since(), None);
+        activity.write_blocked();
+        std::thread::sleep(Duration::from_millis(2));
+        activity.request_ends();
+        assert_eq!(activity.idle_since(), None);
+        activity.written();
+        assert!(activity.idle_since() > opened);
+    }
+
+    #[test]
+    fn draining_gives_an_idle_connection_its_time_anew() {
+        let activity = Activity::new();
+        let limits = Limits {
+            keep_alive: Duration::from_millis(100),
+            ..LIMITS
+        };
+        std::thread::sleep(limits.keep_alive);
+        assert_eq!(activity.overdue(limits), Some(Overdue::Idle));
+        activity.drain();
+        assert_eq!(activity.overdue(limits), None);
+        assert!(activity.is_draining());
     }
 
     #[test]
@@ -229,7 +289,7 @@ mod tests {
             write: Duration::ZERO,
             ..LIMITS
         };
-        activity.request_begins(http::Version::HTTP_2);
+        activity.request_begins();
         let (taken, given) = (activity.stream_begins(), activity.stream_begins());
         taken.given();
         taken.taken();
@@ -247,7 +307,7 @@ mod tests {
             write: Duration::ZERO,
             ..LIMITS
         };
-        activity.request_begins(http::Version::HTTP_11);
+        activity.request_begins();
         assert_eq!(activity.overdue(limits), None);
         activity.write_blocked();
         assert!(activity.overdue(limits).is_some());

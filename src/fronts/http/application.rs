@@ -161,6 +161,9 @@ impl Application {
         }
         match site.find(&path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script)),
+            Resolution::File(file) if place.site.is_secret(&file) => {
+                Err(refuse(StatusCode::NOT_FOUND, "no such file"))
+            }
             Resolution::File(file) => {
                 let name = file.path.clone();
                 let sibling = |suffix: &str| site.sibling(&name, suffix);

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 
 use crate::event::Body;
+use crate::spool;
 
 /// A body above this many bytes goes to a file.
 const IN_MEMORY: u64 = 64 * 1024;
@@ -72,27 +73,28 @@ where
     let mut body = pin!(body);
     let mut memory =
         BytesMut::with_capacity(announced.map_or(0, |len| len.min(IN_MEMORY) as usize));
-    let mut spool: Option<tokio::fs::File> = None;
+    let mut spooled: Option<tokio::fs::File> = None;
     let mut len = 0;
     while let Some(piece) = within(limits.idle, next(body.as_mut(), trailers)).await? {
         len += piece.len() as u64;
         if len > limits.max {
             return Err(Refused::TooLarge);
         }
-        if spool.is_none() && len > IN_MEMORY {
-            let mut file = open(limits.spool)?;
+        if spooled.is_none() && len > IN_MEMORY {
+            let file = spool::file(limits.spool).map_err(Refused::NoRoom)?;
+            let mut file = tokio::fs::File::from_std(file);
             file.write_all(&memory).await.map_err(Refused::NoRoom)?;
             memory = BytesMut::new();
-            spool = Some(file);
+            spooled = Some(file);
         }
-        match &mut spool {
+        match &mut spooled {
             Some(file) => file.write_all(&piece).await.map_err(Refused::NoRoom)?,
             // One piece that is all, needs no copy.
             None if announced == Some(len) && memory.is_empty() => return Ok(Body::Memory(piece)),
             None => memory.extend_from_slice(&piece),
         }
     }
-    match spool {
+    match spooled {
         Some(mut file) => {
             file.flush().await.map_err(Refused::NoRoom)?;
             Ok(Body::Spooled {
@@ -132,15 +134,6 @@ async fn within<T>(
     tokio::time::timeout(idle, next)
         .await
         .unwrap_or(Err(Refused::TooSlow))
-}
-
-/// A file without a name: gone with its last descriptor, whatever happens to us.
-fn open(spool: Option<&Path>) -> Result<tokio::fs::File, Refused> {
-    let file = match spool {
-        Some(directory) => tempfile::tempfile_in(directory),
-        None => tempfile::tempfile(),
-    };
-    file.map(tokio::fs::File::from_std).map_err(Refused::NoRoom)
 }
 
 #[cfg(test)]

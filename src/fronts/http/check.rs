@@ -47,6 +47,13 @@ pub fn check(
             "the request target is too long",
         ));
     }
+    // hyper counts those of HTTP/1 itself.
+    if head.headers.len() > settings.max_headers {
+        return Err(refuse(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "too many header lines",
+        ));
+    }
     check_method(&head.method)?;
     let is_server_wide = head.method == Method::OPTIONS && target == "*";
     if !target.starts_with('/') && !is_server_wide {

@@ -17,9 +17,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::activity::{Limits, Overdue};
-use super::io::{Io, Socket};
+use super::io::{Io, Shared, Socket};
 use super::listen::Listener;
 use super::proxy_protocol::{self, Header};
+use super::room::{Guest, Room};
 use super::service::{Peer, Service};
 use super::{Settings, forwarded, unreadable};
 use crate::observe::rarely::Rarely;
@@ -29,6 +30,7 @@ pub async fn accept(
     listener: Listener,
     service: Arc<Service>,
     connections: TaskTracker,
+    room: Arc<Room>,
     draining: CancellationToken,
 ) {
     static SAID: Rarely = Rarely::new();
@@ -50,24 +52,24 @@ pub async fn accept(
                 continue;
             }
         };
-        let limit = service.settings.max_connections;
-        if connections.len() >= limit {
+        let io = Io::new(socket, service.settings.max_uri.0);
+        let Some(guest) = room.enter(io.shared()) else {
             if !full {
                 warn!(
-                    limit,
-                    "http.max_connections are open; more are closed at once"
+                    limit = service.settings.max_connections,
+                    "http.max_connections are open and none of them is idle; more are closed at once"
                 );
             }
             full = true;
             service.application.metrics.connections_refused.inc();
             continue;
-        }
+        };
         full = false;
         let service = service.clone();
         let draining = draining.clone();
         connections.spawn(async move {
             service.application.metrics.connections.inc();
-            serve(socket, peer, &service, draining).await;
+            serve(io, peer, &service, guest, draining).await;
             service.application.metrics.connections.dec();
         });
     }
@@ -143,28 +145,31 @@ async fn introduced(
 }
 
 async fn serve(
-    socket: Socket,
+    mut io: Io,
     mut peer: Peer,
     service: &Arc<Service>,
+    guest: Guest,
     draining: CancellationToken,
 ) {
     let settings = &service.settings;
-    let mut first = BytesMut::new();
+    let shared = io.shared();
     if settings.proxy_protocol {
+        let mut first = BytesMut::new();
         let introduced = tokio::select! {
-            introduced = introduced(&socket, &mut first, peer.clone(), settings) => introduced,
-            () = draining.cancelled() => None,
+            biased;
+            introduced = introduced(&shared.socket, &mut first, peer.clone(), settings) => introduced,
+            () = last_chance(&draining) => None,
+            () = shared.leave.notified() => None,
         };
         let Some(client) = introduced else { return };
         peer = client;
+        io.begin_with(first.freeze());
     }
-    let limits = Limits {
+    let mut limits = Limits {
         head: settings.head_timeout.0,
         keep_alive: settings.keep_alive.0,
         write: settings.write_timeout.0,
     };
-    let io = Io::new(socket, first.freeze(), settings.max_uri.0);
-    let shared = io.shared();
     let answer = service_fn(|request: hyper::Request<Incoming>| {
         service.clone().answer(request, &peer, shared.clone())
     });
@@ -191,8 +196,8 @@ async fn serve(
     tokio::pin!(connection);
     // Polled when it wakes, not whenever the connection does: that is several times for every request.
     let mut interruptions = FuturesUnordered::new();
-    interruptions.push(interrupted(limits, Some(draining.clone())));
-    let (mut drained, mut told) = (false, false);
+    interruptions.push(interrupted(limits, Some(draining.clone()), shared.clone()));
+    let (mut drained, mut told, mut leaves) = (false, false, false);
     loop {
         tokio::select! {
             biased;
@@ -217,19 +222,46 @@ async fn serve(
                         }
                         None => {}
                     }
-                    Interruption::Drain => {
-                        drained = true;
+                    Interruption::Leave if shared.activity.idle_since().is_some() => {
+                        (leaves, told) = (true, true);
+                        limits.keep_alive = limits.keep_alive.min(LEAVING);
                         connection.as_mut().graceful_shutdown();
                     }
+                    Interruption::Leave => guest.stays(),
+                    Interruption::Drain => {
+                        drained = true;
+                        limits.keep_alive = limits.keep_alive.min(LAST_CHANCE);
+                        shared.activity.drain();
+                    }
+                }
+                // With HTTP/2, the client can be told before we close that it has to ask elsewhere, and what will still be answered.
+                if drained && !told && shared.activity.is_multiplexed() {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
                 }
                 let draining = (!drained).then(|| draining.clone());
-                interruptions.push(interrupted(limits, draining));
+                interruptions.push(interrupted(limits, draining, shared.clone()));
             }
         }
     }
-    if !drained {
-        shared.linger().await;
+    if !leaves {
+        tokio::select! {
+            () = shared.linger() => {}
+            () = shared.leave.notified() => {}
+        }
     }
+}
+
+/// How long an idle client that speaks HTTP/2 has for its part in ending the connection when another needs the room.
+const LEAVING: Duration = Duration::from_millis(100);
+
+/// How long a connection stays open after the last request when the service is about to end. Its client does not know of that,
+/// and may have sent another by the time that it could learn it.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+async fn last_chance(draining: &CancellationToken) {
+    draining.cancelled().await;
+    tokio::time::sleep(LAST_CHANCE).await;
 }
 
 /// Why something else than the connection itself is to be attended to.
@@ -237,19 +269,25 @@ enum Interruption {
     /// It is time to see whether a timeout is over.
     Look,
     Drain,
+    /// Another connection needs the room.
+    Leave,
 }
 
-async fn interrupted(limits: Limits, draining: Option<CancellationToken>) -> Interruption {
-    let look = tokio::time::sleep(limits.look());
-    match draining {
-        Some(draining) => tokio::select! {
-            biased;
-            () = draining.cancelled() => Interruption::Drain,
-            () = look => Interruption::Look,
-        },
-        None => {
-            look.await;
-            Interruption::Look
+async fn interrupted(
+    limits: Limits,
+    draining: Option<CancellationToken>,
+    connection: Arc<Shared>,
+) -> Interruption {
+    let drain = async {
+        match draining {
+            Some(draining) => draining.cancelled().await,
+            None => std::future::pending().await,
         }
+    };
+    tokio::select! {
+        biased;
+        () = drain => Interruption::Drain,
+        () = connection.leave.notified() => Interruption::Leave,
+        () = tokio::time::sleep(limits.look()) => Interruption::Look,
     }
 }

@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
 
 use crate::event::EarlyHints;
 
 use super::activity::Activity;
+use super::line::{Begun, Follower};
 use super::placeholder::{Files, is_placeholder};
 
 /// A client's socket.
@@ -119,6 +121,11 @@ pub struct Io {
     shared: Arc<Shared>,
     /// Bytes that came before hyper did.
     first: Bytes,
+    /// Bytes that hyper has had no room for.
+    ready: Bytes,
+    follower: Follower,
+    /// How much of it has come, while it may still be HTTP/2.
+    preface: Option<usize>,
     line: Line,
     max_uri: u64,
 }
@@ -142,8 +149,11 @@ impl Line {
 
 /// What is shared with the requests of the connection.
 pub struct Shared {
-    socket: Socket,
+    pub socket: Socket,
     pub activity: Activity,
+    /// Another connection needs the room.
+    pub leave: Notify,
+    pub begun: Begun,
     /// The client has sent all that it will ever send.
     ended: AtomicBool,
     /// What the placeholders among the bytes to write stand for.
@@ -157,11 +167,12 @@ pub struct Shared {
 }
 
 impl Io {
-    /// `first` has been read from the socket already.
-    pub fn new(socket: Socket, first: Bytes, max_uri: u64) -> Io {
+    pub fn new(socket: Socket, max_uri: u64) -> Io {
         let shared = Shared {
             socket,
             activity: Activity::new(),
+            leave: Notify::new(),
+            begun: Begun::default(),
             ended: AtomicBool::new(false),
             files: Files::default(),
             quiet: AtomicBool::new(true),
@@ -170,7 +181,10 @@ impl Io {
         };
         Io {
             shared: Arc::new(shared),
-            first,
+            first: Bytes::new(),
+            ready: Bytes::new(),
+            follower: Follower::default(),
+            preface: Some(0),
             line: Line::default(),
             max_uri,
         }
@@ -178,6 +192,38 @@ impl Io {
 
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
+    }
+
+    /// These bytes have been read from the socket already.
+    pub fn begin_with(&mut self, first: Bytes) {
+        self.first = first;
+    }
+
+    /// Sees to what has come since there were `before` bytes in the buffer.
+    fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        if self.shared.activity.is_multiplexed() {
+            return;
+        }
+        let is_idle = self.shared.activity.is_idle();
+        let bytes = &buffer.filled()[before..];
+        if let Some(encoded) = self.follower.read(bytes, is_idle, &self.shared.begun) {
+            buffer.set_filled(before);
+            self.ready = encoded.into();
+            let n = self.ready.len().min(buffer.remaining());
+            buffer.put_slice(&self.ready.split_to(n));
+        }
+    }
+
+    /// hyper does not say which protocol it has recognized.
+    fn recognize(&mut self, bytes: &[u8]) {
+        let Some(come) = self.preface else { return };
+        let rest = &PREFACE[come..];
+        let len = rest.len().min(bytes.len());
+        self.preface = (bytes[..len] == rest[..len]).then_some(come + len);
+        if self.preface == Some(PREFACE.len()) {
+            self.preface = None;
+            self.shared.activity.multiplexes();
+        }
     }
 
     /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC 9112, 3 demands 414; hyper
@@ -243,11 +289,17 @@ impl Io {
     }
 }
 
-/// A client that is still sending gets so long to notice that nobody listens.
-const LINGER: Duration = Duration::from_secs(10);
+/// What a client that speaks HTTP/2 begins with (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Or so long without sending anything.
-const LINGER_SILENCE: Duration = Duration::from_secs(2);
+/// A client that sends nothing gets so long to notice that nobody listens.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// And so long when everybody waits for the end.
+const LINGER_DRAINING: Duration = Duration::from_millis(500);
+
+/// One that is still sending gets so many times as long.
+const LINGER_SENDING: u32 = 5;
 
 impl Shared {
     /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
@@ -257,15 +309,19 @@ impl Shared {
         if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
             return;
         }
+        let silence = match self.activity.is_draining() {
+            true => LINGER_DRAINING,
+            false => LINGER,
+        };
         let silent = async {
             let mut ignored = BytesMut::new();
             while let Ok(Ok(1..)) =
-                tokio::time::timeout(LINGER_SILENCE, self.socket.read(&mut ignored)).await
+                tokio::time::timeout(silence, self.socket.read(&mut ignored)).await
             {
                 ignored.clear();
             }
         };
-        let _ = tokio::time::timeout(LINGER, silent).await;
+        let _ = tokio::time::timeout(silence * LINGER_SENDING, silent).await;
     }
 
     fn shut_down(&self) -> io::Result<()> {
@@ -335,17 +391,22 @@ impl AsyncRead for Io {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        if this.first.is_empty() {
+        if !this.ready.is_empty() {
+            let n = this.ready.len().min(buffer.remaining());
+            buffer.put_slice(&this.ready.split_to(n));
+        } else if this.first.is_empty() {
             if ready!(this.shared.socket.poll_read(cx, buffer))? == 0 {
                 this.shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(Ok(()));
             }
+            this.follow(buffer, before);
         } else {
             let n = this.first.len().min(buffer.remaining());
-            buffer.put_slice(&this.first[..n]);
-            this.first.advance(n);
+            buffer.put_slice(&this.first.split_to(n));
+            this.follow(buffer, before);
         }
         this.shared.activity.read();
+        this.recognize(&buffer.filled()[before..]);
         if this.shared.activity.is_idle() {
             this.line.read(&buffer.filled()[before..]);
         }

@@ -1,9 +1,10 @@
 //! Where requests arrive.
 
 use std::fmt;
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -64,6 +65,37 @@ impl Serialize for Address {
             Address::Tcp(address) => serializer.collect_str(address),
             Address::Unix(path) => serializer.collect_str(&format_args!("unix:{}", path.display())),
         }
+    }
+}
+
+/// Who may connect to a unix socket, as an octal number: `0660`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let is_octal = text.len() <= 4 && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| is_octal && *mode <= 0o777)
+            .map(Mode)
+            .ok_or_else(|| format!("`{text}` is no mode; write it as octal text, as `\"0660\"`"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04o}", self.0))
     }
 }
 
@@ -131,6 +163,26 @@ impl Listener {
         }
     }
 
+    /// Says who may connect to a unix socket, and which group it is of.
+    pub fn admit(&self, mode: Option<Mode>, group: Option<u32>) -> anyhow::Result<()> {
+        let Listener::Unix(_, SocketFile(path)) = self else {
+            return Ok(());
+        };
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group)
+                .with_context(|| format!("cannot give {} to its group", path.display()))?;
+        }
+        if let Some(Mode(mode)) = mode {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| {
+                format!(
+                    "cannot set the mode of {} (http.socket_mode)",
+                    path.display()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
     pub fn name(&self) -> String {
         match self {
@@ -164,6 +216,15 @@ fn refused(error: io::Error, address: SocketAddr) -> anyhow::Error {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_are_read() {
+        assert_eq!("0660".parse(), Ok(Mode(0o660)));
+        assert_eq!("777".parse(), Ok(Mode(0o777)));
+        for wrong in ["", "0o660", "888", "1777", "+66", "-1", "00660", "rw"] {
+            assert!(wrong.parse::<Mode>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_are_read() {

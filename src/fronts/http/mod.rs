@@ -10,11 +10,13 @@ mod connection;
 pub mod files;
 mod forwarded;
 mod io;
+mod line;
 pub mod listen;
 mod outgoing;
 mod placeholder;
 pub mod proxy_protocol;
 mod reply;
+mod room;
 pub mod send_file;
 mod service;
 mod unreadable;
@@ -33,18 +35,23 @@ pub use access::AccessLog;
 pub use application::{Application, Place, fit};
 pub use check::check_relayed;
 pub use forwarded::origin as forwarded_origin;
-pub use listen::{Address, Listener};
+pub use listen::{Address, Listener, Mode};
 pub use reply::plain;
 pub use service::{Peer, Service};
 
+use crate::spool::Spool;
 use crate::units::{self, Size, Time};
+use room::Room;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
     pub listen: Vec<Address>,
+    /// Who may connect to the unix sockets among them; when not set, `0660` for root, and else what the umask leaves.
+    pub socket_mode: Option<Mode>,
     /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504.
+    #[serde(deserialize_with = "timeout")]
     pub timeout: Time,
     /// Larger request bodies: 413.
     pub max_body: Size,
@@ -58,14 +65,17 @@ pub struct Settings {
     #[serde(deserialize_with = "max_uri")]
     pub max_uri: Size,
     /// From the first byte of a request's head to its last.
+    #[serde(deserialize_with = "head_timeout")]
     pub head_timeout: Time,
     /// Without a byte of the request's body: 408.
+    #[serde(deserialize_with = "body_timeout")]
     pub body_timeout: Time,
     /// Without the client taking a byte of the response.
+    #[serde(deserialize_with = "write_timeout")]
     pub write_timeout: Time,
     /// A connection between two requests.
     pub keep_alive: Time,
-    /// More connections are closed at once.
+    /// One more takes the place of the connection that has been idle longest; where none is, it is closed at once.
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
@@ -73,16 +83,22 @@ pub struct Settings {
     /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
     /// could call itself anybody, and without the header there is nobody to call it by.
     pub proxy_protocol: bool,
-    /// Where request bodies above 64 KiB are kept; the system's directory for temporary files when not set.
+    /// Where request bodies above 64 KiB are kept, and what clients do not take yet of their responses; the system's directory for temporary
+    /// files when not set.
     pub spool: Option<PathBuf>,
+    /// So much of a response is kept for a client that takes it more slowly than PHP makes it; beyond that PHP waits. 0 for none.
+    pub max_response_spool: Size,
     /// What is in flight may take so long after SIGTERM.
     pub grace: Time,
+    /// For so long after SIGTERM everything goes on but readiness.
+    pub drain_delay: Time,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: vec![Address::Tcp(([127, 0, 0, 1], 8080).into())],
+            socket_mode: None,
             timeout: Time::seconds(60),
             max_body: Size(64 << 20),
             max_head: Size(32 << 10),
@@ -96,9 +112,40 @@ impl Default for Settings {
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
             spool: None,
-            grace: Time::seconds(30),
+            max_response_spool: Size(1 << 30),
+            grace: Time::seconds(60),
+            drain_delay: Time::seconds(0),
         }
     }
+}
+
+impl Settings {
+    /// Where responses wait for their clients.
+    pub fn response_spool(&self) -> Option<Arc<Spool>> {
+        let spool = || {
+            Arc::new(Spool {
+                directory: self.spool.clone(),
+                max: self.max_response_spool.0,
+            })
+        };
+        (self.max_response_spool.0 > 0).then(spool)
+    }
+}
+
+fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.timeout", from)
+}
+
+fn head_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.head_timeout", from)
+}
+
+fn body_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.body_timeout", from)
+}
+
+fn write_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.write_timeout", from)
 }
 
 /// hyper reads into 8 KiB at least.
@@ -128,6 +175,7 @@ pub async fn run(
 ) {
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
+    let room = Arc::new(Room::new(service.settings.max_connections));
     let grace = service.settings.grace.0;
     let accepting: Vec<_> = listeners
         .into_iter()
@@ -136,6 +184,7 @@ pub async fn run(
                 listener,
                 service.clone(),
                 connections.clone(),
+                room.clone(),
                 draining.clone(),
             ))
         })

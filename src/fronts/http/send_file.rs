@@ -19,7 +19,9 @@ use super::compress::vary;
 use super::files;
 use super::reply::plain;
 use crate::event::{Response, ResponseBody};
-use crate::fronts::site::{Found, Resolution, Site, Symlinks, Trouble, normalise};
+use crate::fronts::site::{
+    Found, Resolution, Site, Symlinks, Trouble, is_about_permissions, normalise,
+};
 
 static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -50,14 +52,17 @@ pub struct SendFile {
 }
 
 impl SendFile {
-    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says.
+    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says, and files read with the site's rights.
     pub fn open(
         project: &Path,
         site: Arc<Site>,
         symlinks: Symlinks,
         settings: &Settings,
     ) -> Result<SendFile> {
-        let open = |directory: &Path| Site::of_files(&project.join(directory), symlinks);
+        let open = |directory: &Path| -> Result<Site> {
+            let files = Site::of_files(&project.join(directory), symlinks)?;
+            Ok(files.read_with(site.rights()))
+        };
         let mut directories =
             vec![open(Path::new("")).context("the project is where `X-Sendfile` may name files")?];
         for directory in &settings.directories {
@@ -86,7 +91,7 @@ impl SendFile {
     /// The response as it is, or the file that it names: with what PHP says about it (type, disposition, caching,
     /// cookies and so on), except for what would be about PHP's own body.
     ///
-    /// What PHP names but may not be sent, or is not there, is 404 to the client and a warning in the log.
+    /// What PHP names but may not be sent, or is not there, is 404 to the client and a warning in the log; 403 where PHP itself may not read it.
     pub fn replace(
         &self,
         method: &Method,
@@ -111,11 +116,11 @@ impl SendFile {
         let found = match found {
             Ok(found) => found,
             Err(Unsent::Failed(trouble)) => return plain(Refusal::from(trouble).status, ""),
-            Err(Unsent::Wrong(why)) => {
+            Err(Unsent::Wrong(status, why)) => {
                 let name = by_path.or(by_url);
                 tracing::warn!(?name, why, "PHP named a file to be sent that cannot be");
                 let mut response = Response::new(ResponseBody::empty());
-                *response.status_mut() = StatusCode::NOT_FOUND;
+                *response.status_mut() = status;
                 return response;
             }
         };
@@ -181,7 +186,7 @@ impl SendFile {
             "it is outside the project; the `directories` of `send_file` in the settings would allow it",
         )?;
         let relative = relative.to_str().ok_or("its name is not UTF-8")?;
-        as_file(site.resolve_plain(&format!("/{relative}")))
+        self.as_file(site.resolve_plain(&format!("/{relative}")))
     }
 
     fn by_url(&self, url: &[u8]) -> Result<Found, Unsent> {
@@ -198,35 +203,41 @@ impl SendFile {
             .iter()
             .find_map(|(prefix, site)| Some((site, below(prefix)?)))
         {
-            Some((site, rest)) => as_file(site.resolve_plain(rest)),
-            None => as_file(self.site.find(&path, Instant::now())),
+            Some((site, rest)) => self.as_file(site.resolve_plain(rest)),
+            None => self.as_file(self.site.find(&path, Instant::now())),
         }
+    }
+
+    fn as_file(&self, resolution: Resolution) -> Result<Found, Unsent> {
+        let why = match resolution {
+            Resolution::File(found) if self.site.is_secret(&found) => {
+                "it is the configuration of surus"
+            }
+            Resolution::File(found) => return Ok(found),
+            Resolution::Failed(trouble) => return Err(Unsent::Failed(trouble)),
+            Resolution::Script(_) => "no file is there, and PHP is not asked twice",
+            Resolution::Redirect(_) => "it is a directory",
+            Resolution::NotFound => "no file is there, or it is a dot file or PHP source",
+            Resolution::Denied(why) if is_about_permissions(why) => {
+                return Err(Unsent::Wrong(StatusCode::FORBIDDEN, why));
+            }
+            Resolution::Denied(why) | Resolution::Malformed(why) => why,
+        };
+        Err(why.into())
     }
 }
 
 /// Why a file is not sent.
 enum Unsent {
     /// PHP should have named another.
-    Wrong(&'static str),
+    Wrong(StatusCode, &'static str),
     Failed(Trouble),
 }
 
 impl From<&'static str> for Unsent {
     fn from(why: &'static str) -> Unsent {
-        Unsent::Wrong(why)
+        Unsent::Wrong(StatusCode::NOT_FOUND, why)
     }
-}
-
-fn as_file(resolution: Resolution) -> Result<Found, Unsent> {
-    let why = match resolution {
-        Resolution::File(found) => return Ok(found),
-        Resolution::Failed(trouble) => return Err(Unsent::Failed(trouble)),
-        Resolution::Script(_) => "no file is there, and PHP is not asked twice",
-        Resolution::Redirect(_) => "it is a directory",
-        Resolution::NotFound => "no file is there, or it is a dot file or PHP source",
-        Resolution::Denied(why) | Resolution::Malformed(why) => why,
-    };
-    Err(why.into())
 }
 
 /// What PHP's headers say about PHP's own body.

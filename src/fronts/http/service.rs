@@ -22,6 +22,7 @@ use super::outgoing::{End, Outgoing};
 use super::placeholder::Placeholders;
 use super::reply::{class, failed, failure_name, no_content, plain};
 use crate::event::{Address, Body, EarlyHints, Event, Failure, Origin, Response, ResponseBody};
+use crate::spool::Spool;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -46,6 +47,8 @@ impl From<Origin> for Peer {
 pub struct Service {
     pub application: Application,
     pub settings: Settings,
+    /// Where responses wait for their clients.
+    pub spool: Option<Arc<Spool>>,
     pub access_log: Option<AccessLog>,
     pub next_event: AtomicU64,
 }
@@ -58,7 +61,8 @@ impl Service {
         peer: &Peer,
         connection: Arc<Shared>,
     ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<> {
-        connection.activity.request_begins(request.version());
+        connection.activity.request_begins();
+        connection.begun.begins(length(request.body()));
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
@@ -81,7 +85,13 @@ impl Service {
                     mut event,
                 } => {
                     let arrived = match body {
-                        Some(body) => self.take_in(body, &mut event, &mut is_last).await,
+                        Some(body) => {
+                            let taken_in = self.take_in(body, &mut event, &mut is_last).await;
+                            if taken_in.is_ok() && !is_last {
+                                connection.begun.is_taken_in();
+                            }
+                            taken_in
+                        }
                         None => Ok(()),
                     };
                     match arrived.and_then(|()| self.application.hand_over(engine, event)) {
@@ -101,6 +111,7 @@ impl Service {
                 Ok(response) => (class(response.status()), response),
                 Err(problem) => problem.answer(end.event, &mut is_last),
             };
+            is_last |= connection.activity.is_draining();
             response = fit(response, is_head);
             if version <= Version::HTTP_11
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
@@ -154,6 +165,7 @@ impl Service {
                 variables: Vec::new(),
                 deadline: end.began + timeout,
                 patience: Some(timeout),
+                spool: self.spool.clone(),
                 hold: None,
                 early_hints,
             }
@@ -182,6 +194,14 @@ impl Service {
         // The time for PHP begins when PHP can begin.
         event.deadline = Instant::now() + self.settings.timeout.0;
         Ok(())
+    }
+}
+
+/// How long a body is, where that is known before it has come.
+fn length(body: &Incoming) -> Option<u64> {
+    match body.is_end_stream() {
+        true => Some(0),
+        false => body.size_hint().exact(),
     }
 }
 

@@ -158,6 +158,7 @@ impl Function {
             variables: Vec::new(),
             deadline: Instant::now() + CALL,
             patience: None,
+            spool: None,
             hold: Some(workers.token()),
             early_hints: None,
         }

@@ -47,6 +47,7 @@ impl Task<'_> {
                 .variables(self.said_deadline, self.trace, self.thawed),
             deadline: self.deadline,
             patience: None,
+            spool: None,
             hold: Some(self.workers.token()),
             early_hints: None,
         }

@@ -7,15 +7,20 @@
 //! - dot files and what is in dot directories, but for `/.well-known/`;
 //! - PHP source as text, see `kind` in `normalise.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
 //!   did not exist;
-//! - PHP below one of the `uploads`.
+//! - PHP below one of the `uploads`;
+//! - what is in a directory that an `.htaccess` file closes, see `htaccess.rs`;
+//! - our own configuration.
 //!
 //! Other files that are nobody's business (`composer.lock`, `debug.log`) are best kept out of the document root; where
 //! they cannot be, a [`route`] denies them.
 
+mod htaccess;
 mod normalise;
+mod reader;
 mod recent;
 mod root;
 pub mod route;
+mod secret;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -30,13 +35,16 @@ use anyhow::{Context, Result, bail, ensure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use surus_sys::open::Access;
+use surus_sys::rights::Rights;
 
 use crate::event::Script;
+use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
+use secret::Secret;
 
 pub use normalise::{Normalised, normalise};
-pub(in crate::fronts) use root::{Opened, Root};
+pub(in crate::fronts) use root::{Opened, Root, is_about_permissions};
 pub use root::{Symlinks, Trouble};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -52,6 +60,12 @@ pub struct Settings {
     pub symlinks: Symlinks,
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     pub uploads: Vec<String>,
+    /// Directories that an `.htaccess` file closes to everybody (`Require all denied`, `Deny from all`) are closed. Nothing else of such
+    /// files is heard.
+    pub htaccess: bool,
+    /// The configuration that was read, which is never sent.
+    #[serde(skip)]
+    pub configuration: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -61,12 +75,16 @@ impl Default for Settings {
             index: vec!["index.php".into(), "index.html".into()],
             symlinks: Symlinks::default(),
             uploads: Vec::new(),
+            htaccess: true,
+            configuration: None,
         }
     }
 }
 
-/// Where our own configuration lies when the project itself is the document root. It may hold passwords.
+/// Where our own configuration lies when the project itself is the document root, were it not read.
 const CONFIGURATION: &str = "/surus.toml";
+
+const CLOSED: &str = "an .htaccess file closes the directory; `htaccess = false` in the settings of the site would open it";
 
 /// What answers a URL.
 #[derive(Debug)]
@@ -109,7 +127,10 @@ pub struct Site {
     uploads: Vec<String>,
     /// Static files only.
     scriptless: bool,
-    recent: Recent,
+    /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that are sent are always opened anew.
+    recent: Recent<Script>,
+    htaccess: Option<Htaccess>,
+    secret: Option<Secret>,
 }
 
 impl Site {
@@ -146,6 +167,8 @@ impl Site {
             uploads: uploads(&settings.uploads)?,
             scriptless: false,
             recent: Recent::new(),
+            htaccess: settings.htaccess.then(Htaccess::new),
+            secret: settings.configuration.as_deref().and_then(Secret::of),
         })
     }
 
@@ -160,7 +183,22 @@ impl Site {
             uploads: Vec::new(),
             scriptless: true,
             recent: Recent::new(),
+            htaccess: None,
+            secret: None,
         })
+    }
+
+    /// Sends only files that may be read with these rights, where they are not ours.
+    pub fn read_with(mut self, rights: Option<Arc<Rights>>) -> Site {
+        if let Some(rights) = rights {
+            self.root.read_with(rights);
+        }
+        self
+    }
+
+    /// With whose rights files are read, where not with ours.
+    pub fn rights(&self) -> Option<Arc<Rights>> {
+        self.root.rights()
     }
 
     /// The document root: absolute, without symbolic links or a trailing slash.
@@ -171,6 +209,11 @@ impl Site {
     /// What answers when no file does: the script to boot.
     pub fn front_controller(&self) -> Option<&Script> {
         self.front_controller.as_ref()
+    }
+
+    /// Is it what nobody may see, whichever way it was found?
+    pub fn is_secret(&self, found: &Found) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret.is(found))
     }
 
     /// Looks up the path of a request target, still percent-encoded and without its query.
@@ -189,12 +232,12 @@ impl Site {
     /// Looks up a path that [`normalise`](normalise()) has made.
     ///
     /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
-    /// what goes to the front controller.
+    /// what goes to the front controller, and once a second one for each directory on the way.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
         if self.is_uploaded_source(path.path()) {
             return Resolution::Denied("PHP below `uploads` is never run and never sent");
         }
-        if path.path() == CONFIGURATION {
+        if fold(path.path()).starts_with(CONFIGURATION) {
             return Resolution::NotFound;
         }
         let (files, stop) = path.files();
@@ -216,6 +259,7 @@ impl Site {
             return self.fall_back();
         }
         match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { .. } if self.is_closed(files, now) => Resolution::Denied(CLOSED),
             Opened::Regular { file, metadata, .. } => Resolution::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -283,7 +327,7 @@ impl Site {
     }
 
     fn script_at(&self, name: &str, now: Instant) -> Result<Script, NoScript> {
-        if let Some(script) = self.recent.get(name, now) {
+        if let Some(script) = self.recent.get(name.as_bytes(), now) {
             return Ok(script);
         }
         match self.root.get(Path::new(&name[1..]), Access::Look) {
@@ -292,6 +336,7 @@ impl Site {
             } if self.is_really_uploaded(&real) => Err(NoScript::Denied(
                 "a symbolic link leads to PHP below `uploads`, which is never run",
             )),
+            Opened::Regular { .. } if self.is_closed(name, now) => Err(NoScript::Denied(CLOSED)),
             Opened::Regular { .. } => {
                 let script = Script {
                     root: self.document_root.clone(),
@@ -299,7 +344,7 @@ impl Site {
                     name: name.into(),
                     path_info: OsString::new(),
                 };
-                self.recent.put(script.clone(), now);
+                self.recent.put(name.as_bytes(), script.clone(), now);
                 Ok(script)
             }
             Opened::Directory => Err(NoScript::Directory),
@@ -315,6 +360,9 @@ impl Site {
             let file = format!("{directory}{name}");
             if kind(name) != Kind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
+                    Opened::Regular { .. } if self.is_closed(&file, now) => {
+                        Some(Resolution::Denied(CLOSED))
+                    }
                     Opened::Regular {
                         file: open,
                         metadata,
@@ -350,6 +398,11 @@ impl Site {
             Some(script) => Resolution::Script(script.clone()),
             None => Resolution::NotFound,
         }
+    }
+
+    fn is_closed(&self, path: &str, now: Instant) -> bool {
+        let htaccess = self.htaccess.as_ref();
+        htaccess.is_some_and(|htaccess| htaccess.denies(&self.root, path, now))
     }
 
     fn is_uploaded_source(&self, path: &str) -> bool {

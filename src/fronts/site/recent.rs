@@ -1,55 +1,57 @@
-//! Which scripts have just been found, so that the file system is not asked anew for every request.
+//! What has just been found, so that the file system is not asked anew for every request.
 //!
-//! Only scripts that are there are remembered, so a new file is seen at once, and strangers cannot fill the memory with names
-//! that they make up. What has changed within the last [second](STALE) may be missed as it may be between our look and PHP's:
-//! PHP opens the file itself, and says that it is not there when it has gone. Files that are sent are always opened anew.
+//! Strangers cannot fill the memory with names that they make up: there are so many places, and two names that fall on one take turns in
+//! it. What has changed within the last [second](STALE) may be missed, as it may be between our look and PHP's.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::event::Script;
-
 /// No longer than OPcache believes what it has seen (`opcache.revalidate_freq` is 2 seconds).
 const STALE: Duration = Duration::from_secs(1);
 
-/// More than applications have scripts that are often asked for. Two that fall on one place take turns in it.
+/// More than applications have scripts and directories that are often asked for.
 const PLACES: usize = 256;
 
-/// Scripts by the URL path that names them.
+/// By names.
 #[derive(Debug)]
-pub(super) struct Recent(Box<[RwLock<Option<Seen>>]>);
+pub(super) struct Recent<T>(Box<[RwLock<Option<Seen<T>>>]>);
 
 #[derive(Debug)]
-struct Seen {
-    script: Script,
+struct Seen<T> {
+    name: Box<[u8]>,
+    what: T,
     at: Instant,
 }
 
-impl Recent {
-    pub(super) fn new() -> Recent {
+impl<T: Clone> Recent<T> {
+    pub(super) fn new() -> Recent<T> {
         Recent((0..PLACES).map(|_| RwLock::default()).collect())
     }
 
-    pub(super) fn get(&self, name: &str, now: Instant) -> Option<Script> {
+    pub(super) fn get(&self, name: &[u8], now: Instant) -> Option<T> {
         let place = self.place(name).read();
         let place = place.unwrap_or_else(PoisonError::into_inner);
         let seen = place.as_ref()?;
         let fresh = now.saturating_duration_since(seen.at) < STALE;
-        (fresh && *seen.script.name == *name).then(|| seen.script.clone())
+        (fresh && *seen.name == *name).then(|| seen.what.clone())
     }
 
-    pub(super) fn put(&self, script: Script, now: Instant) {
+    pub(super) fn put(&self, name: &[u8], what: T, now: Instant) {
         let mut place = self
-            .place(&script.name)
+            .place(name)
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Seen { script, at: now });
+        *place = Some(Seen {
+            name: name.into(),
+            what,
+            at: now,
+        });
     }
 
-    fn place(&self, name: &str) -> &RwLock<Option<Seen>> {
+    fn place(&self, name: &[u8]) -> &RwLock<Option<Seen<T>>> {
         // FNV; who makes names fall on one place gains nothing.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
         &self.0[(hash >> 32) as usize % PLACES]
     }

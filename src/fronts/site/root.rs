@@ -2,17 +2,21 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::open::{self, Access, Refused};
+use surus_sys::rights::Rights;
 use tracing::error;
 
 use super::normalise::{Kind, kind};
+use super::reader::Reader;
 use crate::observe::rarely::Rarely;
 
 /// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
@@ -35,6 +39,13 @@ const SPECIAL: &str = "not a regular file";
 const UNREADABLE: &str =
     "permission denied: the user that surus runs as may not read this file or enter its directory";
 
+const UNREADABLE_TO_PHP: &str = "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory";
+
+/// Is this why a request was denied: that a file's permissions do not allow it?
+pub(in crate::fronts) fn is_about_permissions(why: &str) -> bool {
+    [UNREADABLE, UNREADABLE_TO_PHP].contains(&why)
+}
+
 /// As many as the kernel follows.
 const MOST_LINKS: u32 = 40;
 
@@ -47,6 +58,8 @@ pub(in crate::fronts) struct Root {
     symlinks: Symlinks,
     /// The kernel has `openat2`.
     strict: bool,
+    /// Whose files these are, where that is not us.
+    reader: Option<Reader>,
 }
 
 /// What is at a path.
@@ -120,7 +133,18 @@ impl Root {
             path,
             symlinks,
             strict: open::supported(),
+            reader: None,
         })
+    }
+
+    /// Only what may be read with these rights is opened to be read.
+    pub(super) fn read_with(&mut self, rights: Arc<Rights>) {
+        self.reader = Some(Reader::new(rights));
+    }
+
+    /// With whose rights files are opened, where not with ours.
+    pub(super) fn rights(&self) -> Option<Arc<Rights>> {
+        self.reader.as_ref().map(|reader| reader.rights.clone())
     }
 
     /// Absolute, without symbolic links or a trailing slash.
@@ -133,6 +157,45 @@ impl Root {
     /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
     /// PHP source that the name did not say is ever opened.
     pub(in crate::fronts) fn get(&self, relative: &Path, access: Access) -> Opened {
+        let opened = self.get_or_enter(relative, access);
+        match (&self.reader, access) {
+            (Some(reader), Access::Read) => self.get_as(reader, relative, opened),
+            _ => opened,
+        }
+    }
+
+    /// What we have opened as root, if PHP's user could have, or what that user gets.
+    fn get_as(&self, reader: &Reader, relative: &Path, opened: Opened) -> Opened {
+        match &opened {
+            Opened::Regular { metadata, .. } if reader.has_read(relative, metadata) => {
+                return opened;
+            }
+            // There are file systems on which root may less than others, such as NFS.
+            Opened::Regular { .. } | Opened::Denied(UNREADABLE) => drop(opened),
+            _ => return opened,
+        }
+        let theirs = reader.rights.with(|| {
+            // We have opened the directory itself at the start, and nothing above it is asked below.
+            match std::fs::metadata(self.path.join(".")) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    Opened::Denied(UNREADABLE)
+                }
+                _ => self.get_or_enter(relative, Access::Read),
+            }
+        });
+        match theirs {
+            Ok(Opened::Denied(UNREADABLE)) => Opened::Denied(UNREADABLE_TO_PHP),
+            Ok(theirs) => {
+                if let Opened::Regular { metadata, .. } = &theirs {
+                    reader.reads(relative, metadata);
+                }
+                theirs
+            }
+            Err(error) => explain(Refused::Other(error), relative).into(),
+        }
+    }
+
+    fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
         match self.get_for(relative, access) {
             // A directory that may be entered but not listed is one all the same.
             Opened::Denied(UNREADABLE) if access == Access::Read => {
@@ -238,7 +301,12 @@ impl Root {
             .zip(real.iter())
             .take_while(|(a, b)| a == b);
         let inside = real.starts_with(&self.path);
-        let mut rest = real.iter().skip(common.count()).enumerate();
+        // The caller has named it so.
+        let end = match real.file_name() == asked.file_name() {
+            true => real.parent().unwrap_or(real),
+            false => real,
+        };
+        let mut rest = end.iter().skip(common.count()).enumerate();
         let hidden = rest.any(|(depth, name)| {
             let name = name.as_encoded_bytes();
             // Kubernetes mounts a ConfigMap as links through `..data`.

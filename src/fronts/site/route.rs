@@ -1,12 +1,14 @@
 //! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, Method, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
+use surus_sys::rights::Rights;
 
 use super::{Site, Symlinks};
 
@@ -45,7 +47,7 @@ pub struct Rule {
 #[derive(Debug)]
 pub enum Action {
     Engine(String),
-    Files(Site),
+    Files(Box<Site>),
     Deny,
 }
 
@@ -79,6 +81,17 @@ impl Routes {
         Ok(Routes(
             rules.iter().enumerate().map(route).collect::<Result<_>>()?,
         ))
+    }
+
+    /// Sends only files that may be read with these rights, where they are not ours.
+    pub fn read_with(mut self, rights: Option<&Arc<Rights>>) -> Routes {
+        for route in &mut self.0 {
+            route.action = match std::mem::replace(&mut route.action, Action::Deny) {
+                Action::Files(files) => Action::Files(Box::new(files.read_with(rights.cloned()))),
+                action => action,
+            };
+        }
+        self
     }
 
     /// The action of the first rule that is about this request. `path` is the one that
@@ -181,7 +194,7 @@ fn pattern(rule: &Rule) -> Result<Pattern> {
 fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
     match (&rule.engine, &rule.root, rule.deny) {
         (Some(engine), None, false) => Ok(Action::Engine(engine.clone())),
-        (None, Some(root), false) => Ok(Action::Files(files(root, symlinks)?)),
+        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root, symlinks)?))),
         (None, None, true) => Ok(Action::Deny),
         _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`"),
     }

@@ -420,6 +420,102 @@ fn siblings_obey_the_same_rules() {
 }
 
 #[test]
+fn directories_that_htaccess_closes_are_closed() {
+    let dir = project();
+    let public = dir.path().join("public");
+    let put = |name: &str, text: &str| {
+        let path = public.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put("data/pages/start.txt", "");
+    put("data/run.php", "");
+    put("data/open/logo.txt", "");
+    put("data/.htaccess", "Order allow,deny\nDeny from all\n");
+    put("data/open/.htaccess", "Require all granted\n");
+    put("docs/.htaccess", "Options -Indexes\n");
+    // Who closes everything would not have a server.
+    put(".htaccess", "Deny from all\n");
+    for site in sites(&dir, &Settings::default()) {
+        for closed in [
+            "/data/pages/start.txt",
+            "/data/run.php",
+            "/data/run.php/more",
+        ] {
+            assert_eq!(says(&site, closed), "denied", "{closed}");
+        }
+        assert_eq!(
+            says(&site, "/data/open/logo.txt"),
+            "file data/open/logo.txt"
+        );
+        assert_eq!(says(&site, "/docs/"), "file docs/index.html");
+        assert_eq!(says(&site, "/style.css"), "file style.css");
+        // Nobody learns from it what is there.
+        assert_eq!(says(&site, "/data/nothing"), says(&site, "/nothing"));
+    }
+    let open = Settings {
+        htaccess: false,
+        ..Settings::default()
+    };
+    for site in sites(&dir, &open) {
+        assert_eq!(
+            says(&site, "/data/pages/start.txt"),
+            "file data/pages/start.txt"
+        );
+    }
+    // A rule that is taken back is gone within a second.
+    let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+    let at = |now| {
+        matches!(
+            site.find(&normalise("/data/pages/start.txt").unwrap(), now),
+            Resolution::File(_)
+        )
+    };
+    let now = Instant::now();
+    assert!(!at(now));
+    fs::remove_file(public.join("data/.htaccess")).unwrap();
+    assert!(at(now + Duration::from_secs(1)));
+}
+
+#[test]
+fn the_configuration_is_a_secret_under_every_name() {
+    let dir = project();
+    let public = dir.path().join("public");
+    for name in ["prod.toml", "prod.toml~", "prod.toml.bak", "other.toml"] {
+        fs::write(public.join(name), "").unwrap();
+    }
+    fs::hard_link(public.join("prod.toml"), public.join("notes.txt")).unwrap();
+    symlink("prod.toml", public.join("link.txt")).unwrap();
+    let settings = Settings {
+        configuration: Some(public.join("prod.toml")),
+        ..Settings::default()
+    };
+    let site = Site::open(dir.path(), &settings, None).unwrap();
+    let is_secret = |path: &str| match site.resolve(path) {
+        Resolution::File(found) => site.is_secret(&found),
+        other => panic!("{path}: {other:?}"),
+    };
+    for path in [
+        "/prod.toml",
+        "/prod.toml~",
+        "/prod.toml.bak",
+        "/notes.txt",
+        "/link.txt",
+    ] {
+        assert!(is_secret(path), "{path}");
+    }
+    assert!(!is_secret("/other.toml"));
+    // Saved as editors do: another file of that name.
+    fs::remove_file(public.join("prod.toml")).unwrap();
+    fs::write(public.join("prod.toml"), "").unwrap();
+    assert!(is_secret("/prod.toml"));
+    for path in ["/surus.toml", "/surus.toml~", "/Surus.toml.bak"] {
+        fs::write(public.join(&path[1..]), "").unwrap();
+        assert!(matches!(site.resolve(path), Resolution::NotFound), "{path}");
+    }
+}
+
+#[test]
 fn the_document_root_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().canonicalize().unwrap();

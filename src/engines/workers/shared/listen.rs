@@ -135,7 +135,7 @@ impl Shared {
             *place = Some(Worker {
                 pid: pid.clone(),
                 exit: Some(exit),
-                killed: false,
+                killed: None,
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
@@ -144,18 +144,9 @@ impl Shared {
             php::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
         tokio::spawn(async move {
-            let mut outbox = Outbox::new(self.clone(), stream, index, pid.get(), written);
-            let broken = outbox.read().await;
-            let exit = exited.await.unwrap_or_else(|_| {
-                let line = self.board.line(index);
-                Exit {
-                    wait_status: None,
-                    state: line.state,
-                    request: line.request,
-                    taken: line.taken,
-                }
-            });
-            outbox.worker_ended(exit, broken).await;
+            Outbox::new(self.clone(), stream, index, pid, exited, written)
+                .run()
+                .await;
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
             }
@@ -172,7 +163,7 @@ impl Shared {
                 .then(|| place.take())
                 .flatten()
         });
-        let killed = worker.as_ref().is_some_and(|worker| worker.killed);
+        let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.renewing.load(Ordering::Acquire) {
             true => why::RENEWED,
             false => why::of(wait_status, killed),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::bail;
 use surus_sys::process::Pid;
-use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
+use surus_sys::scoreboard::{Line, Scoreboard, State, Took, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -15,10 +15,12 @@ use tracing::debug;
 use super::finishing::Finishing;
 use super::slots::{Reached, Refusal, Slot, Slots};
 use super::template::Spec;
+use super::why::Killed;
 use crate::engine::Report;
 use crate::event::{Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
+use prometheus_client::metrics::histogram::Histogram;
 
 /// What a generation shares with the tasks that serve it and with the responses that come from it.
 pub struct Shared {
@@ -27,6 +29,7 @@ pub struct Shared {
     pub slots: Slots,
     pub finishing: Finishing,
     pub metrics: Arc<Metrics>,
+    pub queue_wait: Histogram,
     engine: &'static str,
     workers: Mutex<Vec<Option<Worker>>>,
     /// Workers whose outbox is still open.
@@ -59,7 +62,7 @@ struct Worker {
     /// Tells the outbox's reader how the worker ended.
     exit: Option<oneshot::Sender<Exit>>,
     /// We have killed it.
-    killed: bool,
+    killed: Option<Killed>,
 }
 
 /// How a worker ended, and what it held.
@@ -71,6 +74,17 @@ pub struct Exit {
     pub request: u16,
     /// Events that it had taken from the inbox.
     pub taken: u64,
+}
+
+impl Exit {
+    /// What it had taken as its event `number`.
+    pub fn took(&self, number: u64) -> Took {
+        match number.cmp(&self.taken) {
+            std::cmp::Ordering::Less => Took::LongAgo,
+            std::cmp::Ordering::Equal => Took::Request(self.request),
+            std::cmp::Ordering::Greater => Took::Nothing,
+        }
+    }
 }
 
 impl Shared {
@@ -86,6 +100,7 @@ impl Shared {
             board,
             slots: Slots::new(requests),
             finishing: Finishing::default(),
+            queue_wait: metrics.queue_wait(spec.name),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
@@ -251,11 +266,11 @@ impl Shared {
     }
 
     /// Ends a process at once, if it still has this place among the workers.
-    pub fn kill(&self, worker: usize, pid: &Arc<Pid>) {
+    pub fn kill(&self, worker: usize, pid: &Arc<Pid>, why: Killed) {
         if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut)
             && Arc::ptr_eq(&worker.pid, pid)
         {
-            worker.killed = true;
+            worker.killed = Some(why);
             if let Err(error) = worker.pid.kill() {
                 debug!(pid = worker.pid.get(), %error, "cannot kill the worker");
             }

@@ -1,0 +1,427 @@
+//! What PHP has said of a response and its client has not taken yet, in order: a little in memory, and what is more, in a file, so that a
+//! slow client has a file and not a worker.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::event::Failure;
+use crate::observe::rarely::Rarely;
+use crate::spool::{self, Spool};
+
+/// Pieces that may wait in memory: with 64 KiB records about half a MiB.
+const PIECES: usize = 8;
+
+/// A client may be waited for so long before the disk is used, ...
+const GRACE: Duration = Duration::from_millis(20);
+
+/// ... and so long for each byte that it has been given: one that takes 100 MB a second is no slower than a disk.
+const NANOS_PER_BYTE: u64 = 10;
+
+/// What is read of the file at a time.
+const CHUNK: u64 = 64 * 1024;
+
+/// How often to ask whether PHP is done while its client takes nothing.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The two ends of a response. Without a spool there is no file, and PHP waits for its client.
+pub fn backlog(spool: Option<Arc<Spool>>) -> (Giver, Taker) {
+    let shared = Arc::new(Shared::default());
+    let giver = Giver {
+        shared: shared.clone(),
+        spool,
+        file: None,
+        written: 0,
+        is_full: false,
+        given: 0,
+        waited: Duration::ZERO,
+    };
+    let taker = Taker {
+        shared,
+        reading: None,
+    };
+    (giver, taker)
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when the client has taken something or has gone.
+    taken: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    parts: VecDeque<Part>,
+    /// Made by the giver, once.
+    file: Option<Arc<File>>,
+    end: Option<Result<(), Failure>>,
+    taker: Option<Waker>,
+    is_gone: bool,
+}
+
+enum Part {
+    Memory(Bytes),
+    /// This of the file. Stays here until it has been read.
+    Spooled(Range<u64>),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn in_memory(&self) -> usize {
+        let is_memory = |part: &&Part| matches!(part, Part::Memory(_));
+        self.parts.iter().filter(is_memory).count()
+    }
+
+    fn is_spooled(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| matches!(part, Part::Spooled(_)))
+    }
+
+    fn ends_in_file(&self) -> bool {
+        matches!(self.parts.back(), Some(Part::Spooled(_)))
+    }
+
+    fn wake(&mut self) {
+        if let Some(taker) = self.taker.take() {
+            taker.wake();
+        }
+    }
+}
+
+/// The client has gone.
+#[derive(Debug)]
+pub struct Gone;
+
+/// Why a piece has to wait.
+pub enum Refused {
+    Gone,
+    /// There is no room for it now.
+    Full(Bytes),
+}
+
+/// PHP's end. Dropped before its [end](Giver::end), the response breaks off.
+pub struct Giver {
+    shared: Arc<Shared>,
+    spool: Option<Arc<Spool>>,
+    file: Option<Arc<File>>,
+    /// Where the file ends.
+    written: u64,
+    /// The disk or the limit takes no more until the client has taken all that is in the file.
+    is_full: bool,
+    /// Bytes, and how long the client has been waited for.
+    given: u64,
+    waited: Duration,
+}
+
+impl Giver {
+    /// Without waiting, and without the file.
+    pub fn try_give(&mut self, piece: Bytes) -> Result<(), Refused> {
+        let mut state = self.shared.lock();
+        if state.is_gone {
+            return Err(Refused::Gone);
+        }
+        let spools = state.ends_in_file() && !self.is_full;
+        if spools || state.in_memory() >= PIECES {
+            return Err(Refused::Full(piece));
+        }
+        self.given += piece.len() as u64;
+        state.parts.push_back(Part::Memory(piece));
+        state.wake();
+        Ok(())
+    }
+
+    /// Returns when there is room for more. What is left once PHP `is_done` is no more than a socket holds; it waits in memory, so that it
+    /// does not hold up PHP's next.
+    pub async fn give(&mut self, mut piece: Bytes, is_done: impl Fn() -> bool) -> Result<(), Gone> {
+        loop {
+            piece = match self.try_give(piece) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Gone) => return Err(Gone),
+                Err(Refused::Full(piece)) => piece,
+            };
+            if self.client_is_quick().await {
+                continue;
+            }
+            piece = match self.put_into_file(piece).await {
+                Ok(()) => return Ok(()),
+                Err(piece) => piece,
+            };
+            loop {
+                if is_done() {
+                    let mut state = self.shared.lock();
+                    state.parts.push_back(Part::Memory(piece));
+                    state.wake();
+                    return Ok(());
+                }
+                if timeout(LOOK, self.room()).await.is_ok() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// All has been given, or why no more comes.
+    pub fn end(self, how: Result<(), Failure>) {
+        self.shared.lock().end = Some(how);
+    }
+
+    /// Returns when the client has gone.
+    pub async fn gone(&self) {
+        self.wait_until(|state| state.is_gone).await;
+    }
+
+    /// Returns when a piece may wait in memory, or nowhere.
+    async fn room(&self) {
+        self.wait_until(|state| state.is_gone || state.in_memory() < PIECES)
+            .await;
+    }
+
+    async fn wait_until(&self, is: impl Fn(&State) -> bool) {
+        loop {
+            let taken = self.shared.taken.notified();
+            if is(&self.shared.lock()) {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Has it taken something soon? A client that keeps up needs no file.
+    async fn client_is_quick(&mut self) -> bool {
+        if self.spool.is_none() || self.is_full || self.shared.lock().ends_in_file() {
+            return false;
+        }
+        let of_bytes = Duration::from_nanos(self.given.saturating_mul(NANOS_PER_BYTE));
+        let left = (GRACE + of_bytes).saturating_sub(self.waited);
+        let began = Instant::now();
+        let has_room = timeout(left, self.room()).await.is_ok();
+        self.waited += began.elapsed();
+        has_room
+    }
+
+    /// Puts what waits in memory into the file, and the piece behind it. Gives it back where the file takes nothing now.
+    async fn put_into_file(&mut self, piece: Bytes) -> Result<(), Bytes> {
+        let Some(spool) = self.spool.clone() else {
+            return Err(piece);
+        };
+        let mut pieces = Vec::new();
+        {
+            let mut state = self.shared.lock();
+            if !state.is_spooled() {
+                (self.written, self.is_full) = (0, false);
+                pieces.extend(state.parts.drain(..).filter_map(|part| match part {
+                    Part::Memory(piece) => Some(piece),
+                    Part::Spooled(_) => None,
+                }));
+            } else if self.is_full || !state.ends_in_file() {
+                return Err(piece);
+            }
+        }
+        self.given += piece.len() as u64;
+        pieces.push(piece);
+        let (file, from) = (self.file.take(), self.written);
+        // By another thread: the disk may be slow. Nobody else appends meanwhile, and a client that comes finds nothing and waits.
+        let writing = spawn_blocking(move || write(file, &spool, from, pieces));
+        let Ok(written) = writing.await else {
+            // Only at our own end.
+            return Ok(());
+        };
+        self.file = written.file;
+        self.written = written.to;
+        self.is_full = !written.left.is_empty();
+        if let Some(error) = written.error {
+            static SAID: Rarely = Rarely::new();
+            if SAID.is_time(Instant::now()) {
+                warn!(%error, "cannot keep the rest of a response for its slow client (http.spool); PHP waits for the client");
+            }
+        }
+        let mut state = self.shared.lock();
+        if state.is_gone {
+            return Ok(());
+        }
+        state.file.clone_from(&self.file);
+        match state.parts.back_mut() {
+            Some(Part::Spooled(range)) => range.end = self.written,
+            _ if self.written > from => state.parts.push_back(Part::Spooled(from..self.written)),
+            _ => {}
+        }
+        state
+            .parts
+            .extend(written.left.into_iter().map(Part::Memory));
+        state.wake();
+        Ok(())
+    }
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        close(self.file.take());
+        let mut state = self.shared.lock();
+        let broken = || Err(Failure::Died("the answer broke off".into()));
+        state.end.get_or_insert_with(broken);
+        state.wake();
+    }
+}
+
+struct Written {
+    file: Option<Arc<File>>,
+    to: u64,
+    /// What had no room.
+    left: Vec<Bytes>,
+    error: Option<io::Error>,
+}
+
+/// Writes as much of the pieces as the limit and the disk take. From the beginning, nothing in the file is needed any more.
+fn write(file: Option<Arc<File>>, spool: &Spool, from: u64, pieces: Vec<Bytes>) -> Written {
+    let mut written = Written {
+        file,
+        to: from,
+        left: Vec::new(),
+        error: None,
+    };
+    let mut pieces = pieces.into_iter();
+    for mut piece in pieces.by_ref() {
+        if let Err(error) = written.append(&mut piece, spool) {
+            written.error = Some(error);
+        }
+        if !piece.is_empty() {
+            written.left.push(piece);
+            break;
+        }
+    }
+    written.left.extend(pieces);
+    written
+}
+
+impl Written {
+    /// Takes off the piece what has been written.
+    fn append(&mut self, piece: &mut Bytes, spool: &Spool) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => {
+                if self.to == 0 {
+                    file.set_len(0)?;
+                }
+                file
+            }
+            None => {
+                let file = spool::file(spool.directory.as_deref())?;
+                self.file.insert(Arc::new(file))
+            }
+        };
+        while !piece.is_empty() && self.to + piece.len() as u64 <= spool.max {
+            match file.write_at(piece, self.to) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    self.to += n as u64;
+                    let _ = piece.split_to(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// To give back a gigabyte takes the kernel a while, in which no thread of the front is to wait.
+fn close(file: Option<Arc<File>>) {
+    if let (Some(file), Ok(runtime)) = (file, Handle::try_current()) {
+        runtime.spawn_blocking(move || drop(file));
+    }
+}
+
+/// The client's end.
+pub struct Taker {
+    shared: Arc<Shared>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Taker {
+    /// The next piece; none at the end.
+    pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        let mut state = self.shared.lock();
+        let Some(part) = state.parts.front_mut() else {
+            return match &state.end {
+                Some(Ok(())) => Poll::Ready(None),
+                Some(Err(failure)) => Poll::Ready(Some(Err(failure.clone()))),
+                None => {
+                    state.taker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            };
+        };
+        let range = match part {
+            Part::Memory(piece) => {
+                let piece = std::mem::take(piece);
+                state.parts.pop_front();
+                drop(state);
+                self.shared.taken.notify_one();
+                return Poll::Ready(Some(Ok(piece)));
+            }
+            Part::Spooled(range) => range.start..range.end.min(range.start + CHUNK),
+        };
+        let file = state.file.clone();
+        drop(state);
+        let reading = self
+            .reading
+            .get_or_insert_with(|| spawn_blocking(move || read(file, range)));
+        let read = std::task::ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        let piece = match read.unwrap_or_else(|error| Err(error.into())) {
+            Ok(piece) => piece,
+            Err(error) => {
+                let why = format!("what was kept of a response cannot be read: {error}");
+                return Poll::Ready(Some(Err(Failure::Malformed(why))));
+            }
+        };
+        let mut state = self.shared.lock();
+        if let Some(Part::Spooled(range)) = state.parts.front_mut() {
+            range.start += piece.len() as u64;
+            if range.is_empty() {
+                state.parts.pop_front();
+            }
+        }
+        drop(state);
+        self.shared.taken.notify_one();
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
+fn read(file: Option<Arc<File>>, range: Range<u64>) -> io::Result<Bytes> {
+    let file = file.ok_or(io::ErrorKind::NotFound)?;
+    // Never more than a chunk.
+    let mut buffer = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut buffer, range.start)?;
+    Ok(buffer.into())
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_gone = true;
+        state.parts.clear();
+        let file = state.file.take();
+        drop(state);
+        close(file);
+        self.shared.taken.notify_one();
+    }
+}

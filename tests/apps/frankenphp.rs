@@ -1,0 +1,121 @@
+//! A worker loop as FrankenPHP documents it (<https://frankenphp.dev/docs/worker/>), unmodified.
+
+use super::client::{Client, Upload};
+use super::site::{BOOTING, Site};
+
+const LOOP: &str = r#"<?php
+ignore_user_abort(true);
+final class App {
+    private int $requests = 0;
+    public int $terminated = 0;
+    public function handle(array $get, array $post, array $cookie, array $files, array $server): string {
+        $seen = ++$this->requests;
+        switch ($get['do'] ?? '') {
+            case 'exit': echo 'before'; exit;
+            case 'throw': throw new RuntimeException('thrown');
+            case 'fatal': no_such_function();
+            case 'buffer': ob_start(); return 'in a buffer';
+            case 'finish': echo 'first'; fastcgi_finish_request(); return 'second';
+            case 'session': session_start(); return 'visit '.($_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1);
+            case 'headers': header('X-Loop: yes', true, 418); setcookie('a', 'b'); return '';
+        }
+        $sizes = array_map(fn (array $file): int => $file['size'], $files);
+        $body = strlen(file_get_contents('php://input'));
+        return json_encode([$server['REQUEST_METHOD'], $get, $post, $cookie, $sizes, $body, $seen, $this->terminated]);
+    }
+}
+$app = new App;
+$handler = static function () use ($app): void {
+    echo $app->handle($_GET, $_POST, $_COOKIE, $_FILES, $_SERVER);
+};
+$most = (int) ($_SERVER['MAX_REQUESTS'] ?? 0);
+for ($n = 0; !$most || $n < $most; ++$n) {
+    $keep = \frankenphp_handle_request($handler);
+    $app->terminated++;
+    gc_collect_cycles();
+    if (!$keep) break;
+}
+"#;
+
+fn site() -> Site {
+    Site::new().write("index.php", LOOP)
+}
+
+#[test]
+fn frankenphps_loop_runs_on_every_engine_that_boots() {
+    let site = site();
+    for engine in BOOTING {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        let visitor = Client::new(&surus.url);
+        let seen = |answer: &super::client::Answer| {
+            let json = answer.json();
+            (json[6].as_u64().unwrap(), json[7].as_u64().unwrap())
+        };
+
+        let first = visitor.get("/?a=b").ok();
+        assert_eq!(seen(&first), (1, 0), "{engine}");
+        assert_eq!(first.json()[1]["a"], "b");
+        let second = visitor.post("/?c=d", &[("e", "f & g")]).ok();
+        let json = second.json();
+        assert_eq!((&json[0], &json[2]["e"]), (&"POST".into(), &"f & g".into()));
+        assert_eq!(
+            json[1]["a"],
+            serde_json::Value::Null,
+            "{engine}: of the request before"
+        );
+        // What a loop keeps is what its engine keeps.
+        let kept = if engine == "worker" { (2, 1) } else { (1, 0) };
+        assert_eq!(seen(&second), kept, "{engine}");
+        let file = Upload {
+            field: "file",
+            name: "a.txt",
+            mime: "text/plain",
+            bytes: b"1234567",
+        };
+        let uploaded = visitor.upload("/", &[("e", "h")], &file).ok().json();
+        assert_eq!(
+            (&uploaded[2]["e"], &uploaded[4]["file"]),
+            (&"h".into(), &7.into())
+        );
+
+        for _ in 0..2 {
+            assert_eq!(visitor.get("/?do=exit").ok().text(), "before", "{engine}");
+            visitor.get("/?do=throw").status(500);
+            visitor.get("/?do=fatal").status(500);
+            assert_eq!(visitor.get("/?do=buffer").ok().text(), "in a buffer");
+            assert_eq!(visitor.get("/?do=finish").ok().text(), "first");
+            let answer = visitor.get("/?do=headers").status(418);
+            assert_eq!(answer.header("x-loop"), "yes");
+            visitor.get("/").ok();
+        }
+        let guest = Client::new(&surus.url);
+        assert_eq!(guest.get("/?do=session").ok().text(), "visit 1", "{engine}");
+        assert_eq!(guest.get("/?do=session").ok().text(), "visit 2", "{engine}");
+        assert_eq!(
+            Client::new(&surus.url).get("/?do=session").ok().text(),
+            "visit 1"
+        );
+        let log = surus.log();
+        assert!(
+            log.contains("thrown") && log.contains("no_such_function"),
+            "{engine}: {log}"
+        );
+    }
+}
+
+#[test]
+fn a_loop_that_ends_after_some_requests_is_begun_anew() {
+    let site = site();
+    let most = ("SURUS_ENV_MAX_REQUESTS", "3");
+    for engine in BOOTING {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "2"], &[most]);
+        let visitor = Client::new(&surus.url);
+        for _ in 0..20 {
+            let seen = visitor.get("/").ok().json()[6].as_u64().unwrap();
+            assert!(
+                seen <= if engine == "worker" { 3 } else { 1 },
+                "{engine}: {seen}"
+            );
+        }
+    }
+}

@@ -1,0 +1,8 @@
+<?php
+// A direction of a pair of sockets of boot that a request has ended.
+return [
+    'needs' => ['sockets'],
+    'boot' => function () { socket_create_pair(AF_UNIX, SOCK_DGRAM, 0, $pair); socket_set_nonblock($pair[1]); return $pair; },
+    'set' => function ($boot) { socket_shutdown($boot[0], 1); },
+    'see' => fn ($boot) => json_encode([@socket_write($boot[0], 'own'), @socket_read($boot[1], 10)]),
+];

@@ -1,0 +1,8 @@
+<?php
+// UUIDs of time, of which the boot has made one.
+(function () {
+    $boot = uuid_create(UUID_TYPE_TIME);
+    surus_serve(function () use ($boot) {
+        echo uuid_type($boot), ' ', $boot, ' ', uuid_create(UUID_TYPE_TIME);
+    });
+})();
