@@ -89,7 +89,8 @@ int surus_boot_run(void)
 		surus_event_close(&surus_self->event);
 		surus_set_state(SURUS_RETIRED);
 		if (status == SURUS_EXIT_INBOX_CLOSED) {
-			status = surus_serves_one() ? SURUS_EXIT_SERVED : SURUS_EXIT_FAILED;
+			bool fatal = EG(exit_status) == 255; /* php_error_cb, and where an exception is not caught */
+			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED : SURUS_EXIT_ENDED;
 		}
 	}
 	if (!surus_serve_called()) {

@@ -398,6 +398,7 @@ enum {
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
 	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body; said on stderr */
+	SURUS_EXIT_ENDED = 121, /* its script has left the loop that serves */
 };
 
 /* --- profile.c: how a start goes --- */

@@ -265,6 +265,10 @@ static void end_workers(void)
  * that we fork from here draw anew. */
 static void renew_workers(void)
 {
+	const char text[] = "renewing";
+
+	/* Before any of their ends: surus has heard of all that are meant, and of none that comes after them. */
+	tell(text, sizeof(text) - 1, NULL, 0);
 	end_workers();
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		/* Its end is no reason to let the next one wait. */

@@ -27,6 +27,8 @@ mod mappings;
 mod opcache;
 #[path = "faults/processes.rs"]
 mod processes;
+#[path = "faults/putting_back.rs"]
+mod putting_back;
 #[path = "faults/regex.rs"]
 mod regex;
 #[path = "faults/replaced.rs"]

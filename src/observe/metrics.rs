@@ -208,3 +208,36 @@ impl Metrics {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{EngineStatus, Metrics};
+
+    #[test]
+    fn every_metric_is_documented() {
+        let documented = include_str!("../../docs/observing.md");
+        let metrics = Metrics::default();
+        // What has never been counted is not written.
+        metrics.answered("classic", "2xx", Duration::ZERO);
+        metrics.queue_wait("classic").observe(0.0);
+        metrics.worker_ended("classic", "served");
+        metrics.opcache_stuck("classic", "full");
+        let text = metrics.text(&[EngineStatus {
+            engine: "classic".into(),
+            php: "8.2.0".into(),
+            generation: 1,
+            queued: 0,
+            workers: Vec::new(),
+        }]);
+        let names: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
+            .collect();
+        assert_eq!(names.len(), 9, "{text}");
+        for name in names {
+            assert!(documented.contains(&format!("| `{name}")), "{name}");
+        }
+    }
+}

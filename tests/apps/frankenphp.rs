@@ -117,5 +117,8 @@ fn a_loop_that_ends_after_some_requests_is_begun_anew() {
                 "{engine}: {seen}"
             );
         }
+        if engine == "worker" {
+            surus.wait_for_log(|log| log.contains("reason=\"ended\""));
+        }
     }
 }

@@ -258,6 +258,8 @@ pub enum Said {
         request: u16,
         taken: u64,
     },
+    /// It ends all workers that it has told of, so that others take their places.
+    Renewing,
     /// OPcache takes nothing new until a reload.
     OpcacheStuck(Stuck),
     /// It is gone.
@@ -314,6 +316,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             request: words.next()?.parse().ok()?,
             taken: words.next()?.parse().ok()?,
         }),
+        "renewing" => Some(Said::Renewing),
         "opcache" => Some(Said::OpcacheStuck(match words.next()? {
             "full" => Stuck::Full,
             "restart" => Stuck::Restart,

@@ -50,6 +50,7 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
         Some(108) => ("differs", false),
         Some(109) => ("renewed", true),
         Some(120) => ("no_descriptors", false),
+        Some(121) => ("ended", true),
         Some(_) => ("exit", false),
         None => match killed {
             Some(Killed::Late) => ("timeout", false),
@@ -125,7 +126,22 @@ const REPLACED: [(i32, &str, &str); 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::REPLACED;
+    use super::{Killed, REPLACED, of};
+
+    #[test]
+    fn every_reason_is_documented() {
+        let text = include_str!("../../../docs/observing.md");
+        let exits = (0..256).map(|status| of(status << 8, None));
+        let kills = [None, Some(Killed::Late), Some(Killed::Broken)].map(|killed| of(9, killed));
+        for why in exits.chain(kills) {
+            let is_known = text.contains(&format!("`{}`", why.label));
+            assert!(
+                is_known || why.label.starts_with("replaced_"),
+                "{}",
+                why.label
+            );
+        }
+    }
 
     #[test]
     fn every_reason_for_a_replacement_is_documented() {

@@ -64,6 +64,7 @@ impl Shared {
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
+                Ok(Said::Renewing) => *self.lock_renewed() = Some(self.pids()),
                 Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
                 Ok(Said::End) => break,
                 Err(error) => {
@@ -164,7 +165,7 @@ impl Shared {
                 .flatten()
         });
         let killed = worker.as_ref().and_then(|worker| worker.killed);
-        let why = match self.renewing.load(Ordering::Acquire) {
+        let why = match self.is_renewed(pid) {
             true => why::RENEWED,
             false => why::of(wait_status, killed),
         };

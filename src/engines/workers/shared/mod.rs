@@ -3,7 +3,7 @@
 mod listen;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::bail;
 use surus_sys::process::Pid;
@@ -42,8 +42,8 @@ pub struct Shared {
     retire: Notify,
     retiring: AtomicBool,
     renew: Notify,
-    /// The template is ending its workers so that others take their places.
-    renewing: AtomicBool,
+    /// The workers that the template has ended last so that others take their places; None until it has said which.
+    renewed: Mutex<Option<Vec<u32>>>,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
     dropped: CancellationToken,
     /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
@@ -111,7 +111,7 @@ impl Shared {
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
             renew: Notify::new(),
-            renewing: AtomicBool::new(false),
+            renewed: Mutex::default(),
             dropped: CancellationToken::new(),
             may_miss: AtomicBool::new(false),
             said: Mutex::default(),
@@ -128,24 +128,44 @@ impl Shared {
 
     /// Has the template fork all workers anew. Returns when those that there were are gone.
     pub async fn renew(&self) -> anyhow::Result<()> {
-        let pids = |workers: &[Option<Worker>]| -> Vec<u32> {
-            let workers = workers.iter().flatten();
-            workers.map(|worker| worker.pid.get()).collect()
-        };
-        let before = pids(&self.lock_workers());
-        self.renewing.store(true, Ordering::Release);
+        *self.lock_renewed() = None;
         self.renew.notify_one();
-        while pids(&self.lock_workers())
-            .iter()
-            .any(|pid| before.contains(pid))
-        {
+        while !self.are_renewed() {
             tokio::select! {
                 () = self.news.notified() => {}
                 () = self.ended.cancelled() => bail!("the template has ended"),
             }
         }
-        self.renewing.store(false, Ordering::Release);
+        // Their numbers may be others' from now on.
+        *self.lock_renewed() = None;
         Ok(())
+    }
+
+    fn are_renewed(&self) -> bool {
+        let standing = self.pids();
+        let renewed = self.lock_renewed();
+        renewed
+            .as_ref()
+            .is_some_and(|ended| !ended.iter().any(|pid| standing.contains(pid)))
+    }
+
+    /// Has the template ended this worker for that reason?
+    fn is_renewed(&self, pid: u32) -> bool {
+        let renewed = self.lock_renewed();
+        renewed.as_ref().is_some_and(|ended| ended.contains(&pid))
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let workers = self.lock_workers();
+        workers
+            .iter()
+            .flatten()
+            .map(|worker| worker.pid.get())
+            .collect()
+    }
+
+    fn lock_renewed(&self) -> MutexGuard<'_, Option<Vec<u32>>> {
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nobody needs the generation any more: ends its processes, unless they are about to end by themselves.
@@ -285,10 +305,8 @@ impl Shared {
             .map(|worker| worker.pid.clone())
     }
 
-    fn lock_workers(&self) -> std::sync::MutexGuard<'_, Vec<Option<Worker>>> {
-        self.workers
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock_workers(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// With the template and all workers gone, nobody will take what is left in the inbox.

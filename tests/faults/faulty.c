@@ -1,0 +1,82 @@
+/* Preloaded into processes that rewind: strikes once, in the call of a function that only putting back uses, when a file says where and
+ * how. `fchdir kill`: where descriptors and directory have been put back, dies by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static char file[4096];
+static int (*real_setcontext)(const ucontext_t *);
+
+static __attribute__((constructor)) void begin(void)
+{
+	const char *name = getenv("FAULTY_FILE");
+
+	real_setcontext = (int (*)(const ucontext_t *))dlsym(RTLD_NEXT, "setcontext");
+	if (name && strlen(name) < sizeof(file)) {
+		strcpy(file, name);
+	}
+}
+
+/* True where the call is to fail. By system calls alone: memory is at stake. */
+static int strikes(const char *here)
+{
+	char text[64] = {0};
+	size_t len = strlen(here);
+	int fd = *file ? (int)syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC) : -1;
+
+	if (fd < 0) {
+		return 0;
+	}
+	syscall(SYS_read, fd, text, sizeof(text) - 1);
+	syscall(SYS_close, fd);
+	if (strncmp(text, here, len) != 0 || text[len] != ' ') {
+		return 0;
+	}
+	/* Whoever removes it has it. */
+	if (syscall(SYS_unlinkat, AT_FDCWD, file, 0) != 0) {
+		return 0;
+	}
+	if (strcmp(text + len + 1, "kill") == 0) {
+		syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+	}
+	if (strcmp(text + len + 1, "segv") == 0) {
+		*(volatile int *)8 = 0;
+	}
+	return 1;
+}
+
+/* The last but one of what is put back in the kernel. */
+int fchdir(int fd)
+{
+	return strikes("fchdir") ? -1 : (int)syscall(SYS_fchdir, fd);
+}
+
+/* Before the written pages are looked for, and once more when they have got their bytes. */
+int getrusage(__rusage_who_t who, struct rusage *usage)
+{
+	return strikes("getrusage") ? -1 : (int)syscall(SYS_getrusage, who, usage);
+}
+
+/* The written pages, and the size of the address space. */
+ssize_t pread(int fd, void *buffer, size_t len, off_t offset)
+{
+	return strikes("pread") ? -1 : syscall(SYS_pread64, fd, buffer, len, offset);
+}
+ssize_t pread64(int fd, void *buffer, size_t len, off_t offset)
+{
+	return pread(fd, buffer, len, offset);
+}
+
+/* The very end: memory is back, but for where it goes on. */
+int setcontext(const ucontext_t *context)
+{
+	strikes("setcontext");
+	return real_setcontext(context);
+}
