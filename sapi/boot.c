@@ -16,6 +16,7 @@
 #include "snapshot.h"
 
 static bool done; /* the script has come to serve */
+static zend_file_handle script; /* it is compiled when it runs, and so nobody reads it any more */
 
 /* What a script finds in SG(request_info) while no event is there. */
 static void fill_request_info(void)
@@ -30,38 +31,54 @@ static void fill_request_info(void)
 	SG(request_info).path_translated = surus_settings.script;
 }
 
-static void execute(char *script)
+static void execute(char *path)
 {
-	zend_file_handle file;
 	char directory[MAXPATHLEN];
-	const char *slash = strrchr(script, '/');
-	size_t len = slash ? (size_t)(slash - script) : 0;
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
 
 	if (len > 0 && len < sizeof(directory)) {
-		memcpy(directory, script, len);
+		memcpy(directory, path, len);
 		directory[len] = '\0';
 		if (chdir(directory) != 0) {
 			/* As php_execute_script: the script then runs where we are. */
 		}
 	}
-	zend_stream_init_filename(&file, script);
-	file.primary_script = 1;
-	php_execute_script(&file);
+	zend_stream_init_filename(&script, path);
+	script.primary_script = 1;
+	php_execute_script(&script);
 	if (surus_self->child) {
 		surus_child_end();
 	}
-	/* Before the file is closed, which a rewound process needs open. */
 	surus_serve_script_ended();
-	zend_destroy_file_handle(&file);
+	zend_destroy_file_handle(&script);
+}
+
+/* A descriptor less that workers would have to look after. */
+static void close_script(void)
+{
+	zend_stream *stream = &script.handle.stream;
+	zend_llist_position at;
+
+	if (script.type != ZEND_HANDLE_STREAM || !stream->closer || !stream->handle) {
+		return;
+	}
+	for (zend_file_handle *noted = zend_llist_get_first_ex(&CG(open_files), &at); noted; noted = zend_llist_get_next_ex(&CG(open_files), &at)) {
+		if (noted->type == ZEND_HANDLE_STREAM && noted->handle.stream.handle == stream->handle) {
+			noted->handle.stream.handle = NULL;
+		}
+	}
+	stream->closer(stream->handle);
+	stream->handle = NULL;
 }
 
 int surus_boot_run(void)
 {
-	char *script = surus_settings.script;
+	char *path = surus_settings.script;
 	int status;
 
-	if (access(script, R_OK) != 0) {
-		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", script);
+	if (access(path, R_OK) != 0) {
+		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", path);
 		return SURUS_EXIT_BOOT;
 	}
 	surus_profile_mark("boot");
@@ -69,9 +86,9 @@ int surus_boot_run(void)
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
 			surus_opcache_booting();
-			surus_user_ini_activate(script, surus_settings.document_root);
+			surus_user_ini_activate(path, surus_settings.document_root);
 			zend_try {
-				execute(script);
+				execute(path);
 			} zend_end_try();
 		}
 	} zend_catch {
@@ -97,7 +114,7 @@ int surus_boot_run(void)
 		fprintf(stderr,
 		        "surus-php: %s has ended without serving anything. A script that the engine boots calls surus_serve($handler); "
 		        "one that does not belongs to the engine `classic`.\n",
-		        script);
+		        path);
 	}
 	if (surus_boots_in_template()) {
 		surus_php_shutdown();
@@ -129,6 +146,7 @@ bool surus_boot_done(void)
 {
 	done = true;
 	surus_profile_mark("booted");
+	close_script();
 	if (!surus_boots_in_template()) {
 		surus_log_take();
 		surus_worker_speak();

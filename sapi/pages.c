@@ -11,14 +11,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
 	PAGE = 4096,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
-	PATIENCE = 256,    /* events; four times as many each time that the page has been needed again all the same */
+	PATIENCE = 256,    /* events; four times as many each time that the page has been needed again soon all the same */
 	MAX_COOLED = 5,
+	SOON = 1024, /* events; to compare a page in all of them costs about as much as to fault it in and to look for it once */
 	MAX_HOT = 1 << 20,
 };
 
@@ -34,7 +36,8 @@ struct page {
 	uint16_t own; /* its number in this worker's own file, from 1; 0 when it is not there */
 	bool hot;
 	bool loose; /* free memory of PHP's heap, in which nobody looks for anything */
-	unsigned char cooled; /* how often it has been given back */
+	unsigned char cooled; /* how often it has been given back, and needed again soon */
+	uint32_t cooled_at;   /* the event before which it was given back last */
 };
 
 static struct pages {
@@ -44,6 +47,7 @@ static struct pages {
 	const unsigned char *own; /* this worker's own file, mapped to be read */
 	struct hot hot[MAX_HOT];
 	size_t hot_count;
+	uint32_t events;
 	bool impatient; /* a hot page is to be given back */
 	long faults; /* there had been when the written pages were found; -1: they are to be looked for */
 	surus_restore *restore;
@@ -97,6 +101,10 @@ static bool heat(const struct surus_region *r, uintptr_t page)
 	if (p->hot_count == MAX_HOT) {
 		return false;
 	}
+	/* Some pages are written every few thousand events: where OPcache looks for changed files, or a session is thrown away. */
+	if (p->events - known->cooled_at > SOON) {
+		known->cooled = 0;
+	}
 	known->hot = true;
 	p->hot[p->hot_count++] = (struct hot){
 		.page = (unsigned char *)page,
@@ -133,7 +141,8 @@ static bool scan(void)
 static long faults(void)
 {
 	struct rusage usage;
-	getrusage(RUSAGE_SELF, &usage);
+	/* What there is of one thread is told at half the price. */
+	getrusage(__libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF, &usage);
 	/* A fault that had to be tried again, because another process held the page, counts as a major one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }
@@ -231,6 +240,7 @@ static bool cool(bool all)
 			struct page *known = &p->known[p->hot[n].number];
 			known->hot = false;
 			known->cooled += known->cooled < MAX_COOLED;
+			known->cooled_at = p->events;
 		}
 		i += run;
 	}
@@ -263,6 +273,7 @@ void surus_pages_put_back(void)
 			p->impatient = true;
 		}
 	}
+	p->events++;
 	if (p->faults < 0) {
 		p->faults = faults();
 	}

@@ -42,6 +42,12 @@ static bool restore_plainly(void *to, const void *from, size_t size, const void 
 }
 
 #ifdef __x86_64__
+static __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) bool restore_by_avx512(void *to, const void *from, size_t size,
+                                                                                               const void *next_to, const void *next_from)
+{
+	return restore(to, from, size, next_to, next_from);
+}
+
 static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void *from, size_t size, const void *next_to,
                                                             const void *next_from)
 {
@@ -52,6 +58,9 @@ static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void
 surus_restore *surus_restore_fastest(void)
 {
 #ifdef __x86_64__
+	if (__builtin_cpu_supports("avx512bw")) {
+		return restore_by_avx512;
+	}
 	if (__builtin_cpu_supports("avx2")) {
 		return restore_by_avx2;
 	}

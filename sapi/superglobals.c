@@ -65,44 +65,40 @@ static void restore_additions(zval *noted, zval *array)
 	} ZEND_HASH_FOREACH_END();
 }
 
-static bool is_armed(const char *name)
-{
-	zend_auto_global *global = zend_hash_str_find_ptr(CG(auto_globals), name, strlen(name));
-	return global && global->armed;
-}
-
-static void fill(const char *name)
-{
-	zend_string *string = zend_string_init(name, strlen(name), 0);
-	zend_is_auto_global(string);
-	zend_string_release(string);
-}
-
 void surus_superglobals_note(void)
 {
 	note_additions(&server, zend_hash_str_find(&EG(symbol_table), "_SERVER", sizeof("_SERVER") - 1));
 	note_additions(&env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
 }
 
-/* Those that PHP fills when it first compiles a mention of them are filled now if that has happened: what is compiled already will not
- * ask again. */
+/* As php_hash_environment and zend_activate_auto_globals. Those that PHP fills when it first compiles a mention of them ("just in time")
+ * are filled now if that has happened: what is compiled already will not ask again. Nothing is written that stays as it is: each has a
+ * page of its own, which `rewind` would have to put back. */
+static void activate(void)
+{
+	zend_auto_global *global;
+
+	memset(PG(http_globals), 0, sizeof(PG(http_globals)));
+	ZEND_HASH_MAP_FOREACH_PTR(CG(auto_globals), global) {
+		if (global->jit && global->armed) {
+			continue;
+		}
+		bool armed = global->auto_global_callback && global->auto_global_callback(global->name);
+		if (global->armed != armed) {
+			global->armed = armed;
+		}
+	} ZEND_HASH_FOREACH_END();
+	if (PG(register_argc_argv)) {
+		php_build_argv(SG(request_info).query_string, &PG(http_globals)[TRACK_VARS_SERVER]);
+	}
+}
+
 void surus_superglobals_renew(void)
 {
-	bool renews_server = !is_armed("_SERVER"), renews_env = !is_armed("_ENV"), renews_request = !is_armed("_REQUEST");
-
 	for (int i = 0; i < NUM_TRACK_VARS; i++) {
 		zval_ptr_dtor(&PG(http_globals)[i]);
 	}
-	php_hash_environment();
-	if (renews_server) {
-		fill("_SERVER");
-		restore_additions(&server, &PG(http_globals)[TRACK_VARS_SERVER]);
-	}
-	if (renews_env) {
-		fill("_ENV");
-		restore_additions(&env, &PG(http_globals)[TRACK_VARS_ENV]);
-	}
-	if (renews_request) {
-		fill("_REQUEST");
-	}
+	activate();
+	restore_additions(&server, &PG(http_globals)[TRACK_VARS_SERVER]);
+	restore_additions(&env, &PG(http_globals)[TRACK_VARS_ENV]);
 }
