@@ -8,10 +8,14 @@ mod check;
 mod common;
 #[path = "cli/configuration.rs"]
 mod configuration;
+#[path = "common/executable.rs"]
+mod executable;
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+
+use executable::copy_executable;
 
 struct Said {
     status: i32,
@@ -123,7 +127,7 @@ fn a_document_root_that_cannot_be_read_is_named() {
     // Root may read everything, so another runs it, from where everybody may.
     let directory = project(&[("app/index.php", "")]);
     let program = directory.path().join("surus");
-    std::fs::copy(env!("CARGO_BIN_EXE_surus"), &program).unwrap();
+    copy_executable(env!("CARGO_BIN_EXE_surus").as_ref(), &program);
     let closed = directory.path().join("app");
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
     let mut command = Command::new(&program);

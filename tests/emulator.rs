@@ -7,6 +7,8 @@ mod aws;
 mod command_line;
 #[path = "emulator/environments.rs"]
 mod environments;
+#[path = "common/executable.rs"]
+mod executable;
 #[path = "emulator/extensions.rs"]
 mod extensions;
 #[path = "emulator/external.rs"]

@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::Surus;
+use crate::executable::copy_executable;
 use crate::{is_root, project, run, says, surus};
 
 #[test]
@@ -82,7 +83,7 @@ fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
     }
     let directory = project(&[("app/index.php", ""), ("tmp/surus-65534/x", "")]);
     let program = directory.path().join("surus");
-    std::fs::copy(env!("CARGO_BIN_EXE_surus"), &program).unwrap();
+    copy_executable(env!("CARGO_BIN_EXE_surus").as_ref(), &program);
     let mut command = Command::new(&program);
     command
         .arg("serve")

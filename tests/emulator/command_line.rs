@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::executable::write_executable;
+
 /// A directory with an executable that is a runtime of these tests, and an event.
 fn project(event: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -15,8 +17,7 @@ fn project(event: &str) -> tempfile::TempDir {
         program.display()
     );
     let bootstrap = directory.path().join("bootstrap");
-    std::fs::write(&bootstrap, script).unwrap();
-    std::fs::set_permissions(&bootstrap, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&bootstrap, &script);
     std::fs::write(directory.path().join("event.json"), event).unwrap();
     directory
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use surus::emulator::{Emulator, Function, Runtime, Status};
 use tempfile::TempDir;
 
+use super::executable::write_executable;
 use super::fake::{LONG, error};
 use super::function_url;
 use super::runtimes::function;
@@ -69,8 +70,7 @@ impl Extensions {
         std::fs::create_dir(&opt).unwrap();
         for name in names {
             let path = opt.join(name);
-            std::fs::write(&path, EXTENSION).unwrap();
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            write_executable(&path, EXTENSION);
         }
         // What is no executable, is none.
         std::fs::write(opt.join("README"), "not a program").unwrap();

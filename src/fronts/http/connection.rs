@@ -190,6 +190,8 @@ async fn serve(
         .max_concurrent_streams(128)
         .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(Some(20))
+        // For each of those streams, what its client does not take.
+        .max_send_buf_size(64 * 1024)
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024);
     let connection = builder.serve_connection(TokioIo::new(io), answer);
