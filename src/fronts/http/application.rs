@@ -176,8 +176,8 @@ impl Application {
             }
             Resolution::Redirect(to) => Ok(Found::Answer(redirect(&to, head.uri.query()))),
             Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
-            Resolution::Denied(why) => {
-                warn!(path = path.path(), why, "not served");
+            Resolution::Denied(denial) => {
+                warn!(path = path.path(), why = denial.why(), "not served");
                 Err(refuse(StatusCode::FORBIDDEN, "not served"))
             }
             Resolution::Malformed(why) => Err(refuse(StatusCode::BAD_REQUEST, why)),

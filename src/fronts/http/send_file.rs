@@ -19,9 +19,7 @@ use super::compress::vary;
 use super::files;
 use super::reply::plain;
 use crate::event::{Response, ResponseBody};
-use crate::fronts::site::{
-    Found, Resolution, Site, Symlinks, Trouble, is_about_permissions, normalise,
-};
+use crate::fronts::site::{Found, Resolution, Site, Symlinks, Trouble, normalise};
 
 static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -218,10 +216,11 @@ impl SendFile {
             Resolution::Script(_) => "no file is there, and PHP is not asked twice",
             Resolution::Redirect(_) => "it is a directory",
             Resolution::NotFound => "no file is there, or it is a dot file or PHP source",
-            Resolution::Denied(why) if is_about_permissions(why) => {
-                return Err(Unsent::Wrong(StatusCode::FORBIDDEN, why));
+            Resolution::Denied(denial) if denial.is_about_permissions() => {
+                return Err(Unsent::Wrong(StatusCode::FORBIDDEN, denial.why()));
             }
-            Resolution::Denied(why) | Resolution::Malformed(why) => why,
+            Resolution::Denied(denial) => denial.why(),
+            Resolution::Malformed(why) => why,
         };
         Err(why.into())
     }

@@ -44,8 +44,8 @@ use recent::Recent;
 use secret::Secret;
 
 pub use normalise::{Normalised, normalise};
-pub(in crate::fronts) use root::{Opened, Root, is_about_permissions};
-pub use root::{Symlinks, Trouble};
+pub use root::{Denial, Symlinks, Trouble};
+pub(in crate::fronts) use root::{Opened, Root};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -84,8 +84,6 @@ impl Default for Settings {
 /// Where our own configuration lies when the project itself is the document root, were it not read.
 const CONFIGURATION: &str = "/surus.toml";
 
-const CLOSED: &str = "an .htaccess file closes the directory; `htaccess = false` in the settings of the site would open it";
-
 /// What answers a URL.
 #[derive(Debug)]
 pub enum Resolution {
@@ -98,7 +96,7 @@ pub enum Resolution {
     /// 404.
     NotFound,
     /// 403; the reason is for the log.
-    Denied(&'static str),
+    Denied(Denial),
     /// 400; the reason is for the log.
     Malformed(&'static str),
     /// 503 or 500.
@@ -235,7 +233,7 @@ impl Site {
     /// what goes to the front controller, and once a second one for each directory on the way.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
         if self.is_uploaded_source(path.path()) {
-            return Resolution::Denied("PHP below `uploads` is never run and never sent");
+            return Resolution::Denied(Denial::UploadedSource);
         }
         if fold(path.path()).starts_with(CONFIGURATION) {
             return Resolution::NotFound;
@@ -259,7 +257,9 @@ impl Site {
             return self.fall_back();
         }
         match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { .. } if self.is_closed(files, now) => Resolution::Denied(CLOSED),
+            Opened::Regular { .. } if self.is_closed(files, now) => {
+                Resolution::Denied(Denial::Closed)
+            }
             Opened::Regular { file, metadata, .. } => Resolution::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -333,10 +333,12 @@ impl Site {
         match self.root.get(Path::new(&name[1..]), Access::Look) {
             Opened::Regular {
                 real: Some(real), ..
-            } if self.is_really_uploaded(&real) => Err(NoScript::Denied(
-                "a symbolic link leads to PHP below `uploads`, which is never run",
-            )),
-            Opened::Regular { .. } if self.is_closed(name, now) => Err(NoScript::Denied(CLOSED)),
+            } if self.is_really_uploaded(&real) => {
+                Err(NoScript::Denied(Denial::LinkToUploadedSource))
+            }
+            Opened::Regular { .. } if self.is_closed(name, now) => {
+                Err(NoScript::Denied(Denial::Closed))
+            }
             Opened::Regular { .. } => {
                 let script = Script {
                     root: self.document_root.clone(),
@@ -361,7 +363,7 @@ impl Site {
             if kind(name) != Kind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
                     Opened::Regular { .. } if self.is_closed(&file, now) => {
-                        Some(Resolution::Denied(CLOSED))
+                        Some(Resolution::Denied(Denial::Closed))
                     }
                     Opened::Regular {
                         file: open,
@@ -430,7 +432,7 @@ impl Site {
 enum NoScript {
     Missing,
     Directory,
-    Denied(&'static str),
+    Denied(Denial),
     Failed(Trouble),
 }
 

@@ -33,19 +33,6 @@ pub enum Symlinks {
     Follow,
 }
 
-const OUTSIDE: &str = "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it";
-const OWNER: &str = "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site";
-const SPECIAL: &str = "not a regular file";
-const UNREADABLE: &str =
-    "permission denied: the user that surus runs as may not read this file or enter its directory";
-
-const UNREADABLE_TO_PHP: &str = "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory";
-
-/// Is this why a request was denied: that a file's permissions do not allow it?
-pub(in crate::fronts) fn is_about_permissions(why: &str) -> bool {
-    [UNREADABLE, UNREADABLE_TO_PHP].contains(&why)
-}
-
 /// As many as the kernel follows.
 const MOST_LINKS: u32 = 40;
 
@@ -64,6 +51,10 @@ pub(in crate::fronts) struct Root {
 
 /// What is at a path.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and mostly it is the large one"
+)]
 pub(in crate::fronts) enum Opened {
     Regular {
         file: File,
@@ -74,7 +65,7 @@ pub(in crate::fronts) enum Opened {
     Directory,
     Missing,
     /// Something that is not for this client; for the log.
-    Denied(&'static str),
+    Denied(Denial),
     /// It could not be looked at.
     Failed(Trouble),
 }
@@ -88,10 +79,64 @@ pub enum Trouble {
     Broken,
 }
 
+/// Why what is there is not for this client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// A symbolic link leads out.
+    LinkOutside,
+    /// A symbolic link leads out, to what is not its owner's.
+    LinkOfAnother,
+    /// Neither a file nor a directory.
+    Special,
+    /// To whom Surus runs as.
+    Unreadable,
+    /// To whom PHP runs as.
+    UnreadableToPhp,
+    /// By an `.htaccess` file.
+    Closed,
+    /// PHP in a directory for uploads.
+    UploadedSource,
+    /// A symbolic link leads to such.
+    LinkToUploadedSource,
+}
+
+impl Denial {
+    /// Do its permissions deny it?
+    pub fn is_about_permissions(self) -> bool {
+        matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
+    }
+
+    /// In words, for the log: with what to do about it.
+    pub fn why(self) -> &'static str {
+        match self {
+            Denial::LinkOutside => {
+                "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it"
+            }
+            Denial::LinkOfAnother => {
+                "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site"
+            }
+            Denial::Special => "not a regular file",
+            Denial::Unreadable => {
+                "permission denied: the user that surus runs as may not read this file or enter its directory"
+            }
+            Denial::UnreadableToPhp => {
+                "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory"
+            }
+            Denial::Closed => {
+                "an .htaccess file closes the directory; `htaccess = false` in the settings of the site would open it"
+            }
+            Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
+            Denial::LinkToUploadedSource => {
+                "a symbolic link leads to PHP below `uploads`, which is never run"
+            }
+        }
+    }
+}
+
 /// Why the way to a file ends.
 enum End {
     Missing,
-    Denied(&'static str),
+    Denied(Denial),
     Failed(Trouble),
 }
 
@@ -171,20 +216,20 @@ impl Root {
                 return opened;
             }
             // There are file systems on which root may less than others, such as NFS.
-            Opened::Regular { .. } | Opened::Denied(UNREADABLE) => drop(opened),
+            Opened::Regular { .. } | Opened::Denied(Denial::Unreadable) => drop(opened),
             _ => return opened,
         }
         let theirs = reader.rights.with(|| {
             // We have opened the directory itself at the start, and nothing above it is asked below.
             match std::fs::metadata(self.path.join(".")) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    Opened::Denied(UNREADABLE)
+                    Opened::Denied(Denial::Unreadable)
                 }
                 _ => self.get_or_enter(relative, Access::Read),
             }
         });
         match theirs {
-            Ok(Opened::Denied(UNREADABLE)) => Opened::Denied(UNREADABLE_TO_PHP),
+            Ok(Opened::Denied(Denial::Unreadable)) => Opened::Denied(Denial::UnreadableToPhp),
             Ok(theirs) => {
                 if let Opened::Regular { metadata, .. } = &theirs {
                     reader.reads(relative, metadata);
@@ -198,10 +243,10 @@ impl Root {
     fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
         match self.get_for(relative, access) {
             // A directory that may be entered but not listed is one all the same.
-            Opened::Denied(UNREADABLE) if access == Access::Read => {
+            Opened::Denied(Denial::Unreadable) if access == Access::Read => {
                 match self.get_for(relative, Access::Look) {
                     Opened::Directory => Opened::Directory,
-                    _ => Opened::Denied(UNREADABLE),
+                    _ => Opened::Denied(Denial::Unreadable),
                 }
             }
             opened => opened,
@@ -286,9 +331,9 @@ impl Root {
         }
         match self.symlinks {
             Symlinks::Follow => Ok(()),
-            Symlinks::Inside => Err(End::Denied(OUTSIDE)),
+            Symlinks::Inside => Err(End::Denied(Denial::LinkOutside)),
             Symlinks::Owner if owner == 0 || owner == metadata(target)?.uid() => Ok(()),
-            Symlinks::Owner => Err(End::Denied(OWNER)),
+            Symlinks::Owner => Err(End::Denied(Denial::LinkOfAnother)),
         }
     }
 
@@ -354,7 +399,7 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
             real,
         },
         Ok(metadata) if metadata.is_dir() => Opened::Directory,
-        Ok(_) => Opened::Denied(SPECIAL),
+        Ok(_) => Opened::Denied(Denial::Special),
         Err(error) => explain(error.into(), path).into(),
     }
 }
@@ -364,8 +409,8 @@ fn explain(refused: Refused, path: &Path) -> End {
     static SAID: Rarely = Rarely::new();
     match refused {
         Refused::Missing | Refused::Link => End::Missing,
-        Refused::Special => End::Denied(SPECIAL),
-        Refused::Forbidden => End::Denied(UNREADABLE),
+        Refused::Special => End::Denied(Denial::Special),
+        Refused::Forbidden => End::Denied(Denial::Unreadable),
         Refused::Scarce(error) => {
             if SAID.is_time(Instant::now()) {
                 let path = path.display();

@@ -320,10 +320,10 @@ fn a_link_of_somebody_else_does_not_lead_out() {
         assert_eq!(says(&site, "/uploads/deep/a.txt"), "denied");
         assert_eq!(says(&site, "/passwd"), "denied");
         assert_eq!(says(&site, "/storage/a.txt"), "file storage/a.txt");
-        let Resolution::Denied(why) = site.resolve("/theirs.txt") else {
+        let Resolution::Denied(denial) = site.resolve("/theirs.txt") else {
             panic!()
         };
-        assert!(why.contains("symlinks = \"follow\""));
+        assert!(denial.why().contains("symlinks = \"follow\""));
     }
     chown(dir.path().join("storage/a.txt"), Some(4711), Some(4711)).unwrap();
     for site in sites(&dir, &Settings::default()) {
