@@ -133,7 +133,10 @@ engine_contract! {
     }
 
     fn recycling_by_number_loses_no_event(engine) {
-        let engine = engine.workers(2).with(|settings| settings.max_events = 3);
+        let engine = engine.workers(2).with(|settings| {
+            settings.max_events = 3;
+            settings.queue_timeout = time(60_000);
+        });
         let pid = engine.file("echo getmypid();");
         let answers = futures_util::future::join_all((0..120).map(|_| engine.answer(engine.ask(&pid)))).await;
         let mut served = std::collections::BTreeMap::new();
