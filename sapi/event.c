@@ -2,6 +2,7 @@
 #include "surus.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -159,20 +160,50 @@ void surus_event_open(void)
 	}
 }
 
+/* A worker that waits in turn (SCHED_BATCH) takes the CPU from nobody when an event wakes it: mostly it would be from surus, which has more
+ * to send. So events and answers are dealt with some at a time instead of by turns, which makes a third more requests/s of a hello world at 64
+ * connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have there is the usual policy. The share of the CPUs
+ * is the same in both (sched(7)). */
+static void wait_in_turn(bool crowded)
+{
+	enum { MOST = 256, FOR_EACH = 4 };
+	struct sched_param none = {0};
+
+	surus_self->crowd += crowded ? FOR_EACH : surus_self->crowd > 0 ? -1u : 0;
+	if (surus_self->crowd > MOST) {
+		surus_self->crowd = MOST;
+	}
+	if (surus_self->may_wait_in_turn && surus_self->crowd == (surus_self->waits_in_turn ? 0 : MOST)) {
+		surus_self->waits_in_turn = !surus_self->waits_in_turn;
+		/* Where it is forbidden, it is only slower. */
+		sched_setscheduler(0, surus_self->waits_in_turn ? SCHED_BATCH : SCHED_OTHER, &none);
+	}
+}
+
 /* Where several workers wait for a message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first of
  * all that is there: the one whose memory is in the caches. That takes two system calls more, which pays where only one has work. */
 static ssize_t receive(struct msghdr *msg)
 {
+	enum { LATELY = 1000 }; /* us */
 	struct epoll_event ready;
 	size_t control = msg->msg_controllen;
+	uint64_t now = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
+	bool others_lately, others = surus_template_others_work(now - LATELY, &others_lately);
 
-	if (surus_self->inbox < 0 || surus_template_others_work()) {
+	if (surus_self->inbox < 0 || others) {
+		wait_in_turn(others_lately);
 		return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC);
 	}
-	for (;;) {
+	for (bool waits = false;; waits = true) {
 		ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 		if (len >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+			if (!waits) {
+				wait_in_turn(true);
+			}
 			return len;
+		}
+		if (!waits) {
+			wait_in_turn(false);
 		}
 		msg->msg_controllen = control;
 		if (epoll_wait(surus_self->inbox, &ready, 1, -1) < 0) {

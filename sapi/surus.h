@@ -128,6 +128,9 @@ struct surus_self {
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
 	int inbox;               /* tells of events in the inbox (epoll); -1 where that cannot be had */
+	unsigned crowd;          /* how often there was more than one event at a time, lately */
+	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
+	bool waits_in_turn;
 	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
@@ -355,8 +358,9 @@ int surus_template_run(const char *program);
 /* Says that PHP is ready, then forks workers and replaces those that end. True: we are such a worker, forked booted. False: there
  * is nothing more to do. */
 bool surus_template_serve(void);
-/* In a worker: does another have an event in its hands? */
-bool surus_template_others_work(void);
+/* In a worker: does another have an event in its hands? `lately`: one that it has had to do with since then, in microseconds of
+ * CLOCK_MONOTONIC. */
+bool surus_template_others_work(uint64_t since, bool *lately);
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
 /* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot

@@ -38,15 +38,19 @@ static bool emptied;  /* and there is nothing left in it */
 static int signals = -1; /* tells of ended workers */
 static char report[8192];
 
-bool surus_template_others_work(void)
+bool surus_template_others_work(uint64_t since, bool *lately)
 {
-	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+	bool work = false;
+
+	*lately = false;
+	for (uint32_t i = 0; i < surus_settings.workers && !*lately; i++) {
 		uint32_t state = atomic_load_explicit(&lines[i].state, memory_order_relaxed);
 		if (&lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING && state != SURUS_RETIRED) {
-			return true;
+			work = true;
+			*lately = atomic_load_explicit(&lines[i].since, memory_order_relaxed) >= since;
 		}
 	}
-	return false;
+	return work;
 }
 
 /* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */

@@ -210,24 +210,11 @@ void surus_worker_speak(void)
 	close(surus_self->log);
 }
 
-/* A worker that an event wakes does not take the CPU from whoever has sent it, mostly surus, which has more to send: events and answers are
- * then dealt with some at a time instead of by turns, with a third more requests/s where all CPUs are busy (hello world, 64 connections, 2
- * CPUs). Its share of the CPUs is the same (sched(7)). */
-static void wait_in_turn(void)
-{
-	struct sched_param none = {0};
-
-	if (sched_getscheduler(0) == SCHED_OTHER) {
-		/* Where it is forbidden, it is only slower. */
-		sched_setscheduler(0, SCHED_BATCH, &none);
-	}
-}
-
 void surus_worker_become(int outbox, int log)
 {
 	surus_outbox_open(outbox);
 	prctl(PR_SET_NAME, "surus worker");
-	wait_in_turn();
+	surus_self->may_wait_in_turn = sched_getscheduler(0) == SCHED_OTHER;
 	/* Said on the template's stderr, which surus quotes when a boot fails. */
 	/* What boots in the template has done so there, before any of the application's code ran. */
 	if (!surus_boots_in_template() && !surus_worker_disguise()) {

@@ -157,12 +157,3 @@ engine_contract! {
         }
     }
 }
-
-engine_contract! {
-    ours:
-    fn a_worker_that_wakes_takes_no_cpu_from_others(engine) {
-        // SCHED_BATCH; the policy is the 41st field (proc_pid_stat(5)).
-        let policy = "$stat = file_get_contents('/proc/self/stat'); echo explode(' ', substr($stat, strrpos($stat, ')') + 2))[38];";
-        assert_eq!(engine.text(policy).await, "3");
-    }
-}

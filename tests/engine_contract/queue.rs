@@ -223,3 +223,33 @@ engine_contract! {
         assert!(pids.len() > 5, "every worker is above 1 MiB after its first event: {pids:?}");
     }
 }
+
+engine_contract! {
+    ours:
+    fn workers_wait_in_turn_for_the_cpu_while_they_are_many_and_no_longer(engine) {
+        if engine.entry.serves_one {
+            return;
+        }
+        let engine = engine.workers(2);
+        // SCHED_BATCH is 3; the policy is the 41st field (proc_pid_stat(5)).
+        let policy = engine.file("$stat = file_get_contents('/proc/self/stat'); echo explode(' ', substr($stat, strrpos($stat, ')') + 2))[38];");
+        let ask = async || engine.answer(engine.ask(&policy)).await.unwrap().text();
+        assert_eq!(ask().await, "0");
+        let crowd = futures_util::future::join_all((0..16).map(|_| async {
+            let mut last = String::new();
+            for _ in 0..100 {
+                last = ask().await;
+            }
+            last
+        })).await;
+        assert!(crowd.contains(&"3".into()), "{crowd:?}");
+        let mut is_usual = false;
+        for _ in 0..2000 {
+            is_usual = ask().await == "0";
+            if is_usual {
+                break;
+            }
+        }
+        assert!(is_usual);
+    }
+}
