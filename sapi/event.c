@@ -161,8 +161,8 @@ void surus_event_open(void)
 }
 
 /* A worker that waits in turn (SCHED_BATCH) takes the CPU from nobody when an event wakes it: mostly it would be from surus, which has more
- * to send. So events and answers are dealt with some at a time instead of by turns, which makes a third more requests/s of a hello world at 64
- * connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have there is the usual policy. The share of the CPUs
+ * to send. So events and answers are dealt with some at a time instead of by turns, which makes 1.4 times as many requests/s of a hello world at
+ * 64 connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have there is the usual policy. The share of the CPUs
  * is the same in both (sched(7)). */
 static void wait_in_turn(bool crowded)
 {
@@ -190,22 +190,19 @@ static ssize_t receive(struct msghdr *msg)
 	uint64_t now = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
 	bool others_lately, others = surus_template_others_work(now - LATELY, &others_lately);
 
-	if (surus_self->inbox < 0 || others) {
-		wait_in_turn(others_lately);
-		return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC);
-	}
 	for (bool waits = false;; waits = true) {
 		ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		if (len >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
-			if (!waits) {
-				wait_in_turn(true);
-			}
+		bool none = len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+		if (!waits) {
+			wait_in_turn(!none || others_lately);
+		}
+		if (!none) {
 			return len;
 		}
-		if (!waits) {
-			wait_in_turn(false);
-		}
 		msg->msg_controllen = control;
+		if (surus_self->inbox < 0 || others) {
+			return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC);
+		}
 		if (epoll_wait(surus_self->inbox, &ready, 1, -1) < 0) {
 			return -1;
 		}

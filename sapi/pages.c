@@ -142,7 +142,9 @@ static long faults(void)
 {
 	struct rusage usage;
 	/* What there is of one thread is told at half the price. */
-	getrusage(__libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF, &usage);
+	if (getrusage(__libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF, &usage) != 0) {
+		return -1;
+	}
 	/* A fault that had to be tried again, because another process held the page, counts as a major one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }
@@ -239,7 +241,8 @@ static bool cool(bool all)
 		for (size_t n = i; n < i + run; n++) {
 			struct page *known = &p->known[p->hot[n].number];
 			known->hot = false;
-			known->cooled += known->cooled < MAX_COOLED;
+			/* Where all are, it is not for having been idle. */
+			known->cooled = all ? 0 : known->cooled + (known->cooled < MAX_COOLED);
 			known->cooled_at = p->events;
 		}
 		i += run;
@@ -251,7 +254,7 @@ static bool cool(bool all)
 
 const char *surus_pages_check(void)
 {
-	if (faults() != p->faults) {
+	if (p->faults < 0 || faults() != p->faults) {
 		if (!scan()) {
 			return "memory: the written pages cannot be found";
 		}

@@ -41,13 +41,16 @@ static bool restore_plainly(void *to, const void *from, size_t size, const void 
 	return restore(to, from, size, next_to, next_from);
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(__clang__) /* which does not know how to ask for all of their width */
+#define SURUS_AVX512
 static __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) bool restore_by_avx512(void *to, const void *from, size_t size,
                                                                                                const void *next_to, const void *next_from)
 {
 	return restore(to, from, size, next_to, next_from);
 }
+#endif
 
+#ifdef __x86_64__
 static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void *from, size_t size, const void *next_to,
                                                             const void *next_from)
 {
@@ -58,9 +61,11 @@ static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void
 surus_restore *surus_restore_fastest(void)
 {
 #ifdef __x86_64__
+#ifdef SURUS_AVX512
 	if (__builtin_cpu_supports("avx512bw")) {
 		return restore_by_avx512;
 	}
+#endif
 	if (__builtin_cpu_supports("avx2")) {
 		return restore_by_avx2;
 	}

@@ -88,7 +88,8 @@ static void activate(void)
 			global->armed = armed;
 		}
 	} ZEND_HASH_FOREACH_END();
-	if (PG(register_argc_argv)) {
+	/* One that is filled just in time has got them, or is to have none. */
+	if (PG(register_argc_argv) && !PG(auto_globals_jit)) {
 		php_build_argv(SG(request_info).query_string, &PG(http_globals)[TRACK_VARS_SERVER]);
 	}
 }

@@ -21,6 +21,18 @@ pub enum Killed {
     Broken,
 }
 
+/// Reasons for which no worker should end.
+pub const WRONG: [&str; 8] = [
+    "signal",
+    "exit",
+    "boot",
+    "setup",
+    "broken",
+    "differs",
+    "timeout",
+    "no_descriptors",
+];
+
 /// So that another takes its place.
 pub const RENEWED: Why = Why {
     label: "renewed",
@@ -126,7 +138,7 @@ const REPLACED: [(i32, &str, &str); 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{Killed, REPLACED, of};
+    use super::{Killed, REPLACED, WRONG, of};
 
     #[test]
     fn every_reason_is_documented() {
@@ -134,6 +146,7 @@ mod tests {
         let exits = (0..256).map(|status| of(status << 8, None));
         let kills = [None, Some(Killed::Late), Some(Killed::Broken)].map(|killed| of(9, killed));
         for why in exits.chain(kills) {
+            assert_eq!(!why.expected, WRONG.contains(&why.label), "{}", why.label);
             let is_known = text.contains(&format!("`{}`", why.label));
             assert!(
                 is_known || why.label.starts_with("replaced_"),

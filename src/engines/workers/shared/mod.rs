@@ -15,7 +15,7 @@ use tracing::debug;
 use super::finishing::Finishing;
 use super::slots::{Reached, Refusal, Slot, Slots};
 use super::template::Spec;
-use super::why::Killed;
+use super::why::{self, Killed};
 use crate::engine::Report;
 use crate::event::{Failure, Response};
 use crate::observe::metrics::Metrics;
@@ -95,6 +95,7 @@ impl Shared {
         requests: u16,
         metrics: Arc<Metrics>,
     ) -> Shared {
+        metrics.expect_no_end(spec.name, &why::WRONG);
         Shared {
             number,
             board,
