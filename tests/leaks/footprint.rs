@@ -21,8 +21,9 @@ struct Held {
     mappings: usize,
 }
 
-/// Pages that the allocator keeps here or there, and PHP's own caches (regular expressions, real paths).
-const SLACK_KIB: u64 = 6 << 10;
+/// Pages that the allocator keeps here or there, and PHP's own caches (regular expressions, real paths). On `rewind` a worker keeps up to 16 MiB
+/// mapped for its next event (docs/rewind.md), which one that has just taken another's place does not have yet.
+const SLACK_KIB: u64 = (16 + 6) << 10;
 const SLACK_MAPPINGS: usize = 8;
 
 impl Footprint {
