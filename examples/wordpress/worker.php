@@ -111,6 +111,9 @@ final class Surus_Ahead {
 	/** Through these others may change what is made, as the visitor has it. */
 	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
 
+	/** Through these, what themes build on: WordPress's own theme.json, and styles of its blocks. */
+	private const STYLES = [ 'wp_theme_json_data_default', 'wp_theme_json_data_blocks' ];
+
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
 
@@ -153,6 +156,9 @@ final class Surus_Ahead {
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
 		$this->run();
+		if ( ! array_filter( self::STYLES, self::is_heard_by_others( ... ) ) ) {
+			self::styles();
+		}
 		$this->blocks = array_diff( self::blocks(), $before );
 		unset( $GLOBALS['wp_actions']['init'] );
 		array_pop( $GLOBALS['wp_current_filter'] );
@@ -202,6 +208,16 @@ final class Surus_Ahead {
 					remove_action( 'init', $function, $priority );
 					$this->forget_what_came_too_late( $priority );
 				}
+			}
+		}
+	}
+
+	/** Reads them for the blocks that there are. Which those were, WordPress notes at the second call only, and reads anew where it finds others. */
+	private static function styles(): void {
+		for ( $call = 1; $call <= 2; $call++ ) {
+			WP_Theme_JSON_Resolver::get_core_data();
+			if ( method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' ) ) {
+				WP_Theme_JSON_Resolver::get_block_data();
 			}
 		}
 	}
