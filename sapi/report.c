@@ -50,6 +50,27 @@ static void add_scanned(void)
 	*at = '\0';
 }
 
+/* What the configuration sets and PHP does not know, with commas between. */
+static void add_unknown(void)
+{
+	const char *line = surus_settings.ini_entries;
+
+	at += snprintf(at, (size_t)(end - at), "ini_unknown=");
+	while (line && *line) {
+		size_t len = strcspn(line, "\n"), name = strcspn(line, "=\n");
+		bool loads = (name == 9 && memcmp(line, "extension", name) == 0) || (name == 14 && memcmp(line, "zend_extension", name) == 0);
+		if (!loads && !zend_hash_str_exists(EG(ini_directives), line, name) && (size_t)(end - at) > name + 2) {
+			memcpy(at, line, name);
+			at += name;
+			*at++ = ',';
+		}
+		line += len + (line[len] == '\n');
+	}
+	if (end - at > 1) {
+		*at++ = '\n';
+	}
+}
+
 size_t surus_report(char *text, size_t size)
 {
 	static const char *settings[] = {
@@ -71,6 +92,7 @@ size_t surus_report(char *text, size_t size)
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}
+	add_unknown();
 	add_extensions();
 	return (size_t)(at - text);
 }

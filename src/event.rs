@@ -226,4 +226,7 @@ pub enum Failure {
     /// What came back is not a response.
     #[error("malformed answer from PHP: {0}")]
     Malformed(String),
+    /// PHP cannot be given what was asked.
+    #[error("{0}")]
+    TooLarge(&'static str),
 }

@@ -196,6 +196,18 @@ pub fn wait<'de, D: Deserializer<'de>>(key: &'static str, from: D) -> Result<Tim
     }
 }
 
+/// For settings: a value that `check` has nothing against, or its error.
+pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+    check: impl FnOnce(&T) -> anyhow::Result<()>,
+) -> Result<T, D::Error> {
+    let value = T::deserialize(from)?;
+    match check(&value) {
+        Ok(()) => Ok(value),
+        Err(error) => Err(de::Error::custom(format_args!("{error:#}"))),
+    }
+}
+
 fn outside<E: de::Error>(
     key: &str,
     value: impl fmt::Display,

@@ -7,14 +7,14 @@ use anyhow::bail;
 use http::Method;
 
 use super::boot::{self, Asked};
-use super::findings::{Facts, contradictions, missing_extensions};
+use super::findings::{self, Facts, contradictions, missing_extensions};
 use super::options::Args;
 use super::{readable, serve, user_ini};
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
-use crate::fronts::site::{Site, route::Routes};
+use crate::fronts::site::Site;
 use crate::observe::log;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
@@ -73,20 +73,26 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     addresses(project, config, findings).await;
+    match serve::check_spool(config) {
+        Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
+        Err(error) => findings.stop(&error),
+    }
     match serve::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
-        }
-        Err(error) => findings.stop(&error),
-    }
-    match Routes::new(&config.route, config.site.symlinks) {
-        Ok(routes) => {
             if !config.route.is_empty() {
                 findings.fine("routes", config.route.len());
             }
-            match boot::asked_for(project, config, &routes) {
+            match boot::asked_for(project, config, &place.routes) {
                 Ok(all) => {
+                    for name in config.pool.keys() {
+                        if !all.iter().any(|asked| asked.name == name) {
+                            findings.note(format_args!(
+                                "[pool.{name}] is not started: no [[route]] leads there with engine = \"{name}\""
+                            ));
+                        }
+                    }
                     for asked in all {
                         engine(asked, project, findings).await;
                     }
@@ -185,6 +191,12 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     for sentence in contradictions(&facts) {
         findings.note(sentence);
     }
+    if !one.entry.boots_script && !config.engine.warmup.is_empty() {
+        findings.note(format_args!(
+            "engine.warmup is not heard: `{}` boots nothing that could be warmed up; `rewind`, `fork`, `standby` and `worker` do",
+            one.entry.name
+        ));
+    }
     if one.entry.boots_script {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
     }
@@ -237,6 +249,9 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         state => findings.note(format_args!(
             "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
         )),
+    }
+    for name in findings::unknown_settings(report) {
+        findings.note(findings::unknown_setting(name));
     }
     let extensions = report.get("extensions").trim_end_matches(',');
     findings.fine("extensions", extensions.replace(',', ", "));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::config::Config;
+use crate::engine::Report;
 use crate::units::Size;
 
 /// What is known when PHP has started.
@@ -116,6 +117,13 @@ fn times(facts: &Facts<'_>) -> Vec<String> {
              (http.timeout)"
         ));
     }
+    let queue = facts.config.engine.queue_timeout;
+    if timeout < queue {
+        found.push(format!(
+            "http.timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no worker takes in time is answered with 504, \
+             not with 503 and Retry-After; raise the one or lower the other"
+        ));
+    }
     if grace < timeout {
         found.push(format!(
             "http.grace is {grace}, below http.timeout ({timeout}): requests that may take that long are cut off when surus \
@@ -138,6 +146,19 @@ fn connections(facts: &Facts<'_>) -> Option<String> {
 /// A size as php.ini writes it; none where it means "no limit" or is not understood.
 fn php_size(text: &str) -> Option<Size> {
     text.trim().parse().ok().filter(|size| *size != Size(0))
+}
+
+/// What `[php]` and `-d` set and PHP does not know.
+pub(super) fn unknown_settings(report: &Report) -> impl Iterator<Item = &str> {
+    let names = report.get("ini_unknown").split(',');
+    names.filter(|name| !name.is_empty())
+}
+
+/// A sentence about one of them.
+pub(super) fn unknown_setting(name: &str) -> String {
+    format!(
+        "PHP has no setting {name} ([php] or -d): is it misspelt, or is its extension not loaded?"
+    )
 }
 
 /// The extensions that `require` of the project's composer.json asks for and PHP does not have.

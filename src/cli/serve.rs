@@ -5,21 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::boot;
+use super::{boot, findings};
 use super::options::Args;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
-use crate::fronts::http::{self, AccessLog, Address, Application, Listener, Mode, Place, Service};
+use crate::fronts::http::{self, AccessLog, access, Address, Application, Listener, Mode, Place, Service};
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
+use crate::spool;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
@@ -52,18 +53,18 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let listeners = bind(&config)?;
     let admin_listener = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
-    let routes = Routes::new(&config.route, config.site.symlinks)?;
-    let routes = routes.read_with(place.site.rights().as_ref());
+    if let Some(trouble) = check_spool(&config)? {
+        warn!("{trouble}");
+    }
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
-        booted = boot_all(&project, &config, &routes, &metrics) => booted?,
+        booted = boot_all(&project, &config, &place.routes, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     let service = Arc::new(Service {
         application: Application {
             place: arc_swap::ArcSwap::from_pointee(place),
-            routes,
             engine: boot::chosen(&project, &config)?.name,
             engines,
             metrics: metrics.clone(),
@@ -111,7 +112,11 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {
-        println!("listening on {}", listener.name());
+        // What reads lines of JSON from stdout can do nothing with another.
+        match config.access_log.format {
+            access::Format::Json => info!(address = listener.name(), "listening"),
+            _ => println!("listening on {}", listener.name()),
+        }
     }
     let draining = tokio_util::sync::CancellationToken::new();
     let front = tokio::spawn(http::run(
@@ -171,9 +176,6 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
 /// Binds the addresses that the application is served at.
 pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
     let listen = &config.http.listen;
-    if listen.is_empty() {
-        bail!("http.listen is empty; nobody could reach the application");
-    }
     if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
         bail!(
             "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
@@ -194,7 +196,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// Opens the application's directory.
+/// Opens the application's directory, and those that routes send files from.
 pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
     let rights = engines::rights(&config.engine)?;
     let site = Arc::new(boot::open_site(project, config)?.read_with(rights));
@@ -204,7 +206,27 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         config.site.symlinks,
         &config.send_file,
     )?;
-    Ok(Place { site, send_file })
+    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = routes.read_with(site.rights().as_ref());
+    Ok(Place {
+        site,
+        send_file,
+        routes,
+    })
+}
+
+/// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
+pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
+    match (spool::file(config.http.spool.as_deref()), &config.http.spool) {
+        (Ok(_), _) => Ok(None),
+        (Err(error), Some(directory)) => {
+            Err(anyhow!(error).context(format!("cannot make a file in {} (http.spool)", directory.display())))
+        }
+        (Err(error), None) => Ok(Some(format!(
+            "no file can be made in {} ({error}), so bodies above 64 KiB are refused; http.spool names another directory",
+            std::env::temp_dir().display()
+        ))),
+    }
 }
 
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
@@ -225,6 +247,9 @@ async fn boot_all(
                 opcache = report.get("opcache"),
                 "PHP runs without OPcache; every request compiles its files"
             );
+        }
+        for setting in findings::unknown_settings(&report) {
+            warn!(engine = name, "{}", findings::unknown_setting(setting));
         }
         info!(
             engine = name,

@@ -47,7 +47,7 @@ pub fn apply(
         let (section, key) = split(name);
         let mut errors = Vec::new();
         let mut value = None;
-        for candidate in candidates(&text) {
+        for candidate in candidates(&section, key.as_deref(), &text) {
             match check(&section, key.as_deref(), &candidate) {
                 Ok(()) => {
                     value = Some(candidate);
@@ -89,8 +89,8 @@ pub fn apply(
 }
 
 /// `HTTP_MAX_BODY` → http, max_body. Two sections have names of two words.
-fn split(name: &str) -> (String, Option<String>) {
-    let name = name.to_ascii_lowercase();
+fn split(written: &str) -> (String, Option<String>) {
+    let name = written.to_ascii_lowercase();
     let long = ["access_log", "send_file"]
         .into_iter()
         .find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)));
@@ -100,28 +100,37 @@ fn split(name: &str) -> (String, Option<String>) {
     };
     let key = key.map(|key| match section {
         "php" => key.replace("__", "."),
-        // The names of environment variables of PHP are case-sensitive, and nearly always written in capitals.
-        "env" => key.to_ascii_uppercase(),
+        // The names of environment variables are case-sensitive.
+        "env" => written[written.len() - key.len()..].to_string(),
         _ => key.to_string(),
     });
     (section.to_string(), key)
 }
 
 /// The ways in which a text can be meant: a TOML value, a text, a list of texts.
-fn candidates(text: &str) -> Vec<toml::Value> {
+fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> {
     let mut values = Vec::new();
+    if section == "env" && key.is_some() {
+        // It is meant as it stands there.
+        return vec![text.into()];
+    }
     if let Ok(mut table) = toml::from_str::<toml::Table>(&format!("v = {text}"))
         && let Some(value) = table.remove("v")
         && !value.is_datetime()
     {
         values.push(value);
     }
-    values.push(text.into());
     let list = text
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty());
-    values.push(list.map(toml::Value::from).collect::<Vec<_>>().into());
+    let list: Vec<_> = list.map(toml::Value::from).collect();
+    values.push(text.into());
+    values.push(list.into());
+    if section == "php" && matches!(key, Some("extension" | "zend_extension")) {
+        // No file of an extension has a comma in its name.
+        values.reverse();
+    }
     values
 }
 
@@ -166,6 +175,9 @@ mod tests {
             ("SURUS_PHP_OPCACHE__ENABLE", "0"),
             ("SURUS_PHP_MEMORY_LIMIT", "64M"),
             ("SURUS_ENV_APP_ENV", "prod"),
+            ("SURUS_ENV_no_proxy", "\"quoted\""),
+            ("SURUS_PHP_EXTENSION", "gmp, redis"),
+            ("SURUS_PHP_ZEND_EXTENSION", "['xdebug']"),
             ("SURUS_ACCESS_LOG_FORMAT", "json"),
             (
                 "SURUS_POOL",
@@ -187,6 +199,9 @@ mod tests {
         assert_eq!(config.php["opcache.enable"].entries(), ["0"]);
         assert_eq!(config.php["memory_limit"].entries(), ["64M"]);
         assert_eq!(config.env["APP_ENV"], "prod");
+        assert_eq!(config.env["no_proxy"], "\"quoted\"");
+        assert_eq!(config.php["extension"].entries(), ["gmp", "redis"]);
+        assert_eq!(config.php["zend_extension"].entries(), ["xdebug"]);
         assert_eq!(config.pool["debug"].workers, Some(2));
         assert_eq!(config.pool["debug"].env["A"], "b");
         assert_eq!(config.route.len(), 1);

@@ -47,6 +47,7 @@ pub struct Pool {
     #[serde(deserialize_with = "engines::known")]
     pub engine: Option<String>,
     /// PHP processes.
+    #[serde(deserialize_with = "engines::workers_of")]
     pub workers: Option<usize>,
     /// The PHP file to boot.
     pub script: Option<PathBuf>,

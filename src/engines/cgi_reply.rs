@@ -81,7 +81,12 @@ fn parse_status(value: &[u8]) -> Result<(StatusCode, Option<ReasonPhrase>), Stri
         .is_some_and(|standard| standard.as_bytes() == reason);
     let reason = (!standard && !reason.is_empty())
         .then(|| ReasonPhrase::try_from(reason).ok())
-        .flatten();
+        .flatten()
+        // hyper would make one up.
+        .or_else(|| {
+            let is_unknown = status.canonical_reason().is_none();
+            is_unknown.then(|| ReasonPhrase::from_static(b""))
+        });
     Ok((status, reason))
 }
 

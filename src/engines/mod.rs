@@ -40,6 +40,7 @@ pub struct Settings {
     /// URLs that are requested once after the boot, so that what they load is there for every event: `["/", "/login"]`.
     pub warmup: Vec<String>,
     /// PHP processes; from the CPUs and the memory that there are, when not set.
+    #[serde(deserialize_with = "workers_of")]
     pub workers: Option<usize>,
     /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
     #[serde(skip)]
@@ -218,11 +219,7 @@ pub fn process_count(entry: &Entry, settings: &Settings) -> anyhow::Result<usize
 /// The number of workers that is set, or two for each CPU: PHP waits for databases now and then.
 pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
     match settings.workers {
-        Some(0) => bail!("engine.workers is 0; PHP needs at least 1"),
-        Some(count) if count > 4096 => {
-            bail!("engine.workers is {count}; more than 4096 are not supported")
-        }
-        Some(count) => Ok(count),
+        Some(count) => check_workers(count).map(|()| count),
         None => {
             let machine = crate::observe::machine::Machine::read();
             let count = machine.worker_count();
@@ -234,6 +231,14 @@ pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
             );
             Ok(count)
         }
+    }
+}
+
+fn check_workers(count: usize) -> anyhow::Result<()> {
+    match count {
+        0 => bail!("engine.workers is 0; PHP needs at least 1"),
+        1..=4096 => Ok(()),
+        _ => bail!("engine.workers is {count}; more than 4096 are not supported"),
     }
 }
 
@@ -466,6 +471,13 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
         find(name).map_err(serde::de::Error::custom)?;
     }
     Ok(name)
+}
+
+/// A number of workers, or none, as they are written.
+pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    units::checked(from, |count: &Option<usize>| {
+        count.map_or(Ok(()), check_workers)
+    })
 }
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {

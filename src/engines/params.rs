@@ -79,5 +79,5 @@ impl Variables for Params {
 
 /// Why PHP cannot have an event's variables.
 pub fn too_large() -> Failure {
-    Failure::Malformed("the request's headers are larger than PHP can be given".into())
+    Failure::TooLarge("the request's headers are more than PHP can be given")
 }

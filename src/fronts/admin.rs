@@ -63,7 +63,9 @@ impl Settings {
                 check_directory(directory)?;
             }
         }
-        let listener = Listener::bind(&address)?;
+        let listener = Listener::bind(&address).context(
+            "the admin listener (admin.listen); if surus serves this project already, `surus status` shows it",
+        )?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot protect {}", path.display()))?;
         Ok(listener)

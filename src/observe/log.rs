@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tracing::dispatcher::{Dispatch, with_default};
 use tracing::error;
 use tracing::field::Field;
@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::named::{self, Names};
 use super::writer::Writer;
+use crate::units;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -29,6 +30,7 @@ pub struct Settings {
     /// How lines look.
     pub format: Format,
     /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per part, as in `info,surus::engines=debug`.
+    #[serde(deserialize_with = "level")]
     pub level: String,
 }
 
@@ -46,6 +48,16 @@ impl Default for Settings {
 pub enum Format {
     Text,
     Json,
+}
+
+fn level<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    units::checked(from, |level: &String| {
+        let settings = Settings {
+            level: level.clone(),
+            ..Settings::default()
+        };
+        settings.filter().map(drop)
+    })
 }
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

@@ -24,7 +24,6 @@ use crate::event::Script;
 use crate::fronts::http::Application;
 use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
-use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::named::Names;
@@ -143,8 +142,6 @@ async fn function(
     let place = open_place(project, &config)?;
     let front = place.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
-    let routes = Routes::new(&config.route, config.site.symlinks)?;
-    let routes = routes.read_with(place.site.rights().as_ref());
     let metrics = Arc::new(Metrics::default());
 
     let is_application = handler.is_none() || front.is_some() || config.engine.script.is_some();
@@ -154,7 +151,7 @@ async fn function(
         let mut config = config.clone();
         config.engine.workers.get_or_insert(concurrency);
         engine = boot::chosen(project, &config)?.name;
-        for asked in boot::asked_for(project, &config, &routes)? {
+        for asked in boot::asked_for(project, &config, &place.routes)? {
             let name = asked.name;
             engines.insert(name, boot::boot_one(&asked, project, &metrics).await?);
         }
@@ -186,7 +183,6 @@ async fn function(
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
         place: arc_swap::ArcSwap::from_pointee(place),
-        routes,
         engines,
         engine,
         metrics,

@@ -251,6 +251,8 @@ impl Engine for Pool {
             return self.reload();
         }
         Box::pin(async {
+            // One after another, and not beside a change of generations.
+            let _alone = self.0.booting.lock().await;
             let current = self.0.current.load_full();
             let generation = current.context("shutting down")?;
             generation.shared.renew().await

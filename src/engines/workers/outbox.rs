@@ -145,6 +145,12 @@ impl Outbox {
                     self.answered = Some(Instant::now());
                 }
                 self.end_response().await;
+                // What follows takes the time that it takes, as under php-fpm; Lambda's time goes on.
+                self.shared.slots.with(record.request, |slot| {
+                    if slot.patience.is_some() {
+                        slot.deadline = None;
+                    }
+                });
             }
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {

@@ -23,7 +23,6 @@ pub struct Application {
     pub compress: compress::Settings,
     /// Changes when a reload finds the project elsewhere.
     pub place: arc_swap::ArcSwap<Place>,
-    pub routes: Routes,
     /// By name; routes choose among them.
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
     /// The one for requests that no route sends elsewhere.
@@ -35,6 +34,7 @@ pub struct Application {
 pub struct Place {
     pub site: Arc<Site>,
     pub send_file: SendFile,
+    pub routes: Routes,
 }
 
 /// What has become of a request before anything has to be waited for.
@@ -143,7 +143,7 @@ impl Application {
         let mut engine = self.engine;
         let place = self.place.load();
         let mut site: &Site = &place.site;
-        match self
+        match place
             .routes
             .choose(&head.method, path.path(), &head.headers, head.uri.query())
         {

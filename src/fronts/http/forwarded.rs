@@ -1,13 +1,63 @@
 //! Who the client is, when a proxy that we trust speaks for it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::check::is_host;
 use super::service::Peer;
 use crate::event::{Address, Origin};
+
+/// Who may speak for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proxy {
+    Network(IpNet),
+    /// Whoever may connect to a unix socket of ours.
+    Unix,
+}
+
+impl FromStr for Proxy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Proxy, String> {
+        if text == "unix" {
+            return Ok(Proxy::Unix);
+        }
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        address.or_else(|_| text.parse()).map(Proxy::Network).map_err(|_| {
+            format!(
+                "`{text}` is no proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` for whoever connects to a unix socket that we \
+                 listen at"
+            )
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Proxy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Proxy, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Proxy {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Proxy::Network(network) => to.collect_str(network),
+            Proxy::Unix => to.serialize_str("unix"),
+        }
+    }
+}
+
+fn has(trusted: &[Proxy], ip: IpAddr) -> bool {
+    trusted
+        .iter()
+        .any(|proxy| matches!(proxy, Proxy::Network(network) if network.contains(&ip)))
+}
 
 /// What a trusted proxy says of the request.
 pub struct Forwarded {
@@ -16,16 +66,16 @@ pub struct Forwarded {
     pub host: Option<HeaderValue>,
 }
 
-/// May this peer speak for others? A unix socket's peer may when any proxy may: only a proxy of this machine can be behind it.
-pub fn is_trusted(peer: &Peer, trusted: &[IpNet]) -> bool {
+/// May this peer speak for others?
+pub fn is_trusted(peer: &Peer, trusted: &[Proxy]) -> bool {
     match &peer.client {
-        Some(client) => trusted.iter().any(|net| net.contains(&client.ip())),
-        None => !trusted.is_empty(),
+        Some(client) => has(trusted, client.ip()),
+        None => trusted.contains(&Proxy::Unix),
     }
 }
 
 /// Believes `X-Forwarded-*` as far as the proxies that wrote them are trusted.
-pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
+pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Forwarded {
     let direct = Forwarded {
         origin: Origin {
             client: peer.client.clone(),
@@ -37,8 +87,7 @@ pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded 
     if !is_trusted(peer, trusted) {
         return direct;
     }
-    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
-    let client = client(headers, is_trusted).map(Address::from);
+    let client = client(headers, |ip| has(trusted, ip)).map(Address::from);
     let last = |name: &str| {
         headers
             .get_all(name)
@@ -128,6 +177,20 @@ mod tests {
             .unwrap()
             .ip()
             .to_string()
+    }
+
+    #[test]
+    fn whoever_comes_by_a_unix_socket_is_believed_where_that_is_said() {
+        let peer = Peer {
+            client: None,
+            server: None,
+            https: false,
+        };
+        let networks = ["10.0.0.0/8", "10.1.2.3"].map(|text| text.parse().unwrap());
+        assert!(!is_trusted(&peer, &networks));
+        assert!(is_trusted(&peer, &["unix".parse().unwrap()]));
+        let error = "nginx".parse::<Proxy>().unwrap_err();
+        assert!(error.contains("10.0.0.0/8") && error.contains("unix"), "{error}");
     }
 
     #[test]

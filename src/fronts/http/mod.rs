@@ -25,7 +25,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use anyhow::ensure;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,7 +34,7 @@ use tracing::info;
 pub use access::AccessLog;
 pub use application::{Application, Place, fit};
 pub use check::check_relayed;
-pub use forwarded::origin as forwarded_origin;
+pub use forwarded::{Proxy, origin as forwarded_origin};
 pub use listen::{Address, Listener, Mode};
 pub use reply::plain;
 pub use service::{Peer, Service};
@@ -47,10 +47,12 @@ use room::Room;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
+    #[serde(deserialize_with = "listen_at")]
     pub listen: Vec<Address>,
     /// Who may connect to the unix sockets among them; when not set, `0660` for root, and else what the umask leaves.
     pub socket_mode: Option<Mode>,
-    /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504.
+    /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504. What PHP does when its answer is
+    /// complete has no limit.
     #[serde(deserialize_with = "timeout")]
     pub timeout: Time,
     /// Larger request bodies: 413.
@@ -79,7 +81,7 @@ pub struct Settings {
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: Vec<Proxy>,
     /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
     /// could call itself anybody, and without the header there is nobody to call it by.
     pub proxy_protocol: bool,
@@ -130,6 +132,16 @@ impl Settings {
         };
         (self.max_response_spool.0 > 0).then(spool)
     }
+}
+
+fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
+    units::checked(from, |addresses: &Vec<Address>| {
+        ensure!(
+            !addresses.is_empty(),
+            "http.listen is empty; nobody could reach the application"
+        );
+        Ok(())
+    })
 }
 
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

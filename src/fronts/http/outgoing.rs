@@ -97,7 +97,8 @@ pub struct End {
     pub event: u64,
     pub began: Instant,
     pub engine: &'static str,
-    pub status: StatusCode,
+    /// None: the client left before there was one.
+    pub status: Option<StatusCode>,
     version: Version,
     bytes: u64,
     /// What the access log needs; none when it is off.
@@ -146,8 +147,7 @@ impl End {
             event,
             began: Instant::now(),
             engine: STATIC,
-            // 499 as nginx has it: the client left before there was a status.
-            status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            status: None,
             version: request.version(),
             bytes: 0,
             line,
@@ -155,17 +155,27 @@ impl End {
     }
 }
 
+/// What nginx writes where there was no status.
+fn client_left() -> StatusCode {
+    StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
+}
+
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
+        let took = self.began.elapsed();
+        if self.status.is_none() {
+            let metrics = &self.service.application.metrics;
+            metrics.answered(self.engine, "gone", took);
+        }
         if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
             log.log(Entry {
                 event: self.event,
                 client: line.client,
                 line: Some((line.method, line.uri, line.version)),
-                status: self.status,
+                status: self.status.unwrap_or_else(client_left),
                 bytes: self.bytes,
-                took: self.began.elapsed(),
+                took,
                 engine: self.engine,
                 referer: line.referer,
                 user_agent: line.user_agent,

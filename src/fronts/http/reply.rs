@@ -61,6 +61,7 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
         Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
         Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     };
     warn!(event, status = status.as_u16(), %failure, "not answered");
     plain(status, "")
@@ -73,6 +74,7 @@ pub fn failure_name(failure: &Failure) -> &'static str {
         Failure::Died(_) => "died",
         Failure::TimedOut => "timed_out",
         Failure::Busy(_) => "busy",
+        Failure::TooLarge(_) => "too_large",
         Failure::Malformed(_) => "malformed",
     }
 }

@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::check::Refusal;
 use super::compress::vary;
@@ -20,6 +20,7 @@ use super::files;
 use super::reply::plain;
 use crate::event::{Response, ResponseBody};
 use crate::fronts::site::{Found, Resolution, Site, Symlinks, Trouble, normalise};
+use crate::units::checked;
 
 static X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -31,7 +32,23 @@ pub struct Settings {
     pub directories: Vec<PathBuf>,
     /// What `X-Accel-Redirect` names: a URL path and the directory that stands for it, relative to the project. Clients
     /// cannot ask for these paths. Others are looked up in the document root.
+    #[serde(deserialize_with = "url_paths")]
     pub internal: BTreeMap<String, PathBuf>,
+}
+
+fn url_path(prefix: &String) -> Result<()> {
+    let normal = normalise(prefix).map(|normal| normal.path() == prefix);
+    ensure!(
+        normal == Ok(true),
+        "`internal` has {prefix:?}; it takes URL paths, such as \"/protected\""
+    );
+    Ok(())
+}
+
+fn url_paths<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, PathBuf>, D::Error> {
+    checked(from, |internal: &BTreeMap<String, PathBuf>| {
+        internal.keys().try_for_each(url_path)
+    })
 }
 
 /// Does PHP want a file to be sent?
@@ -70,11 +87,7 @@ impl SendFile {
         }
         let mut internal = Vec::new();
         for (prefix, directory) in &settings.internal {
-            let normal = normalise(prefix).map(|normal| normal.path() == prefix);
-            ensure!(
-                normal == Ok(true),
-                "`internal` has {prefix:?}; it takes URL paths, such as \"/protected\""
-            );
+            url_path(prefix)?;
             let site = open(directory).with_context(|| format!("`internal` has {prefix:?}"))?;
             internal.push((prefix.trim_end_matches('/').to_owned(), site));
         }

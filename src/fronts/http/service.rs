@@ -12,7 +12,7 @@ use tracing::{debug, error};
 
 use super::Settings;
 use super::access::AccessLog;
-use super::application::{Application, Begun, STATIC, fit};
+use super::application::{Application, Begun, fit};
 use super::body::{self, Refused};
 use super::check::{Refusal, check, ends_connection, refuse};
 use super::files::FileRange;
@@ -75,7 +75,6 @@ impl Service {
         async move {
             // Nothing that follows on this connection is to be taken for a request.
             let mut is_last = false;
-            let mut answered_by = STATIC;
             let result = match begun {
                 Begun::Answer(response) => Ok(response),
                 Begun::Refusal(refusal) => Err(refusal.into()),
@@ -96,7 +95,7 @@ impl Service {
                     };
                     match arrived.and_then(|()| self.application.hand_over(engine, event)) {
                         Ok(pending) => {
-                            answered_by = engine;
+                            end.engine = engine;
                             match pending.await {
                                 Ok(response) => Ok(self.application.shape(&asked, response).await),
                                 Err(failure) => Err(Problem::Failed(failure)),
@@ -106,13 +105,14 @@ impl Service {
                     }
                 }
             };
-            end.engine = answered_by;
             let (outcome, mut response) = match result {
                 Ok(response) => (class(response.status()), response),
                 Err(problem) => problem.answer(end.event, &mut is_last),
             };
             is_last |= connection.activity.is_draining();
             response = fit(response, is_head);
+            // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no chunks.
+            is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
             if version <= Version::HTTP_11
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
             {
@@ -125,8 +125,8 @@ impl Service {
             }
             self.application
                 .metrics
-                .answered(answered_by, outcome, end.began.elapsed());
-            end.status = response.status();
+                .answered(end.engine, outcome, end.began.elapsed());
+            end.status = Some(response.status());
             Ok(response.map(|body| Outgoing::new(body, end)))
         }
     }
@@ -195,6 +195,12 @@ impl Service {
         event.deadline = Instant::now() + self.settings.timeout.0;
         Ok(())
     }
+}
+
+/// Is the length of its body known?
+fn has_length(response: &Response) -> bool {
+    response.headers().contains_key(header::CONTENT_LENGTH)
+        || response.body().size_hint().exact().is_some()
 }
 
 /// How long a body is, where that is known before it has come.

@@ -43,6 +43,7 @@ impl Fault {
             ),
             Failure::Busy(_) => Fault::new(BUSY, failure.to_string()),
             Failure::Malformed(_) => Fault::new(MALFORMED_ANSWER, failure.to_string()),
+            Failure::TooLarge(_) => Fault::new(TOO_LARGE, failure.to_string()),
         }
     }
 

@@ -22,13 +22,13 @@ mod thaw;
 
 use std::path::PathBuf;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use function::Function;
 pub use handler::Handler;
 pub use runtime::{Environment, Initialization, run};
 
+use crate::fronts::http::Proxy;
 use crate::units::Time;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Settings {
     /// Statuses of answers to HTTP events that are failures of the event.
     pub fail_on: Vec<fail_on::Statuses>,
     /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
     /// One record may take so long.

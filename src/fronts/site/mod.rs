@@ -33,11 +33,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
 use surus_sys::rights::Rights;
 
 use crate::event::Script;
+use crate::units::checked;
 use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
@@ -54,11 +55,13 @@ pub struct Settings {
     /// project itself.
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
+    #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
     /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
     /// root or owns what they lead to, `follow` all.
     pub symlinks: Symlinks,
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
+    #[serde(deserialize_with = "for_uploads")]
     pub uploads: Vec<String>,
     /// Directories that an `.htaccess` file closes to everybody (`Require all denied`, `Deny from all`) are closed. Nothing else of such
     /// files is heard.
@@ -511,6 +514,14 @@ fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         Ok(fold(prefix.trim_end_matches('/')).into_owned())
     };
     prefixes.iter().map(check).collect()
+}
+
+fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |names: &Vec<String>| index(names).map(drop))
+}
+
+fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |prefixes: &Vec<String>| uploads(prefixes).map(drop))
 }
 
 fn utf8(path: &Path) -> Result<&str> {

@@ -247,13 +247,22 @@ const COPIES: [&str; 10] = [
     "~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".dist", ".sample",
 ];
 
+/// Endings of what is made for browsers, of PHP too: `index.php.html`, as those have it that keep copies of pages.
+const PAGES: [&str; 19] = [
+    "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "mjs", "pdf", "png", "svg", "webp", "woff", "woff2", "xml",
+];
+
 /// Looks at a file's name only. PHP source are the endings that servers commonly hand to PHP (`.php`, `.php5`, `.phtml`,
-/// `.pht`, `.phps`, `.phpt`, `.phar`) and `.inc`, in any case, and copies of such files (`.php~`, `.php.bak`).
+/// `.pht`, `.phps`, `.phpt`, `.phar`), `.inc` and those of Drupal's parts (`.module`, …), in any case, and copies of such files (`.php~`,
+/// `.php.bak`, `.php_old`, `.php.2024`, `.php.txt`).
 pub(super) fn kind(name: &str) -> Kind {
     if name.len() > 4 && name.ends_with(".php") {
         return Kind::Script;
     }
     let folded = fold(name);
+    if is_copy_of_php(&folded) {
+        return Kind::Source;
+    }
     let mut name = folded.trim_matches('#');
     while let Some(shorter) = COPIES.iter().find_map(|copy| name.strip_suffix(copy)) {
         name = shorter;
@@ -263,11 +272,20 @@ pub(super) fn kind(name: &str) -> Kind {
     };
     let source = match ending {
         "phtml" | "pht" | "phps" | "phpt" | "phar" | "inc" => true,
-        _ => ending
-            .strip_prefix("php")
-            .is_some_and(|version| version.bytes().all(|b| b.is_ascii_digit())),
+        "module" | "install" | "theme" | "profile" | "engine" => true,
+        _ => false,
     };
     if source { Kind::Source } else { Kind::Plain }
+}
+
+/// Does `.php`, and a version perhaps, end a word in it?
+fn is_copy_of_php(folded: &str) -> bool {
+    let ends = folded.match_indices(".php").any(|(at, php)| {
+        let rest = folded[at + php.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+        !rest.starts_with(char::is_alphabetic)
+    });
+    let ending = folded.rsplit_once('.').map(|(_, ending)| ending);
+    ends && !ending.is_some_and(|ending| PAGES.contains(&ending))
 }
 
 /// As a file system that knows no case and ignores invisible characters would compare the name.
@@ -395,8 +413,20 @@ mod tests {
             ("x.PHP.Old~", Kind::Source),
             ("#x.php#", Kind::Source),
             ("x.ph\u{200c}p", Kind::Source),
+            ("x.php.txt", Kind::Source),
+            ("x.php_old", Kind::Source),
+            ("x.php-1", Kind::Source),
+            ("x.php.2024", Kind::Source),
+            ("x.php,v", Kind::Source),
+            ("x.php copy", Kind::Source),
+            ("x.php8.gz", Kind::Source),
+            ("x.PHP.dpkg-dist", Kind::Source),
+            ("views.module", Kind::Source),
+            ("views.module.css", Kind::Plain),
             ("php", Kind::Plain),
             ("x.php.html", Kind::Plain),
+            ("highlight.php.min.js", Kind::Plain),
+            ("x.phpunit", Kind::Plain),
             ("x.phpx", Kind::Plain),
             ("x.css", Kind::Plain),
             ("incident", Kind::Plain),

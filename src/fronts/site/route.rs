@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, Method, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::rights::Rights;
 
 use super::{Site, Symlinks};
+use crate::units::checked;
 
 /// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, exactly one of `engine`, `root` and `deny`, and as many
 /// conditions as wanted, all of which must hold.
@@ -21,16 +22,21 @@ use super::{Site, Symlinks};
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
     /// The path begins with this: `/api` is also the beginning of `/apiary`.
+    #[serde(deserialize_with = "prefixed")]
     pub prefix: Option<String>,
     /// The path ends with this.
+    #[serde(deserialize_with = "suffixed")]
     pub suffix: Option<String>,
     /// The path matches this anywhere; `^` and `$` tie it to the beginning and the end.
+    #[serde(deserialize_with = "matching")]
     pub regex: Option<String>,
     /// Any of these methods; without it all.
+    #[serde(deserialize_with = "asked_with")]
     pub methods: Option<Vec<String>>,
     /// A cookie of this name came.
     pub cookie: Option<String>,
     /// A header of this name came.
+    #[serde(deserialize_with = "with_header")]
     pub header: Option<String>,
     /// The query has a parameter of this name.
     pub query: Option<String>,
@@ -172,23 +178,61 @@ impl Route {
 
 fn pattern(rule: &Rule) -> Result<Pattern> {
     match (&rule.prefix, &rule.suffix, &rule.regex) {
-        (Some(prefix), None, None) => {
-            ensure!(
-                prefix.starts_with('/'),
-                "`prefix` is {prefix:?}; a path begins with a slash"
-            );
-            Ok(Pattern::Prefix(prefix.clone()))
-        }
-        (None, Some(suffix), None) => {
-            ensure!(!suffix.is_empty(), "`suffix` is empty; every path ends so");
-            Ok(Pattern::Suffix(suffix.clone()))
-        }
-        (None, None, Some(regex)) => {
-            let regex = Regex::new(regex).with_context(|| format!("`regex` is {regex:?}"))?;
-            Ok(Pattern::Regex(regex))
-        }
+        (Some(path), None, None) => prefix(path),
+        (None, Some(end), None) => suffix(end),
+        (None, None, Some(text)) => regex(text),
         _ => bail!("a rule has exactly one of `prefix`, `suffix` and `regex`"),
     }
+}
+
+fn prefix(path: &str) -> Result<Pattern> {
+    ensure!(
+        path.starts_with('/'),
+        "`prefix` is {path:?}; a path begins with a slash"
+    );
+    Ok(Pattern::Prefix(path.to_owned()))
+}
+
+fn suffix(end: &str) -> Result<Pattern> {
+    ensure!(!end.is_empty(), "`suffix` is empty; every path ends so");
+    Ok(Pattern::Suffix(end.to_owned()))
+}
+
+fn regex(text: &str) -> Result<Pattern> {
+    let regex = Regex::new(text).with_context(|| format!("`regex` is {text:?}"))?;
+    Ok(Pattern::Regex(regex))
+}
+
+// As they are read, so that an error knows its line.
+
+fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |path: &Option<String>| {
+        path.as_deref().map_or(Ok(()), |path| prefix(path).map(drop))
+    })
+}
+
+fn suffixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |end: &Option<String>| {
+        end.as_deref().map_or(Ok(()), |end| suffix(end).map(drop))
+    })
+}
+
+fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |text: &Option<String>| {
+        text.as_deref().map_or(Ok(()), |text| regex(text).map(drop))
+    })
+}
+
+fn asked_with<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    checked(from, |names: &Option<Vec<String>>| {
+        names.as_deref().map_or(Ok(()), |names| methods(names).map(drop))
+    })
+}
+
+fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |name: &Option<String>| {
+        name.as_deref().map_or(Ok(()), |name| header_name(name).map(drop))
+    })
 }
 
 fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
