@@ -73,10 +73,13 @@ static const struct {
 	{"socket_set_option", "descriptor: a socket of the boot was given another option (socket_set_option)"},
 	{"socket_setopt", "descriptor: a socket of the boot was given another option (socket_setopt)"},
 	{"stream_socket_shutdown", "descriptor: a socket of the boot was shut down (stream_socket_shutdown)"},
+	{"socket_connect", "descriptor: a socket of the boot was connected (socket_connect)"},
+	{"socket_bind", "descriptor: a socket of the boot was bound (socket_bind)"},
+	{"socket_listen", "descriptor: a socket of the boot was made to listen (socket_listen)"},
 	{"socket_import_stream", "descriptor: a socket of the boot was taken out of its stream (socket_import_stream)"},
 	{"socket_export_stream", "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
 };
-enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 6 };
+enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 9 };
 static struct {
 	const zend_string *name; /* closures have a copy of the function with the same name */
 	zif_handler handler;

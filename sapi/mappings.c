@@ -2,6 +2,7 @@
  * memory is at stake. */
 #include "snapshot.h"
 
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@ enum {
 	PAGE = 4096,
 	MAX_MAPPINGS = 8192,
 	MAPS_TEXT = 1 << 20,
+	MAX_WIPED = 64,
 };
 
 /* A line of /proc/self/maps. */
@@ -29,7 +31,13 @@ static struct address_space {
 	size_t count;
 	struct mapping marked[MAX_MAPPINGS]; /* at the mark */
 	size_t marked_count;
+	struct {
+		uintptr_t start, end;
+	} wiped[MAX_WIPED];
+	size_t wiped_count;
 	size_t pages; /* its size at the mark */
+	unsigned long long loaded, unloaded; /* libraries, at the mark */
+	bool lost;                           /* something has gone that was there at the mark */
 	uintptr_t brk;
 	char text[MAPS_TEXT];
 } *a;
@@ -97,6 +105,84 @@ bool surus_mappings_read(int maps)
 	return a->count > 0;
 }
 
+/* Reads a line of /proc/self/smaps; its length, 0 at the end. What is longer than `text` is cut. */
+static size_t next_line(int smaps, char *text, size_t size)
+{
+	static size_t have, at; /* of a->text */
+	size_t len = 0;
+
+	for (;; at++) {
+		if (at == have) {
+			ssize_t got = read(smaps, a->text, MAPS_TEXT);
+			have = got > 0 ? (size_t)got : 0;
+			at = 0;
+			if (have == 0) {
+				text[len] = '\0';
+				return len;
+			}
+		}
+		if (a->text[at] == '\n') {
+			at++;
+			text[len] = '\0';
+			return len;
+		}
+		if (len < size - 1) {
+			text[len++] = a->text[at];
+		}
+	}
+}
+
+bool surus_mappings_note_wiped(int smaps)
+{
+	enum { LINE = 512 };
+	char line[LINE];
+	uintptr_t start = 0, end = 0;
+	bool seen = false;
+
+	a->wiped_count = 0;
+	while (next_line(smaps, line, sizeof(line)) > 0) {
+		const char *at = line;
+		uintptr_t number = hex(&at);
+		if (at > line && *at == '-') {
+			at++;
+			start = number;
+			end = hex(&at);
+		} else if (strncmp(line, "VmFlags:", 8) == 0) {
+			seen = true;
+			if (strstr(line, " wf")) {
+				uintptr_t next;
+				if (surus_exempt_until(start, end, &next)) {
+					continue;
+				}
+				if (a->wiped_count == MAX_WIPED) {
+					return false;
+				}
+				a->wiped[a->wiped_count].start = start;
+				a->wiped[a->wiped_count++].end = end;
+			}
+		}
+	}
+	return seen;
+}
+
+void surus_mappings_wipe(void)
+{
+	for (size_t i = 0; i < a->wiped_count; i++) {
+		memset((void *)a->wiped[i].start, 0, a->wiped[i].end - a->wiped[i].start);
+	}
+}
+
+/* Where what is wiped ends that begins at `start` or before; 0 when nothing does. */
+static uintptr_t wiped_until(uintptr_t start)
+{
+	for (size_t i = 0; i < a->wiped_count; i++) {
+		if (start >= a->wiped[i].start && start < a->wiped[i].end) {
+			return a->wiped[i].end;
+		}
+	}
+	return 0;
+}
+
 bool surus_mappings_is_on_stack(size_t most)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -113,7 +199,8 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct mapping *m = &a->now[i];
-		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special) {
+		/* A mapping whose flags differ from those of its neighbours is a line of its own. */
+		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special || wiped_until(m->start)) {
 			continue;
 		}
 		for (uintptr_t at = m->start; at < m->end;) {
@@ -133,6 +220,50 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 }
 
 /* --- the mark --- */
+
+static int note_libraries(struct dl_phdr_info *info, size_t size, void *to)
+{
+	unsigned long long *counts = to;
+
+	(void)size;
+	counts[0] = info->dlpi_adds;
+	counts[1] = info->dlpi_subs;
+	return 1; /* all of them say the same */
+}
+
+/* Were libraries loaded or unloaded since the mark? One may lie now where another was that is as large. */
+static bool has_other_libraries(void)
+{
+	unsigned long long counts[2];
+
+	dl_iterate_phdr(note_libraries, counts);
+	return counts[0] != a->loaded || counts[1] != a->unloaded;
+}
+
+static void note_lost(uintptr_t start, size_t size)
+{
+	for (size_t low = 0, high = a ? a->marked_count : 0; low < high;) {
+		size_t middle = (low + high) / 2;
+		if (a->marked[middle].end <= start) {
+			low = middle + 1;
+		} else if (a->marked[middle].start >= start + size) {
+			high = middle;
+		} else {
+			a->lost = true;
+			return;
+		}
+	}
+}
+
+#ifndef __SANITIZE_ADDRESS__
+/* In place of libc's, for PHP and all its libraries: who unmaps what was there at the mark (the stack of a Fiber of the boot), and maps as
+ * much elsewhere, would leave an address space of the same size. */
+int munmap(void *start, size_t size)
+{
+	note_lost((uintptr_t)start, size);
+	return (int)syscall(SYS_munmap, start, size);
+}
+#endif
 
 /* Pages of the address space. */
 static size_t size(void)
@@ -154,6 +285,11 @@ bool surus_mappings_mark(int maps, int statm)
 	a->marked_count = read_into(a->marked);
 	a->brk = (uintptr_t)sbrk(0);
 	a->pages = size();
+	a->lost = false;
+	unsigned long long counts[2];
+	dl_iterate_phdr(note_libraries, counts);
+	a->loaded = counts[0];
+	a->unloaded = counts[1];
 	return a->marked_count > 0;
 }
 
@@ -254,7 +390,7 @@ const char *surus_mappings_put_back(void)
 	if (surus_has_threads()) {
 		return "thread: a thread was left running";
 	}
-	if (!is_as_large() && (!unmap_new() || !is_as_large())) {
+	if ((!is_as_large() || a->lost || has_other_libraries()) && (!unmap_new() || !is_as_large())) {
 		return "mappings: memory mappings were changed";
 	}
 	return NULL;

@@ -99,6 +99,29 @@ bool surus_ours_is_boots(zend_object *object)
 	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
 }
 
+/* What PHP's shutdown_destructors begins with: objects that nobody but a global variable has are destroyed first, the last variable first. */
+static int destroy_last_of(zval *variable)
+{
+	zval *value = Z_TYPE_P(variable) == IS_INDIRECT ? Z_INDIRECT_P(variable) : variable;
+
+	if (Z_TYPE_P(value) != IS_OBJECT || Z_REFCOUNT_P(value) != 1 || surus_ours_is_boots(Z_OBJ_P(value))) {
+		return ZEND_HASH_APPLY_KEEP;
+	}
+	if (value == variable) {
+		return ZEND_HASH_APPLY_REMOVE;
+	}
+	zval_ptr_dtor(value);
+	ZVAL_UNDEF(value);
+	return ZEND_HASH_APPLY_REMOVE;
+}
+
+static void destroy_globals(void)
+{
+	for (uint32_t before = 0, now; (now = zend_hash_num_elements(&EG(symbol_table))) != before; before = now) {
+		zend_hash_reverse_apply(&EG(symbol_table), destroy_last_of);
+	}
+}
+
 /* As zend_objects_store_call_destructors, which would run those of the boot and mark every object, touching all their pages. */
 static void call_destructors(void)
 {
@@ -178,6 +201,8 @@ static void unlock_opcache(void)
 
 void surus_isolated_end(void)
 {
+	enum { NO_TIMEOUT = -1 };
+
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of our caller's. */
 	EG(current_execute_data) = NULL;
@@ -187,12 +212,15 @@ void surus_isolated_end(void)
 #endif
 	php_call_shutdown_functions();
 	zend_try {
+		destroy_globals();
 		call_destructors();
 	} zend_end_try();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
+	/* No seconds: so what sets it from here on shows. */
+	EG(timeout_seconds) = NO_TIMEOUT;
 	for (size_t i = 0; extensions[i]; i++) {
 		surus_shut_down(extensions[i]);
 	}
@@ -203,6 +231,10 @@ void surus_isolated_end(void)
 		free_storage();
 		close_resources();
 	} zend_end_try();
+	if (EG(timeout_seconds) != NO_TIMEOUT) {
+		/* A session's handler, or a stream's, has asked for time (set_time_limit). */
+		zend_unset_timeout();
+	}
 	if (CG(unclean_shutdown)) {
 		unlock_opcache();
 	}

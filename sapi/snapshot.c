@@ -6,6 +6,7 @@
  * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
 #include "snapshot.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -65,6 +66,15 @@ static bool write_all(int file, const void *bytes, size_t len, size_t offset)
 	return true;
 }
 
+/* Is it a page that may not be touched (MADV_GUARD_INSTALL), as those behind the stacks of threads since glibc 2.42? The page map says so
+ * since Linux 6.15, with bit 58; before, such a page looks like one that is swapped out, and only trying tells. */
+static bool is_guard(uint64_t entry, const void *page, int file, size_t offset)
+{
+	const uint64_t present = (uint64_t)1 << 63, swapped = (uint64_t)1 << 62, guard = (uint64_t)1 << 58;
+
+	return entry & guard || ((entry & (present | swapped)) == swapped && pwrite(file, page, 1, (off_t)offset) < 0 && errno == EFAULT);
+}
+
 /* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not even looked at, where no file is behind
  * them: the page map says so (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
 static bool save(const struct surus_region *r, int file, int pagemap)
@@ -78,12 +88,13 @@ static bool save(const struct surus_region *r, int file, int pagemap)
 		ssize_t known = r->anonymous ? pread(pagemap, entries, pages * 8, (off_t)(at / PAGE * 8)) : 0;
 
 		for (size_t i = 0; i <= pages; i++) {
-			bool skipped = i == pages || (i < (size_t)(known > 0 ? known : 0) / 8 && !(entries[i] & there)) ||
-			               is_zero((void *)(at + i * PAGE));
-			if (!skipped) {
+			void *page = (void *)(at + i * PAGE);
+			size_t offset = r->offset + (at - r->start);
+			bool is_known = i < (size_t)(known > 0 ? known : 0) / 8;
+			if (i < pages && !(is_known && (!(entries[i] & there) || is_guard(entries[i], page, file, offset + i * PAGE))) && !is_zero(page)) {
 				continue;
 			}
-			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE, r->offset + (at - r->start) + begun * PAGE)) {
+			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE, offset + begun * PAGE)) {
 				return false;
 			}
 			begun = i + 1;
@@ -131,7 +142,7 @@ static const char *copy_and_map(int file, int pagemap)
 	return s->copy.bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
 }
 
-const char *surus_snapshot_take(int maps, int pagemap)
+const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 {
 	const char *why;
 
@@ -140,6 +151,9 @@ const char *surus_snapshot_take(int maps, int pagemap)
 	}
 	if (!surus_mappings_read(maps)) {
 		return "/proc/self/maps cannot be read";
+	}
+	if (smaps >= 0 && !surus_mappings_note_wiped(smaps)) {
+		return "/proc/self/smaps cannot be read";
 	}
 	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {
 		return "surus_serve() was called inside of a Fiber, or too deep in the stack";
@@ -203,6 +217,7 @@ static __attribute__((noinline, noreturn)) void put_back(void)
 {
 	s->restore((void *)s->stack_low, s->stack, s->stack_high - s->stack_low, s->stack, s->stack);
 	surus_pages_put_back();
+	surus_mappings_wipe();
 	setcontext(&s->mark);
 	_exit(SURUS_EXIT_SETUP);
 }

@@ -11,7 +11,7 @@
 
 /* Copies the memory of this process and shares the copy with those that it forks from then on. NULL, or why it cannot be. The
  * descriptors are those of the files of that name in /proc/self. */
-const char *surus_snapshot_take(int maps, int pagemap);
+const char *surus_snapshot_take(int maps, int smaps, int pagemap);
 /* Marks the place where putting back leads to: returns once now and once more after each surus_snapshot_put_back. NULL, or why it
  * cannot be. The descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_mark(int maps, int pagemap, int statm);
@@ -35,6 +35,11 @@ uintptr_t surus_exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next);
 bool surus_mappings_prepare(void);
 /* Reads what there is now, in the file /proc/self/maps. False: that cannot be. */
 bool surus_mappings_read(int maps);
+/* Of what there is now, notes what the kernel wipes in a fork (MADV_WIPEONFORK), as libraries have it that keep random numbers there: it is
+ * no part of the snapshot. The descriptor is that of /proc/self/smaps. False: it cannot be read, or is too much. */
+bool surus_mappings_note_wiped(int smaps);
+/* Wipes that, as a fork would. */
+void surus_mappings_wipe(void);
 /* Of what has been read: is the stack in use the process's own, and less than `most` bytes of it in use? */
 bool surus_mappings_is_on_stack(size_t most);
 /* Of what has been read: calls `each` for all private writable memory but the stack and what is exempt. False: it has. */

@@ -43,3 +43,5 @@ mod slow;
 mod snapshot;
 #[path = "faults/start.rs"]
 mod start;
+#[path = "faults/swapped.rs"]
+mod swapped;
