@@ -9,14 +9,16 @@ use anyhow::{Context, anyhow, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::{boot, findings};
 use super::options::Args;
+use super::{boot, findings};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
-use crate::fronts::http::{self, AccessLog, access, Address, Application, Listener, Mode, Place, Service};
+use crate::fronts::http::{
+    self, AccessLog, Address, Application, Listener, Mode, Place, Service, access,
+};
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -217,11 +219,15 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
 
 /// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
-    match (spool::file(config.http.spool.as_deref()), &config.http.spool) {
+    match (
+        spool::file(config.http.spool.as_deref()),
+        &config.http.spool,
+    ) {
         (Ok(_), _) => Ok(None),
-        (Err(error), Some(directory)) => {
-            Err(anyhow!(error).context(format!("cannot make a file in {} (http.spool)", directory.display())))
-        }
+        (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
+            "cannot make a file in {} (http.spool)",
+            directory.display()
+        ))),
         (Err(error), None) => Ok(Some(format!(
             "no file can be made in {} ({error}), so bodies above 64 KiB are refused; http.spool names another directory",
             std::env::temp_dir().display()

@@ -190,7 +190,10 @@ mod tests {
         assert!(!is_trusted(&peer, &networks));
         assert!(is_trusted(&peer, &["unix".parse().unwrap()]));
         let error = "nginx".parse::<Proxy>().unwrap_err();
-        assert!(error.contains("10.0.0.0/8") && error.contains("unix"), "{error}");
+        assert!(
+            error.contains("10.0.0.0/8") && error.contains("unix"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -249,7 +249,8 @@ const COPIES: [&str; 10] = [
 
 /// Endings of what is made for browsers, of PHP too: `index.php.html`, as those have it that keep copies of pages.
 const PAGES: [&str; 19] = [
-    "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "mjs", "pdf", "png", "svg", "webp", "woff", "woff2", "xml",
+    "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "mjs", "pdf",
+    "png", "svg", "webp", "woff", "woff2", "xml",
 ];
 
 /// Looks at a file's name only. PHP source are the endings that servers commonly hand to PHP (`.php`, `.php5`, `.phtml`,

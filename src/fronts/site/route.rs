@@ -207,7 +207,8 @@ fn regex(text: &str) -> Result<Pattern> {
 
 fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     checked(from, |path: &Option<String>| {
-        path.as_deref().map_or(Ok(()), |path| prefix(path).map(drop))
+        path.as_deref()
+            .map_or(Ok(()), |path| prefix(path).map(drop))
     })
 }
 
@@ -225,13 +226,16 @@ fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
 
 fn asked_with<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     checked(from, |names: &Option<Vec<String>>| {
-        names.as_deref().map_or(Ok(()), |names| methods(names).map(drop))
+        names
+            .as_deref()
+            .map_or(Ok(()), |names| methods(names).map(drop))
     })
 }
 
 fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     checked(from, |name: &Option<String>| {
-        name.as_deref().map_or(Ok(()), |name| header_name(name).map(drop))
+        name.as_deref()
+            .map_or(Ok(()), |name| header_name(name).map(drop))
     })
 }
 
