@@ -145,7 +145,7 @@ check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and 
 	scripts/check-headers $(TARGET)/headers 8.4 8.5 8.6
 
 # The oracle is php-fpm there as well. What needs nothing but PHP is led through; applications and the HTTP front do not care.
-OTHER_PHP := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs tests/faults.rs tests/oracle.rs)) \
+OTHER_PHP := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs tests/faults.rs tests/leaks.rs tests/oracle.rs tests/random.rs)) \
 	-p surus -p surus-php
 
 .PHONY: test-php8.4

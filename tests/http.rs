@@ -1,6 +1,8 @@
 //! The HTTP front as a client sees it: bytes against a started `surus serve`.
 #![allow(clippy::unwrap_used)]
 
+#[path = "http/answers.rs"]
+mod answers;
 mod common;
 #[path = "http/hygiene.rs"]
 mod hygiene;

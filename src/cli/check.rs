@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
-use crate::fronts::site::Site;
+use crate::fronts::site::{Site, route::Routes};
 use crate::observe::log;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
@@ -77,27 +77,33 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
         Err(error) => findings.stop(&error),
     }
-    match serve::open_place(project, config) {
+    let routes = match serve::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
-            if !config.route.is_empty() {
-                findings.fine("routes", config.route.len());
-            }
-            match boot::asked_for(project, config, &place.routes) {
-                Ok(all) => {
-                    for name in config.pool.keys() {
-                        if !all.iter().any(|asked| asked.name == name) {
-                            findings.note(format_args!(
-                                "[pool.{name}] is not started: no [[route]] leads there with engine = \"{name}\""
-                            ));
-                        }
-                    }
-                    for asked in all {
-                        engine(asked, project, findings).await;
-                    }
+            Some(place.routes)
+        }
+        Err(error) => {
+            findings.stop(&error);
+            // What is wrong there, it has said.
+            Routes::new(&config.route, config.site.symlinks).ok()
+        }
+    };
+    let Some(routes) = routes else { return };
+    if !config.route.is_empty() {
+        findings.fine("routes", config.route.len());
+    }
+    match boot::asked_for(project, config, &routes) {
+        Ok(all) => {
+            for name in config.pool.keys() {
+                if !all.iter().any(|asked| asked.name == name) {
+                    findings.note(format_args!(
+                        "[pool.{name}] is not started: no [[route]] leads there with engine = \"{name}\""
+                    ));
                 }
-                Err(error) => findings.stop(&error),
+            }
+            for asked in all {
+                engine(asked, project, findings).await;
             }
         }
         Err(error) => findings.stop(&error),

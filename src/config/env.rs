@@ -125,11 +125,10 @@ fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> 
         .map(str::trim)
         .filter(|part| !part.is_empty());
     let list: Vec<_> = list.map(toml::Value::from).collect();
-    values.push(text.into());
-    values.push(list.into());
-    if section == "php" && matches!(key, Some("extension" | "zend_extension")) {
-        // No file of an extension has a comma in its name.
-        values.reverse();
+    // No file of an extension has a comma in its name.
+    match section == "php" && matches!(key, Some("extension" | "zend_extension")) {
+        true => values.push(list.into()),
+        false => values.extend([text.into(), list.into()]),
     }
     values
 }

@@ -106,6 +106,44 @@ fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
     );
 }
 
+/// A deployment makes a link lead elsewhere; what a route sends files from is looked up anew as the site is.
+#[test]
+fn a_reload_opens_the_directories_of_routes_anew() {
+    let configuration = "[[route]]\nprefix = \"/s/\"\nroot = \"@/current\"\n";
+    let place = project(&[
+        ("one/index.php", ""),
+        ("one/s/v.txt", "one"),
+        ("two/index.php", ""),
+        ("two/s/v.txt", "two"),
+    ]);
+    let link = place.path().join("current");
+    std::os::unix::fs::symlink("one", &link).unwrap();
+    let file = place.path().join("surus.toml");
+    let configuration = configuration.replace('@', place.path().to_str().unwrap());
+    std::fs::write(&file, configuration).unwrap();
+    let socket = format!("unix:{}", place.path().join("admin.sock").display());
+    let env = [
+        ("SURUS_ADMIN_LISTEN", socket.as_str()),
+        ("SURUS_ENGINE_WORKERS", "1"),
+    ];
+    let args = ["--config", file.to_str().unwrap()];
+    let served = Surus::spawn(&link, &args, &env).unwrap();
+    let get = || {
+        ureq::get(&format!("{}/s/v.txt", served.url))
+            .call()
+            .unwrap()
+            .into_body()
+            .read_to_string()
+            .unwrap()
+    };
+    assert_eq!(get(), "one");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("two", &link).unwrap();
+    let said = surus(&["reload", link.to_str().unwrap()], &env[..1]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    assert_eq!(get(), "two");
+}
+
 #[test]
 fn an_admin_listener_may_be_tcp() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);

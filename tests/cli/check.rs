@@ -47,7 +47,8 @@ fn check_says_what_would_run() {
 #[test]
 fn check_says_what_contradicts() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
-    let configuration = "[http]\nmax_body = \"1M\"\n[php]\ndisplay_errors = true\n";
+    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n[engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
+                         memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
     let project = project(&[
         ("composer.json", composer),
         ("surus.toml", configuration),
@@ -62,6 +63,10 @@ fn check_says_what_contradicts() {
             "! the document root is the project itself, which holds composer.json:",
             "! post_max_size is 8M, but bodies above 1M are refused",
             "! display_errors is on",
+            "! PHP has no setting memory_limt",
+            "! http.timeout is 2s, below engine.queue_timeout (10s)",
+            "! [pool.unused] is not started",
+            "! engine.warmup is not heard: `classic`",
             "! composer.json requires ext-of-nobody",
         ],
     );
@@ -115,8 +120,7 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
 
 #[test]
 fn check_finds_all_that_would_stop_the_start() {
-    let configuration =
-        "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n[log]\nlevel = \"surus=loud\"\n";
+    let configuration = "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n";
     let project = project(&[("surus.toml", configuration)]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     command.env_remove("SURUS_ENGINE_PHP");
@@ -125,15 +129,12 @@ fn check_finds_all_that_would_stop_the_start() {
         .arg(project.path())
         .args(["--listen", "127.0.0.1:0"]));
     assert_eq!(said.status, 1, "{}", said.stdout);
-    says(
-        &said.stdout,
-        &["✗ `root` is the document root", "pubic", "✗ log.level"],
-    );
+    says(&said.stdout, &["✗ `root` is the document root", "pubic"]);
     says(
         &said.stdout,
         &["✗ engine `classic`: engine.php names /no/php"],
     );
-    says(&said.stderr, &["3 things would stop `surus serve`"]);
+    says(&said.stderr, &["2 things would stop `surus serve`"]);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
     );
     says(
         &refused("[log]\nlevel = \"surus=loud\"\n"),
-        &["log.level `surus=loud`", "`debug`"],
+        &["surus.toml:2: ", "log.level `surus=loud`", "`debug`"],
     );
     says(
         &refused("[log]\nlevel = \"loud\"\n"),
@@ -56,7 +56,7 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
     );
     says(
         &refused("[engine]\nworkers = 0\n"),
-        &["engine.workers is 0", "at least 1"],
+        &["surus.toml:2: ", "engine.workers is 0", "at least 1"],
     );
     says(&refused("[http]\nlisten = []\n"), &["http.listen is empty"]);
     says(&refused("[http\n"), &["surus.toml:1: "]);
@@ -168,8 +168,44 @@ fn a_wrong_environment_variable_is_named() {
         &["SURUS_HTTP_MAX_BODI", "`max_body`"],
     );
     says(
+        &error("SURUS_ENGINE_WORKERS", "0"),
+        &["SURUS_ENGINE_WORKERS=`0`", "at least 1"],
+    );
+    says(
         &error("SURUS_ENGINE_NAME", "x"),
         &["SURUS_ENGINE_NAME=`x`", "classic"],
+    );
+}
+
+#[test]
+fn what_a_value_may_not_be_is_said_with_its_line() {
+    for (setting, words) in [
+        ("[[route]]\nprefix = \"x\"", ["surus.toml:2: ", "slash"]),
+        ("[[route]]\nregex = \"(\"", ["surus.toml:2: ", "`regex`"]),
+        (
+            "[[route]]\nprefix = \"/\"\nmethods = [\"get\"]",
+            ["surus.toml:3: ", "capitals"],
+        ),
+        ("[site]\nindex = [\".x\"]", ["surus.toml:2: ", "`index`"]),
+        (
+            "[site]\nuploads = [\"x\"]",
+            ["surus.toml:2: ", "\"/uploads\""],
+        ),
+        (
+            "[send_file.internal]\n\"protected\" = \"x\"",
+            ["surus.toml:1: ", "\"/protected\""],
+        ),
+        ("[http]\nlisten = []", ["surus.toml:2: ", "http.listen"]),
+        (
+            "[http]\ntrusted_proxies = [\"nginx\"]",
+            ["surus.toml:2: ", "`10.0.0.1`"],
+        ),
+    ] {
+        says(&refused(setting), &words);
+    }
+    says(
+        &refused("[http]\nspool = \"/no/such/place\"\n"),
+        &["/no/such/place", "http.spool"],
     );
 }
 

@@ -160,14 +160,14 @@ engine_contract! {
         assert_eq!(engine.answer(with(500, 60_000)).await.unwrap().text(), "500 60000");
         for (headers, large) in [(2000, 1), (1, 65_536), (1, 300_000)] {
             let refused = engine.answer(with(headers, large)).await;
-            assert!(matches!(&refused, Err(Failure::Malformed(why)) if why.contains("headers")), "{refused:?}");
+            assert!(matches!(&refused, Err(Failure::TooLarge(why)) if why.contains("headers")), "{refused:?}");
         }
         let mut total = with(1, 1);
         for n in 0..10 {
             let name = http::HeaderName::try_from(format!("x-big{n}")).unwrap();
             total.request.headers_mut().insert(name, http::HeaderValue::from_bytes(&[b'b'; 30_000]).unwrap());
         }
-        assert!(matches!(engine.answer(total).await, Err(Failure::Malformed(_))));
+        assert!(matches!(engine.answer(total).await, Err(Failure::TooLarge(_))));
         assert_eq!(engine.text("echo 'fine';").await, "fine");
     }
 

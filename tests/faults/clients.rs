@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::site::{Site, Tmpfs, ask, children, descriptors, request, until};
+use crate::site::{Site, Tmpfs, ask, children, descriptors, metrics, request, until};
 
 /// Sends `bytes`, waits, and is gone.
 fn leave(site: &Site, bytes: &[u8], wait: Duration) {
@@ -94,6 +94,19 @@ fn a_full_disk_is_said_and_nothing_stays_on_it() {
         descriptors(site.surus.pid()) <= before
     });
     drop(site);
+}
+
+#[test]
+fn clients_that_leave_before_their_answer_are_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let admin = place.path().join("admin.sock");
+    let listen = format!("unix:{}", admin.display());
+    let site = Site::start(&["--workers", "1"], &[("SURUS_ADMIN_LISTEN", &listen)]);
+    let sleeps = request("GET", "/nap.php?ms=300", "");
+    leave(&site, sleeps.as_bytes(), Duration::from_millis(100));
+    until("it is counted", || {
+        metrics(&admin).contains("surus_requests_total{engine=\"classic\",outcome=\"gone\"} 1")
+    });
 }
 
 /// What is no fault of the request is not its loss, not even of one that cannot be repeated.

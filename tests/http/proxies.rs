@@ -53,6 +53,29 @@ fn a_stranger_speaks_for_itself() {
     }
 }
 
+/// nginx before a unix socket, which is trusted by its name and by no network's.
+#[test]
+fn a_proxy_may_come_by_a_unix_socket() {
+    use std::io::{Read, Write};
+    for (trusted, client) in [("unix", "192.0.2.7"), ("10.0.0.0/8", "")] {
+        let dir = site();
+        let socket = dir.path().join("http.sock");
+        let listen = format!("unix:{}", socket.display());
+        let env = [
+            ("SURUS_HTTP_TRUSTED_PROXIES", trusted),
+            ("SURUS_ENGINE_WORKERS", "1"),
+        ];
+        let _surus = Surus::spawn(dir.path(), &["--listen", &listen], &env).unwrap();
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        let ask = format!("GET / HTTP/1.1\r\nHost: inner\r\nConnection: close\r\n{FORWARDED}\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let seen = format!("\"REMOTE_ADDR\":\"{client}\"");
+        assert!(answer.contains(&seen), "{trusted}: {answer}");
+    }
+}
+
 fn behind_a_balancer(dir: &Path) -> Surus {
     let settings = [
         ("proxy_protocol", "true"),

@@ -122,6 +122,10 @@ impl Service {
                 response
                     .headers_mut()
                     .insert(header::CONNECTION, HeaderValue::from_static("close"));
+                if version == Version::HTTP_10 {
+                    // Or hyper would say beside it that it keeps the connection.
+                    *response.version_mut() = Version::HTTP_10;
+                }
             }
             self.application
                 .metrics

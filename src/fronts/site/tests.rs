@@ -364,7 +364,7 @@ fn php_that_visitors_uploaded_is_neither_run_nor_sent() {
             ("/uploads%2fevil.php", "denied"),
             ("/uploads/none.phtml", "denied"),
             ("/uploads/evil.php.bak", "denied"),
-            ("/uploads/evil.php%20", "run /index.php"),
+            ("/uploads/evil.php%20", "denied"),
             ("/uploads/a.png", "file uploads/a.png"),
             ("/uploads/a.png/x.php", "denied"),
             ("/uploads/", "run /index.php"),

@@ -1,0 +1,53 @@
+//! Answers as they stand on the wire.
+
+use crate::wire::{Wire, serve, site};
+
+#[test]
+fn to_http_1_0_a_body_of_unknown_length_ends_with_the_connection_and_says_so() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let ask = |wire: &mut Wire, target: &str| {
+        wire.ask(&format!(
+            "GET {target} HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"
+        ))
+        .unwrap()
+    };
+    let mut wire = Wire::connect(&surus);
+    for _ in 0..2 {
+        let known = ask(&mut wire, "/");
+        assert_eq!(known.header("connection"), Some("keep-alive"), "{known:?}");
+    }
+    let unknown = ask(&mut wire, "/?mib=2");
+    assert_eq!(unknown.header("connection"), Some("close"), "{unknown:?}");
+    assert_eq!(unknown.body.len(), 2 << 20);
+}
+
+#[test]
+fn a_status_that_has_no_name_is_given_none() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut wire = Wire::connect(&surus);
+    for status in [420, 599] {
+        let answer = wire
+            .ask(&format!(
+                "GET /?status={status} HTTP/1.1\r\nHost: a\r\n\r\n"
+            ))
+            .unwrap();
+        let line = answer.head.lines().next().unwrap();
+        assert_eq!(line, format!("HTTP/1.1 {status} "));
+    }
+}
+
+#[test]
+fn more_headers_than_php_can_be_given_are_the_clients_fault() {
+    let dir = site();
+    let surus = serve(dir.path(), &[("max_headers", "5000"), ("max_head", "1M")]);
+    let many: String = (0..1500).map(|n| format!("X-{n}: x\r\n")).collect();
+    let long = format!("X: {}\r\n", "x".repeat(80_000));
+    for headers in [many, long] {
+        let answer = Wire::connect(&surus)
+            .ask(&format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n"))
+            .unwrap();
+        assert_eq!(answer.status, 431, "{answer:?}");
+    }
+}
