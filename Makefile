@@ -61,6 +61,12 @@ ROUNDS ?= 10000
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test leaks -- --nocapture after_rounds
 
+REQUESTS ?= 1000000
+
+.PHONY: soak
+soak: setup ## Test that rewind answers a million requests of a Symfony application right, or REQUESTS, in memory that stays flat; minutes
+	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test soak -- --ignored --nocapture --test-threads 1
+
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
 check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm

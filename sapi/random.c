@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,8 +163,7 @@ static void draw(void *to, size_t size)
 	if (surus_self->random_left < size) {
 		size_t got = 0;
 		while (got < fetched) {
-			/* Past libc, which may have some ahead. */
-			ssize_t more = syscall(SYS_getrandom, surus_self->random + got, fetched - got, 0);
+			ssize_t more = getrandom(surus_self->random + got, fetched - got, 0);
 			got += more > 0 ? (size_t)more : 0;
 		}
 		surus_self->random_left = fetched;

@@ -44,12 +44,28 @@ fn the_corpus_has_at_least_a_hundred_kinds_of_state() {
 
 #[test]
 fn nothing_of_a_request_is_seen_by_the_next() {
+    isolates(|subject| subject.isolates, &[]);
+}
+
+#[test]
+fn nor_where_the_jit_compiles_what_runs() {
+    let jit = [
+        ("SURUS_PHP_OPCACHE__JIT", "tracing"),
+        ("SURUS_PHP_OPCACHE__JIT_BUFFER_SIZE", "16M"),
+        ("SURUS_PHP_OPCACHE__JIT_HOT_FUNC", "2"),
+        ("SURUS_PHP_OPCACHE__JIT_HOT_LOOP", "2"),
+    ];
+    isolates(|subject| subject.name == "rewind", &jit);
+}
+
+fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
     let mut failures = Vec::new();
-    for subject in subjects().into_iter().filter(|subject| subject.isolates) {
+    for subject in subjects().into_iter().filter(asks) {
         let home = Home::of("leaks");
         // Where memory is put back, it is compared byte for byte too.
         let paranoid = ("SURUS_ENGINE_PARANOID", "true");
-        let corpus = Corpus::start_in(&home, subject, &[paranoid]);
+        let settings = [&[paranoid], settings].concat();
+        let corpus = Corpus::start_in(&home, subject, &settings);
         let replaced = RefCell::new(Vec::new());
         failures.extend(judge(&corpus, subject, |name, case| {
             let before = corpus.worker();

@@ -1,5 +1,5 @@
 //! Does `rewind` answer right, and keep its memory, for as many requests as `SOAK_REQUESTS` says?
-//! `SOAK_REQUESTS=1000000 cargo test --release --test soak -- --ignored --nocapture --test-threads 1`.
+//! `make soak` asks a million.
 #![allow(clippy::unwrap_used)]
 
 mod common;
