@@ -46,7 +46,7 @@ fn a_library_in_the_place_of_another() {
         let ours = format!("in={of_boot}");
         let before = ask(&site, &ours);
         assert!(!before.is_empty());
-        let four = |encoding: &str| vec![encoding; 4].join(",");
+        let four = |encoding: &str| [encoding; 4].join(",");
         let both = others.map(four).join(",");
         for left in [both, four(others[0]), four(others[1])] {
             ask(&site, &format!("in={left}"));

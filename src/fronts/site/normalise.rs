@@ -271,11 +271,11 @@ pub(super) fn kind(name: &str) -> Kind {
     let Some((_, ending)) = name.rsplit_once('.') else {
         return Kind::Plain;
     };
-    let source = match ending {
-        "phtml" | "pht" | "phps" | "phpt" | "phar" | "inc" => true,
-        "module" | "install" | "theme" | "profile" | "engine" => true,
-        _ => false,
-    };
+    let source = [
+        "phtml", "pht", "phps", "phpt", "phar", "inc", "module", "install", "theme", "profile",
+        "engine",
+    ]
+    .contains(&ending);
     if source { Kind::Source } else { Kind::Plain }
 }
 
