@@ -122,6 +122,22 @@ static void destroy_globals(void)
 	}
 }
 
+static bool is_to_be_destructed(zend_object *object)
+{
+	return IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_ours_is_boots(object);
+}
+
+/* Where there is none, nobody sees in which order objects go, and they go with the memory. */
+static bool is_any_to_be_destructed(void)
+{
+	for (uint32_t i = first_slot(); i < EG(objects_store).top; i++) {
+		if (is_to_be_destructed(EG(objects_store).object_buckets[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* As zend_objects_store_call_destructors, which would run those of the boot and mark every object, touching all their pages. */
 static void call_destructors(void)
 {
@@ -131,8 +147,7 @@ static void call_destructors(void)
 	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
 	for (uint32_t i = first_slot(); i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) &&
-		    !surus_ours_is_boots(object)) {
+		if (is_to_be_destructed(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
 			GC_ADDREF(object);
 			object->handlers->dtor_obj(object);
@@ -212,8 +227,10 @@ void surus_isolated_end(void)
 #endif
 	php_call_shutdown_functions();
 	zend_try {
-		destroy_globals();
-		call_destructors();
+		if (is_any_to_be_destructed()) {
+			destroy_globals();
+			call_destructors();
+		}
 	} zend_end_try();
 	zend_try {
 		php_output_end_all();
