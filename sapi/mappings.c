@@ -240,6 +240,7 @@ static bool has_other_libraries(void)
 	return counts[0] != a->loaded || counts[1] != a->unloaded;
 }
 
+#ifndef __SANITIZE_ADDRESS__
 static void note_lost(uintptr_t start, size_t size)
 {
 	for (size_t low = 0, high = a ? a->marked_count : 0; low < high;) {
@@ -255,9 +256,8 @@ static void note_lost(uintptr_t start, size_t size)
 	}
 }
 
-#ifndef __SANITIZE_ADDRESS__
-/* In place of libc's, for PHP and all its libraries: who unmaps what was there at the mark (the stack of a Fiber of the boot), and maps as
- * much elsewhere, would leave an address space of the same size. */
+/* In place of libc's, for PHP itself (its extensions find libc's, where PHP loads them with RTLD_DEEPBIND): who unmaps what was there at the
+ * mark, as the stack of a Fiber of the boot, and maps as much elsewhere, would leave an address space of the same size. */
 int munmap(void *start, size_t size)
 {
 	note_lost((uintptr_t)start, size);
