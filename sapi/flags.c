@@ -16,10 +16,10 @@ static size_t count;
 
 static bool may_have_changed;
 
-/* Those by which PHP changes them, and those that start programs, which have some of them too. Whose stream or socket is given is not asked: one that an event has made may lead to what the boot, or
- * this process, has open. */
-static const char *const names[] = {"stream_set_blocking", "socket_set_blocking", "socket_set_nonblock", "socket_set_block", "exec", "passthru",
-                                    "proc_open", "popen", "shell_exec", "system", "pcntl_fork"};
+/* Those by which PHP changes them, and those that start programs, which have some of them open too. Whose stream or socket is given is not
+ * asked: one that an event has made may lead to what the boot, or this process, has open. */
+static const char *const names[] = {"stream_set_blocking", "socket_set_blocking", "socket_set_nonblock", "socket_set_block",
+                                    "exec", "passthru", "popen", "proc_open", "shell_exec", "system"};
 enum { FUNCTIONS = sizeof(names) / sizeof(*names) };
 static struct {
 	const zend_string *name; /* closures have a copy of the function with the same name */

@@ -2,6 +2,7 @@
  * memory is at stake. */
 #include "snapshot.h"
 
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,10 @@ static struct address_space {
 	} wiped[MAX_WIPED];
 	size_t wiped_count;
 	size_t pages; /* its size at the mark */
-	unsigned long long loaded, unloaded; /* libraries, at the mark */
-	bool lost;                           /* something has gone that was there at the mark */
+	struct libraries {
+		unsigned long long loaded, unloaded;
+	} libraries; /* at the mark */
+	bool lost;   /* something has gone that was there at the mark */
 	uintptr_t brk;
 	char text[MAPS_TEXT];
 } *a;
@@ -105,61 +108,71 @@ bool surus_mappings_read(int maps)
 	return a->count > 0;
 }
 
-/* Reads a line of /proc/self/smaps; its length, 0 at the end. What is longer than `text` is cut. */
-static size_t next_line(int smaps, char *text, size_t size)
-{
-	static size_t have, at; /* of a->text */
-	size_t len = 0;
+/* Lines of a file, of which `text` has a part. */
+struct lines {
+	int file;
+	size_t have, at; /* of a->text */
+};
 
-	for (;; at++) {
-		if (at == have) {
-			ssize_t got = read(smaps, a->text, MAPS_TEXT);
-			have = got > 0 ? (size_t)got : 0;
-			at = 0;
-			if (have == 0) {
-				text[len] = '\0';
-				return len;
-			}
+/* The next line; its length, 0 at the end. What is longer than `line` is cut. */
+static size_t next_line(struct lines *lines, char *line, size_t size)
+{
+	for (size_t len = 0;; lines->at++) {
+		if (lines->at == lines->have) {
+			ssize_t got = read(lines->file, a->text, MAPS_TEXT);
+			lines->have = got > 0 ? (size_t)got : 0;
+			lines->at = 0;
 		}
-		if (a->text[at] == '\n') {
-			at++;
-			text[len] = '\0';
+		if (lines->have == 0 || a->text[lines->at] == '\n') {
+			lines->at += lines->have > 0;
+			line[len] = '\0';
 			return len;
 		}
 		if (len < size - 1) {
-			text[len++] = a->text[at];
+			line[len++] = a->text[lines->at];
 		}
 	}
+}
+
+/* glibc does so since 2.41. Before, nobody has had such memory, and to read where it would be takes milliseconds. */
+static bool libc_draws_ahead(void)
+{
+	char *rest;
+	long major = strtol(gnu_get_libc_version(), &rest, 10);
+
+	return major > 2 || strtol(rest + (*rest == '.'), NULL, 10) >= 41;
 }
 
 bool surus_mappings_note_wiped(int smaps)
 {
 	enum { LINE = 512 };
+	struct lines lines = {.file = smaps};
 	char line[LINE];
-	uintptr_t start = 0, end = 0;
-	bool seen = false;
+	uintptr_t start = 0, end = 0, next;
+	bool is_written = false, seen = false;
 
 	a->wiped_count = 0;
-	while (next_line(smaps, line, sizeof(line)) > 0) {
+	if (!libc_draws_ahead()) {
+		return true;
+	}
+	while (next_line(&lines, line, sizeof(line)) > 0) {
 		const char *at = line;
 		uintptr_t number = hex(&at);
 		if (at > line && *at == '-') {
 			at++;
 			start = number;
 			end = hex(&at);
+			is_written = strncmp(at, " rw", 3) == 0;
 		} else if (strncmp(line, "VmFlags:", 8) == 0) {
 			seen = true;
-			if (strstr(line, " wf")) {
-				uintptr_t next;
-				if (surus_exempt_until(start, end, &next)) {
-					continue;
-				}
-				if (a->wiped_count == MAX_WIPED) {
-					return false;
-				}
-				a->wiped[a->wiped_count].start = start;
-				a->wiped[a->wiped_count++].end = end;
+			if (!is_written || !strstr(line, " wf") || surus_exempt_until(start, end, &next)) {
+				continue;
 			}
+			if (a->wiped_count == MAX_WIPED) {
+				return false;
+			}
+			a->wiped[a->wiped_count].start = start;
+			a->wiped[a->wiped_count++].end = end;
 		}
 	}
 	return seen;
@@ -172,15 +185,14 @@ void surus_mappings_wipe(void)
 	}
 }
 
-/* Where what is wiped ends that begins at `start` or before; 0 when nothing does. */
-static uintptr_t wiped_until(uintptr_t start)
+static bool is_wiped(uintptr_t start)
 {
 	for (size_t i = 0; i < a->wiped_count; i++) {
-		if (start >= a->wiped[i].start && start < a->wiped[i].end) {
-			return a->wiped[i].end;
+		if (start == a->wiped[i].start) {
+			return true;
 		}
 	}
-	return 0;
+	return false;
 }
 
 bool surus_mappings_is_on_stack(size_t most)
@@ -199,8 +211,8 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct mapping *m = &a->now[i];
-		/* A mapping whose flags differ from those of its neighbours is a line of its own. */
-		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special || wiped_until(m->start)) {
+		/* What is wiped is a line of its own, since its flags differ from those of its neighbours. */
+		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special || is_wiped(m->start)) {
 			continue;
 		}
 		for (uintptr_t at = m->start; at < m->end;) {
@@ -221,23 +233,23 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 
 /* --- the mark --- */
 
-static int note_libraries(struct dl_phdr_info *info, size_t size, void *to)
+static int count_libraries(struct dl_phdr_info *info, size_t size, void *to)
 {
-	unsigned long long *counts = to;
+	struct libraries *libraries = to;
 
 	(void)size;
-	counts[0] = info->dlpi_adds;
-	counts[1] = info->dlpi_subs;
-	return 1; /* all of them say the same */
+	libraries->loaded = info->dlpi_adds;
+	libraries->unloaded = info->dlpi_subs;
+	return 1; /* each of them says the same */
 }
 
 /* Were libraries loaded or unloaded since the mark? One may lie now where another was that is as large. */
 static bool has_other_libraries(void)
 {
-	unsigned long long counts[2];
+	struct libraries now;
 
-	dl_iterate_phdr(note_libraries, counts);
-	return counts[0] != a->loaded || counts[1] != a->unloaded;
+	dl_iterate_phdr(count_libraries, &now);
+	return now.loaded != a->libraries.loaded || now.unloaded != a->libraries.unloaded;
 }
 
 #ifndef __SANITIZE_ADDRESS__
@@ -286,10 +298,7 @@ bool surus_mappings_mark(int maps, int statm)
 	a->brk = (uintptr_t)sbrk(0);
 	a->pages = size();
 	a->lost = false;
-	unsigned long long counts[2];
-	dl_iterate_phdr(note_libraries, counts);
-	a->loaded = counts[0];
-	a->unloaded = counts[1];
+	dl_iterate_phdr(count_libraries, &a->libraries);
 	return a->marked_count > 0;
 }
 
@@ -393,5 +402,6 @@ const char *surus_mappings_put_back(void)
 	if ((!is_as_large() || a->lost || has_other_libraries()) && (!unmap_new() || !is_as_large())) {
 		return "mappings: memory mappings were changed";
 	}
+	a->lost = false;
 	return NULL;
 }

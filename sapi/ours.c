@@ -110,8 +110,11 @@ static int destroy_last_of(zval *variable)
 	if (value == variable) {
 		return ZEND_HASH_APPLY_REMOVE;
 	}
-	zval_ptr_dtor(value);
+	/* The variable is gone when its destructor runs. */
+	zval destroyed;
+	ZVAL_COPY_VALUE(&destroyed, value);
 	ZVAL_UNDEF(value);
+	zval_ptr_dtor(&destroyed);
 	return ZEND_HASH_APPLY_REMOVE;
 }
 

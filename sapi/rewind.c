@@ -2,7 +2,6 @@
  * is provably complete; otherwise the worker ends after its answer, and the template forks another. */
 #include "rewind.h"
 
-#include <gnu/libc-version.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -76,34 +75,18 @@ bool surus_rewind_is_outdated(void)
 	return address_space() != pages;
 }
 
-/* Since 2.41 libc fetches random numbers ahead, into memory that the kernel wipes in a fork. In older ones nobody has such memory, and
- * reading where it would be takes milliseconds. */
-static bool libc_draws_ahead(void)
-{
-	int major = 0, minor = 0;
-
-	return sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 && (major > 2 || minor >= 41);
-}
-
 void surus_rewind_checkpoint(void)
 {
-	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap"), smaps = -1;
+	int maps = surus_open_own("/proc/self/maps"), smaps = surus_open_own("/proc/self/smaps"), pagemap = surus_open_own("/proc/self/pagemap");
+	char nothing;
 
-	if (libc_draws_ahead()) {
-		char nothing;
-		/* So that this memory is there, and not mapped anew for every request that draws. */
-		if (getrandom(&nothing, sizeof(nothing), 0) < 0) {
-			perror("surus-php: getrandom");
-		}
-		smaps = surus_open_own("/proc/self/smaps");
-	}
+	/* A libc that fetches random numbers ahead has its memory for them from here on, and need not map it for every request that draws. */
+	(void)!getrandom(&nothing, sizeof(nothing), 0);
 	leave_rseq();
 	surus_heap_settle();
 	surus_chunks_begin();
 	const char *why = surus_snapshot_take(maps, smaps, pagemap);
-	if (smaps >= 0) {
-		close(smaps);
-	}
+	close(smaps);
 	close(maps);
 	close(pagemap);
 	if (why) {

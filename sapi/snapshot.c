@@ -152,7 +152,7 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 	if (!surus_mappings_read(maps)) {
 		return "/proc/self/maps cannot be read";
 	}
-	if (smaps >= 0 && !surus_mappings_note_wiped(smaps)) {
+	if (!surus_mappings_note_wiped(smaps)) {
 		return "/proc/self/smaps cannot be read";
 	}
 	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {

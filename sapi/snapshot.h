@@ -35,7 +35,7 @@ uintptr_t surus_exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next);
 bool surus_mappings_prepare(void);
 /* Reads what there is now, in the file /proc/self/maps. False: that cannot be. */
 bool surus_mappings_read(int maps);
-/* Of what there is now, notes what the kernel wipes in a fork (MADV_WIPEONFORK), as libraries have it that keep random numbers there: it is
+/* Of what there is now, notes what the kernel wipes in a fork (MADV_WIPEONFORK), where libc keeps random numbers that it has fetched ahead: it is
  * no part of the snapshot. The descriptor is that of /proc/self/smaps. False: it cannot be read, or is too much. */
 bool surus_mappings_note_wiped(int smaps);
 /* Wipes that, as a fork would. */

@@ -208,6 +208,16 @@ pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     }
 }
 
+/// The same for one that need not be set.
+pub fn checked_if_set<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+    check: impl FnOnce(&T) -> anyhow::Result<()>,
+) -> Result<Option<T>, D::Error> {
+    checked(from, |value: &Option<T>| {
+        value.as_ref().map_or(Ok(()), check)
+    })
+}
+
 fn outside<E: de::Error>(
     key: &str,
     value: impl fmt::Display,

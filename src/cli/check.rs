@@ -256,7 +256,7 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
             "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
         )),
     }
-    for name in findings::unknown_settings(report) {
+    for name in findings::unknown_settings(report, config) {
         findings.note(findings::unknown_setting(name));
     }
     let extensions = report.get("extensions").trim_end_matches(',');

@@ -148,10 +148,13 @@ fn php_size(text: &str) -> Option<Size> {
     text.trim().parse().ok().filter(|size| *size != Size(0))
 }
 
-/// What `[php]` and `-d` set and PHP does not know.
-pub(super) fn unknown_settings(report: &Report) -> impl Iterator<Item = &str> {
+/// What `[php]` and `-d` set and PHP does not know; it is told of some that are ours.
+pub(super) fn unknown_settings<'a>(
+    report: &'a Report,
+    config: &Config,
+) -> impl Iterator<Item = &'a str> {
     let names = report.get("ini_unknown").split(',');
-    names.filter(|name| !name.is_empty())
+    names.filter(|name| config.php.contains_key(*name))
 }
 
 /// A sentence about one of them.

@@ -254,7 +254,7 @@ async fn boot_all(
                 "PHP runs without OPcache; every request compiles its files"
             );
         }
-        for setting in findings::unknown_settings(&report) {
+        for setting in findings::unknown_settings(&report, &asked.config) {
             warn!(engine = name, "{}", findings::unknown_setting(setting));
         }
         info!(

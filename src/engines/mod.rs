@@ -475,9 +475,7 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
 
 /// A number of workers, or none, as they are written.
 pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
-    units::checked(from, |count: &Option<usize>| {
-        count.map_or(Ok(()), check_workers)
-    })
+    units::checked_if_set(from, |count: &usize| check_workers(*count))
 }
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {

@@ -163,10 +163,9 @@ fn client_left() -> StatusCode {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
-        let took = self.began.elapsed();
         if self.status.is_none() {
             let metrics = &self.service.application.metrics;
-            metrics.answered(self.engine, "gone", took);
+            metrics.answered(self.engine, "gone", self.began.elapsed());
         }
         if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
             log.log(Entry {
@@ -175,7 +174,7 @@ impl Drop for End {
                 line: Some((line.method, line.uri, line.version)),
                 status: self.status.unwrap_or_else(client_left),
                 bytes: self.bytes,
-                took,
+                took: self.began.elapsed(),
                 engine: self.engine,
                 referer: line.referer,
                 user_agent: line.user_agent,

@@ -261,6 +261,9 @@ pub(super) fn kind(name: &str) -> Kind {
         return Kind::Script;
     }
     let folded = fold(name);
+    if !folded.contains('.') {
+        return Kind::Plain;
+    }
     if is_copy_of_php(&folded) {
         return Kind::Source;
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::rights::Rights;
 
 use super::{Site, Symlinks};
-use crate::units::checked;
+use crate::units::checked_if_set;
 
 /// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, exactly one of `engine`, `root` and `deny`, and as many
 /// conditions as wanted, all of which must hold.
@@ -206,37 +206,23 @@ fn regex(text: &str) -> Result<Pattern> {
 // As they are read, so that an error knows its line.
 
 fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    checked(from, |path: &Option<String>| {
-        path.as_deref()
-            .map_or(Ok(()), |path| prefix(path).map(drop))
-    })
+    checked_if_set(from, |path: &String| prefix(path).map(drop))
 }
 
 fn suffixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    checked(from, |end: &Option<String>| {
-        end.as_deref().map_or(Ok(()), |end| suffix(end).map(drop))
-    })
+    checked_if_set(from, |end: &String| suffix(end).map(drop))
 }
 
 fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    checked(from, |text: &Option<String>| {
-        text.as_deref().map_or(Ok(()), |text| regex(text).map(drop))
-    })
+    checked_if_set(from, |text: &String| regex(text).map(drop))
 }
 
 fn asked_with<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
-    checked(from, |names: &Option<Vec<String>>| {
-        names
-            .as_deref()
-            .map_or(Ok(()), |names| methods(names).map(drop))
-    })
+    checked_if_set(from, |names: &Vec<String>| methods(names).map(drop))
 }
 
 fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    checked(from, |name: &Option<String>| {
-        name.as_deref()
-            .map_or(Ok(()), |name| header_name(name).map(drop))
-    })
+    checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
 fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
