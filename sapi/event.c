@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fastcgi.h"
+#include "rings.h"
 
 static uint64_t get_u64(const unsigned char *from)
 {
@@ -88,6 +89,7 @@ static const char *decode(struct surus_event *event, size_t len)
 					return "an event record has another length than 16";
 				}
 				event->id = id;
+				event->is_one_of_many = at[FCGI_HEADER_LEN - 1] & SURUS_ONE_OF_MANY;
 				event->deadline = get_u64(content);
 				event->body_len = get_u64(content + 8);
 				break;
@@ -152,6 +154,7 @@ void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
+	surus_rings_begin();
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
 	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
@@ -164,12 +167,12 @@ void surus_event_open(void)
  * to send. So events and answers are dealt with some at a time instead of by turns, which makes 1.4 times as many requests/s of a hello world at
  * 64 connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have there is the usual policy. The share of the CPUs
  * is the same in both (sched(7)). */
-static void wait_in_turn(bool crowded)
+static void wait_in_turn(bool one_of_many)
 {
 	enum { MOST = 256, FOR_EACH = 4 };
 	struct sched_param none = {0};
 
-	surus_self->crowd += crowded ? FOR_EACH : surus_self->crowd > 0 ? -1u : 0;
+	surus_self->crowd += one_of_many ? FOR_EACH : surus_self->crowd > 0 ? -1u : 0;
 	if (surus_self->crowd > MOST) {
 		surus_self->crowd = MOST;
 	}
@@ -180,33 +183,95 @@ static void wait_in_turn(bool crowded)
 	}
 }
 
-/* Where several workers wait for a message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first of
- * all that is there: the one whose memory is in the caches. That takes two system calls more, which pays where only one has work. */
-static ssize_t receive(struct msghdr *msg)
+/* As recvmsg(), from the ring. */
+static ssize_t take_from_ring(struct msghdr *msg)
 {
-	enum { LATELY = 1000 }; /* us */
-	struct epoll_event ready;
-	size_t control = msg->msg_controllen;
-	uint64_t now = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
-	bool others_lately, others = surus_template_others_work(now - LATELY, &others_lately);
+	msg->msg_controllen = 0;
+	msg->msg_flags = 0;
+	return (ssize_t)surus_rings_take(msg->msg_iov->iov_base, msg->msg_iov->iov_len);
+}
 
-	for (bool waits = false;; waits = true) {
-		ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		bool none = len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-		if (!waits) {
-			wait_in_turn(!none || others_lately);
+static ssize_t take_from_socket(struct msghdr *msg, size_t control, int flags)
+{
+	msg->msg_controllen = control;
+	return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | flags);
+}
+
+static bool is_empty(ssize_t len)
+{
+	return len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* Was it to wake a worker? A message that says only that there is something in the ring has no other byte than this. */
+static bool is_to_wake(struct msghdr *msg, ssize_t len)
+{
+	const unsigned char *bytes = msg->msg_iov->iov_base;
+
+	return (len == 1 ? bytes[0] : len >= FCGI_HEADER_LEN ? bytes[FCGI_HEADER_LEN - 1] : 0) & SURUS_WAKES;
+}
+
+/* Takes what is there. 0: nothing. */
+static ssize_t take(struct msghdr *msg, size_t control)
+{
+	bool maybe;
+	uint64_t by_socket = surus_rings_by_socket(&maybe);
+
+	if (maybe) {
+		ssize_t len = take_from_socket(msg, control, MSG_DONTWAIT);
+		if (is_empty(len)) {
+			surus_rings_received(by_socket);
+		} else if (is_to_wake(msg, len)) {
+			surus_rings_give_back();
 		}
-		if (!none) {
+		if (len > 1 || (len < 0 && !is_empty(len))) {
 			return len;
 		}
-		msg->msg_controllen = control;
-		if (surus_self->inbox < 0 || others) {
-			return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC);
-		}
-		if (epoll_wait(surus_self->inbox, &ready, 1, -1) < 0) {
+	}
+	return take_from_ring(msg);
+}
+
+/* Waits until there is something in the socket, and takes it. Where several workers wait for a message, the kernel wakes in turn those that wait
+ * in recvmsg(), and with EPOLLEXCLUSIVE the first of all that is there: the one whose memory is in the caches. That takes a system call more, which
+ * pays where only one has work. */
+static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
+{
+	bool in_turn = surus_self->inbox < 0 || surus_template_others_work();
+	struct epoll_event ready;
+
+	for (;;) {
+		if (!in_turn && epoll_wait(surus_self->inbox, &ready, 1, -1) < 0) {
 			return -1;
 		}
+		ssize_t len = take_from_socket(msg, control, in_turn ? 0 : MSG_DONTWAIT);
+		if (!is_empty(len)) {
+			return len;
+		}
 	}
+}
+
+static ssize_t receive(struct msghdr *msg)
+{
+	size_t control = msg->msg_controllen;
+	ssize_t len = take(msg, control);
+
+	while (len == 0) {
+		surus_rings_sleep();
+		len = take_from_ring(msg);
+		if (len > 0) {
+			surus_rings_wake(false);
+			return len;
+		}
+		len = sleep_at_socket(msg, control);
+		surus_rings_wake(is_to_wake(msg, len));
+		if (len == 0) {
+			/* surus has closed the socket; what is in the ring, it has put there before. */
+			return take_from_ring(msg);
+		}
+		if (len == 1) {
+			len = take_from_ring(msg);
+		}
+	}
+	return len;
 }
 
 int surus_event_receive(struct surus_event *event)
@@ -242,6 +307,7 @@ int surus_event_receive(struct surus_event *event)
 		surus_event_close(event);
 		return -2;
 	}
+	wait_in_turn(event->is_one_of_many);
 	return 1;
 }
 

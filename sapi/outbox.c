@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fastcgi.h"
+#include "rings.h"
 #include "snapshot.h"
 
 enum { CAPACITY = SURUS_OUTBOX_CAPACITY, END_LEN = FCGI_HEADER_LEN + 8 };
@@ -49,6 +50,15 @@ void surus_outbox_begin(uint16_t id)
 	OUT.request = id;
 	OUT.collected = 0;
 	OUT.response_ended = false;
+	OUT.has_spoken = false;
+}
+
+/* Ends a copy of the worker that libc knows nothing of (FFI): it would answer somebody else's event. */
+static void check_ours(void)
+{
+	if (!*OUT.is_ours) {
+		_exit(SURUS_EXIT_INBOX_CLOSED);
+	}
 }
 
 /* Writes all of `parts`. A surus that is gone ends the worker: nobody is left to work for. */
@@ -57,10 +67,8 @@ static bool write_parts(struct iovec *parts, int count)
 	if (OUT.discards) {
 		return true;
 	}
-	if (!*OUT.is_ours) {
-		/* A copy of the worker that libc knows nothing of (FFI): it would answer somebody else's event. */
-		_exit(SURUS_EXIT_INBOX_CLOSED);
-	}
+	check_ours();
+	OUT.has_spoken = true;
 	while (count > 0) {
 		ssize_t written = writev(OUT.fd, parts, count);
 		if (written < 0) {
@@ -149,16 +157,42 @@ bool surus_outbox_write(const char *data, size_t len)
 	return true;
 }
 
-/* Sends `tail` behind what has been collected. */
-static bool send_tail(size_t tail_len)
+/* Records that are ready to leave. */
+struct records {
+	const unsigned char *first;
+	size_t len;
+};
+
+/* What has been collected, with the tail that follows it. */
+static struct records with_tail(size_t tail_len)
 {
 	size_t len = OUT.collected;
 	OUT.collected = 0;
 	if (len == 0) {
-		return write_all(OUT.buffer + FCGI_HEADER_LEN, tail_len);
+		return (struct records){OUT.buffer + FCGI_HEADER_LEN, tail_len};
 	}
 	fcgi_put_header(OUT.buffer, FCGI_STDOUT, OUT.request, (uint32_t)len);
-	return write_all(OUT.buffer, FCGI_HEADER_LEN + len + tail_len);
+	return (struct records){OUT.buffer, FCGI_HEADER_LEN + len + tail_len};
+}
+
+/* Puts all that there is to say of an event into the ring, unless it is to wake surus by the socket. */
+static bool post(struct records records)
+{
+	unsigned char knock[FCGI_HEADER_LEN];
+
+	/* The letters of a process that ends with its event would be found beside those of the next one in its place. */
+	if (OUT.has_spoken || OUT.discards || surus_serves_one()) {
+		return false;
+	}
+	check_ours();
+	if (surus_rings_is_surus_to_wake() || !surus_rings_post(records.first, records.len)) {
+		return false;
+	}
+	if (surus_rings_is_surus_to_wake()) {
+		fcgi_put_header(knock, SURUS_LETTER, 0, 0);
+		write_all(knock, sizeof(knock));
+	}
+	return true;
 }
 
 bool surus_outbox_finish(void)
@@ -169,7 +203,8 @@ bool surus_outbox_finish(void)
 	OUT.response_ended = true;
 	/* An empty record ends the stream (FastCGI specification, 3.3). */
 	fcgi_put_header(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, FCGI_STDOUT, OUT.request, 0);
-	return send_tail(FCGI_HEADER_LEN);
+	struct records response = with_tail(FCGI_HEADER_LEN);
+	return write_all(response.first, response.len);
 }
 
 void surus_outbox_end(enum surus_outcome outcome, int exit_status)
@@ -189,7 +224,10 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[6] = (unsigned char)(surus_self->taken_at >> 14);
 	end[7] = (unsigned char)(surus_self->taken_at >> 6);
 	OUT.response_ended = true;
-	send_tail(END_LEN);
+	struct records answer = with_tail(END_LEN);
+	if (!post(answer)) {
+		write_all(answer.first, answer.len);
+	}
 }
 
 static bool send_record(enum surus_record_type type, const char *data, size_t len)

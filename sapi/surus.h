@@ -20,6 +20,7 @@ enum {
 	SURUS_FD_PROFILE = 8,    /* if a start is profiled: shared memory for what is noted of it */
 	SURUS_FD_WAITING = 9,    /* SOCK_SEQPACKET: each worker says once that it has come to wait for events */
 	SURUS_FD_GROUPS = 10,    /* if the workers have a user: a pipe with the gid_t of all of its groups, found while PHP starts */
+	SURUS_FD_RINGS = 11,     /* shared memory, as rings.h has it */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
@@ -89,6 +90,7 @@ struct surus_event {
 	uint64_t body_read;
 	const char *body;    /* the body, when it came in the message */
 	int body_fd;         /* the body, when it came as a file; else -1 */
+	bool is_one_of_many; /* surus has others in hand */
 	uint32_t var_count;
 	struct surus_var vars[SURUS_MAX_VARS];
 };
@@ -120,6 +122,8 @@ enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEM
 struct surus_self {
 	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
 	struct surus_line nowhere;
+	uint32_t place;          /* which of the workers we are */
+	pid_t pid;               /* and as which process */
 	uint64_t taken;          /* events taken from the inbox */
 	uint64_t taken_at;       /* CLOCK_MONOTONIC in microseconds: when the last one was */
 	uint64_t served;         /* those of them that somebody waited for */
@@ -131,6 +135,7 @@ struct surus_self {
 	unsigned crowd;          /* how often there was more than one event at a time, lately */
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
+	bool letters_are_ours;   /* all that is in our place's outbox */
 	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;
@@ -141,6 +146,7 @@ struct surus_self {
 		bool *is_ours;    /* in memory that every fork finds empty, also one that libc does not know of */
 		uint16_t request;
 		bool response_ended;
+		bool has_spoken;  /* of this event, by the socket */
 		bool discards;    /* a warm-up, or a script's child: nobody is there to hear the answer */
 		size_t collected; /* bytes of content behind the first header */
 		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
@@ -358,9 +364,8 @@ int surus_template_run(const char *program);
 /* Says that PHP is ready, then forks workers and replaces those that end. True: we are such a worker, forked booted. False: there
  * is nothing more to do. */
 bool surus_template_serve(void);
-/* In a worker: does another have an event in its hands? `lately`: one that it has had to do with since then, in microseconds of
- * CLOCK_MONOTONIC. */
-bool surus_template_others_work(uint64_t since, bool *lately);
+/* In a worker: does another have an event in its hands? */
+bool surus_template_others_work(void);
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
 /* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot

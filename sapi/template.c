@@ -21,6 +21,7 @@
 #include "opcache.h"
 #include "report.h"
 #include "rewind.h"
+#include "rings.h"
 #include "snapshot.h"
 
 struct place {
@@ -38,19 +39,15 @@ static bool emptied;  /* and there is nothing left in it */
 static int signals = -1; /* tells of ended workers */
 static char report[8192];
 
-bool surus_template_others_work(uint64_t since, bool *lately)
+bool surus_template_others_work(void)
 {
-	bool work = false;
-
-	*lately = false;
-	for (uint32_t i = 0; i < surus_settings.workers && !*lately; i++) {
+	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		uint32_t state = atomic_load_explicit(&lines[i].state, memory_order_relaxed);
 		if (&lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING && state != SURUS_RETIRED) {
-			work = true;
-			*lately = atomic_load_explicit(&lines[i].since, memory_order_relaxed) >= since;
+			return true;
 		}
 	}
-	return work;
+	return false;
 }
 
 /* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */
@@ -118,7 +115,9 @@ static bool fill(uint32_t index)
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_self->line = &lines[index];
-		atomic_store(&surus_self->line->pid, (uint32_t)getpid());
+		surus_self->place = index;
+		surus_self->pid = getpid();
+		atomic_store(&surus_self->line->pid, (uint32_t)surus_self->pid);
 		surus_worker_become(outbox[1], log[1]);
 		surus_signals_take();
 		if (surus_boots_in_template()) {
@@ -387,13 +386,14 @@ int surus_template_run(const char *program)
 		fprintf(stderr, "surus-php: cannot map the scoreboard: %m\n");
 		return 71;
 	}
-	if (!surus_self_create()) {
+	if (!surus_self_create() || !surus_rings_open(SURUS_FD_RINGS)) {
 		return 71;
 	}
 	if (!surus_child_watch()) {
 		return 71;
 	}
 	close(SURUS_FD_SCOREBOARD);
+	close(SURUS_FD_RINGS);
 	surus_gone = (_Atomic uint8_t *)(lines + surus_settings.workers);
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);

@@ -32,10 +32,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads())
-        .enable_all()
-        .build()?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads()).enable_all();
+    engines::observe_sleep(&mut builder);
+    let runtime = builder.build()?;
     let served = runtime.block_on(serve(project, loaded.config));
     // What is still running after the grace period has had its time.
     runtime.shutdown_background();

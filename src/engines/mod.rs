@@ -26,7 +26,7 @@ use crate::units::{self, Size, Time};
 use stock::{Address, Stock, Way};
 use workers::{Limits, Pool, Spec};
 
-pub use workers::{Boot, FindScript};
+pub use workers::{Boot, FindScript, observe_sleep};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

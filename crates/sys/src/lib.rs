@@ -5,6 +5,7 @@ pub mod hold;
 pub mod open;
 pub mod process;
 pub mod rights;
+pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;
 pub mod signal;

@@ -131,6 +131,11 @@ impl AsyncSeqpacket {
         }
     }
 
+    /// As [`Seqpacket::send`], at once or not at all.
+    pub fn try_send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.0.get_ref().send(parts, None)
+    }
+
     /// Rarely needed, so that it may cost a descriptor and a registration.
     async fn send_when_there_is_room(
         &self,

@@ -9,6 +9,7 @@ use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
 use super::inbox::{Inbox, SendError};
+use super::post::Post;
 use super::shared::Shared;
 use super::slots::{Answer, Reached, Refusal, Slot};
 use super::template::{self, Spec, Template};
@@ -32,7 +33,7 @@ pub struct Limits {
 /// A running generation. Dropping it lets the workers finish what they hold and what is in the inbox; unless it was
 /// [retired](Generation::retire) before, they are killed instead.
 pub struct Generation {
-    inbox: Inbox,
+    inbox: Arc<Inbox>,
     pub shared: Arc<Shared>,
 }
 
@@ -47,13 +48,21 @@ impl Generation {
         let requests = requests(limits.capacity);
         let board = Scoreboard::new(spec.workers, requests.into())
             .context("no memory for the scoreboard")?;
+        let post = Post::new(spec.workers).context("no memory for the rings")?;
         let Template {
             mut child,
             control,
             inbox,
             waiting,
-        } = template::start(spec, &board, requests)?;
-        let shared = Arc::new(Shared::new(number, spec, board, requests, metrics));
+        } = template::start(spec, &board, requests, &post.rings)?;
+        let shared = Arc::new(Shared::new(
+            number,
+            spec,
+            board,
+            post.clone(),
+            requests,
+            metrics,
+        ));
         let words = php::FirstLines::default();
         let mut streams = Vec::new();
         if let Some(stdout) = child.stdout.take() {
@@ -69,11 +78,9 @@ impl Generation {
             )));
         }
         tokio::spawn(shared.clone().listen(control, child));
-        tokio::spawn(watch::run(shared.clone(), limits));
-        let generation = Generation {
-            inbox: Inbox::new(inbox)?,
-            shared,
-        };
+        let inbox = Arc::new(Inbox::new(inbox, post)?);
+        tokio::spawn(watch::run(shared.clone(), Arc::downgrade(&inbox), limits));
+        let generation = Generation { inbox, shared };
 
         if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
             // Its last words may still be in the pipe.
@@ -141,7 +148,14 @@ impl Generation {
 
     /// Gives the event to the workers and waits for the head of the answer.
     /// It has waited for its place since `began`, if it had to.
-    pub async fn dispatch(&self, event: &Event, place: Place, began: Option<Instant>) -> Answer {
+    /// It may be one of many in hand.
+    pub async fn dispatch(
+        &self,
+        event: &Event,
+        place: Place,
+        began: Option<Instant>,
+        is_one_of_many: bool,
+    ) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
         let slot = Slot {
@@ -173,8 +187,13 @@ impl Generation {
             event: event.id,
             sent: false,
         };
-        match self.inbox.send(event, request).await {
-            Ok(()) => waiting.sent = true,
+        match self.inbox.send(event, request, is_one_of_many).await {
+            Ok(()) => {
+                waiting.sent = true;
+                // A socket tells when nobody is left, a ring does not.
+                self.shared.lose_orphans();
+                self.shared.post.look();
+            }
             Err(SendError::Closed) => {
                 // The template holds the other end as long as it lives; whoever decides what to do next has to know.
                 self.shared.ended.cancelled().await;

@@ -1,13 +1,17 @@
-//! Hands events to the workers: one message is one whole request (`sapi/event.c` reads it).
+//! Hands events to the workers: one message is one whole request (`sapi/event.c` reads it). While all of them are awake, it goes
+//! into a ring in memory, where the next one that is free finds it; else through a socket, which wakes one.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use surus_sys::rings::Rings;
 use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
+use super::post::Post;
 use crate::engines::params::{self, Params};
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
@@ -22,7 +26,10 @@ const _: () = assert!(
 );
 
 /// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
-pub struct Inbox(AsyncSeqpacket);
+pub struct Inbox {
+    socket: AsyncSeqpacket,
+    post: Arc<Post>,
+}
 
 /// Why an event did not get into the inbox.
 pub enum SendError {
@@ -33,13 +40,42 @@ pub enum SendError {
 }
 
 impl Inbox {
-    pub fn new(socket: Seqpacket) -> io::Result<Inbox> {
-        Ok(Inbox(AsyncSeqpacket::new(socket)?))
+    pub fn new(socket: Seqpacket, post: Arc<Post>) -> io::Result<Inbox> {
+        Ok(Inbox {
+            socket: AsyncSeqpacket::new(socket)?,
+            post,
+        })
+    }
+
+    /// Wakes a worker for what is in the ring, if there is something: for when it is not certain that those who sleep are all known.
+    pub fn knock_if_needed(&self) {
+        if self.post.rings.has_event() {
+            self.knock(None);
+        }
+    }
+
+    /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
+    fn knock(&self, wakes: Option<Wakes<'_>>) {
+        let message = [u8::from(wakes.is_some()) * WAKES];
+        let sent = self.socket.try_send(&[IoSlice::new(&message)]);
+        if let (Ok(()), Some(wakes)) = (sent, wakes) {
+            wakes.sent();
+        }
     }
 
     /// Sends the event under the request id `request`. Cancelling before it returns sends nothing.
-    pub async fn send(&self, event: &Event, request: u16) -> Result<(), SendError> {
-        let head = encode_head(event, request).map_err(SendError::Unsendable)?;
+    /// It may be one of many that the workers have to do with.
+    pub async fn send(
+        &self,
+        event: &Event,
+        request: u16,
+        is_one_of_many: bool,
+    ) -> Result<(), SendError> {
+        let rings = &self.post.rings;
+        let wakes = Wakes::one(rings);
+        let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
+        head[fastcgi::HEADER_LEN - 1] =
+            u8::from(wakes.is_some()) * WAKES | u8::from(is_one_of_many) * ONE_OF_MANY;
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],
@@ -76,8 +112,21 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        match self.0.send(parts, fd).await {
-            Ok(()) => Ok(()),
+        if wakes.is_none() && fd.is_none() && rings.put(parts) {
+            // One may have looked before the event was there.
+            if let Some(wakes) = Wakes::one(rings) {
+                self.knock(Some(wakes));
+            }
+            return Ok(());
+        }
+        match self.socket.send(parts, fd).await {
+            Ok(()) => {
+                match wakes {
+                    Some(wakes) => wakes.sent(),
+                    None => rings.sent_by_socket(),
+                }
+                Ok(())
+            }
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
                 Err(SendError::Unsendable(Failure::Malformed(
                     "the request is larger than a socket message may be (sysctl net.core.wmem_max)"
@@ -86,6 +135,29 @@ impl Inbox {
             }
             Err(_) => Err(SendError::Closed),
         }
+    }
+}
+
+// What the last byte of an event's first header says, which FastCGI has reserved.
+const WAKES: u8 = 1;
+const ONE_OF_MANY: u8 = 2;
+
+/// A worker that is to be woken, until the message is sent that does.
+struct Wakes<'a>(&'a Rings);
+
+impl Wakes<'_> {
+    fn one(rings: &Rings) -> Option<Wakes<'_>> {
+        rings.is_to_wake().then(|| Wakes(rings))
+    }
+
+    fn sent(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Wakes<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
     }
 }
 

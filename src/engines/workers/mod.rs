@@ -4,6 +4,7 @@ mod finishing;
 mod generation;
 mod inbox;
 mod outbox;
+mod post;
 mod shared;
 mod slots;
 mod stream;
@@ -22,6 +23,7 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
+pub use post::observe_sleep;
 pub use template::{Boot, FindScript, Spec};
 
 use crate::engine::{Engine, Pending, Prepared, Report};
@@ -39,6 +41,16 @@ const INBOX_DEPTH: usize = 16;
 /// Events that the workers and the inbox hold together, when `max_waiting` may wait. Request ids have 16 bits.
 pub fn capacity(workers: usize, max_waiting: usize) -> usize {
     (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
+}
+
+fn crowd() -> usize {
+    static C: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *C.get_or_init(|| {
+        std::env::var("XCROWD")
+            .ok()
+            .and_then(|x| x.parse().ok())
+            .unwrap_or(1)
+    })
 }
 
 /// A pool of workers.
@@ -168,7 +180,10 @@ impl Inner {
             if self.queue.taken() <= self.spec.workers {
                 generation.shared.finishing.wait().await;
             }
-            let refusal = match generation.dispatch(event, place, began).await {
+            let refusal = match generation
+                .dispatch(event, place, began, self.queue.taken() > crowd())
+                .await
+            {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };

@@ -1,16 +1,20 @@
 //! What one worker says: responses, log lines, the end of events.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use surus_sys::process::{self, Pid};
+use surus_sys::rings::Damaged;
 use surus_sys::scoreboard::{State, Took};
-use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
+use tokio_util::io::poll_read_buf;
 use tracing::{debug, error, warn};
 
 use super::inbox;
@@ -103,7 +107,7 @@ impl Outbox {
 
     /// Reads until the worker ends. What is returned is something that no worker of ours says.
     async fn read(&mut self) -> Option<String> {
-        let mut buffer = BytesMut::new();
+        let (mut buffer, mut letter) = (BytesMut::new(), BytesMut::new());
         let mut block = SMALL;
         loop {
             // Short answers share a block; a piece that is as long as all of its room is one of many.
@@ -111,25 +115,92 @@ impl Outbox {
                 buffer.reserve(block);
             }
             let room = buffer.capacity() - buffer.len();
-            match self.stream.read_buf(&mut buffer).await {
-                Ok(0) => return None,
-                Ok(n) => block = if n >= room { LARGE } else { SMALL },
+            match self.more(&mut buffer).await {
+                Ok(None) => {
+                    if let Err(wrong) = self.take_letters(&mut letter).await {
+                        return Some(wrong);
+                    }
+                    continue;
+                }
+                Ok(Some(0)) => return self.take_letters(&mut letter).await.err(),
+                Ok(Some(n)) => block = if n >= room { LARGE } else { SMALL },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(error.to_string()),
             }
-            loop {
-                match fastcgi::decode(&mut buffer) {
-                    Ok(Some(record)) => {
-                        if let Err(wrong) = self.take(record).await {
-                            return Some(wrong);
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(error) => return Some(error.to_string()),
-                }
+            if let Err(wrong) = self.take_records(&mut buffer, &mut letter).await {
+                return Some(wrong);
             }
             // All that has arrived has been seen; what is not complete by now streams.
             self.begin_stream().await;
+        }
+    }
+
+    /// Waits for more from the socket, which gets into `buffer`, or for a letter (none).
+    async fn more(&mut self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
+        poll_fn(|cx| {
+            // The socket first: once the process has ended, its place's letters are its successor's to wait for.
+            if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), cx, buffer) {
+                return Poll::Ready(read.map(Some));
+            }
+            self.shared.post.register(self.index, cx.waker());
+            match self.has_letter() {
+                Ok(false) => Poll::Pending,
+                // What is wrong is said when it is read.
+                Ok(true) | Err(Damaged) => Poll::Ready(Ok(None)),
+            }
+        })
+        .await
+    }
+
+    /// Takes the records that came by the socket. Of which event they are, is known when what there is about the ones before it has
+    /// been read: that may be in letters.
+    async fn take_records(
+        &mut self,
+        buffer: &mut BytesMut,
+        letter: &mut BytesMut,
+    ) -> Result<(), String> {
+        loop {
+            self.take_letters(letter).await?;
+            match fastcgi::decode(buffer) {
+                Ok(Some(record)) if record.kind == fastcgi::LETTER => {}
+                Ok(Some(record)) => self.take(record).await?,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn has_letter(&self) -> Result<bool, Damaged> {
+        let rings = &self.shared.post.rings;
+        rings.has_letter(self.index, self.pid.get(), self.turn.number())
+    }
+
+    /// Takes the letters about the next events, each of which is all that there is to say of one.
+    async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
+        loop {
+            let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
+            let is_there = shared
+                .post
+                .rings
+                .take_letter(self.index, pid, number, |len| {
+                    letter.clear();
+                    if letter.capacity() < len {
+                        letter.reserve(SMALL);
+                    }
+                    letter.resize(len, 0);
+                    letter
+                });
+            match is_there {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(Damaged) => return Err("a letter that is cut off".into()),
+            }
+            while let Some(record) = fastcgi::decode(letter).map_err(|error| error.to_string())? {
+                self.take(record).await?;
+            }
+            if self.turn.number() == number {
+                return Err("a letter that does not end its event".into());
+            }
         }
     }
 
@@ -432,6 +503,7 @@ impl Outbox {
 
     /// The worker is gone: the event that it held will not be answered, or not completely.
     async fn worker_ended(&mut self, exit: Exit) {
+        self.shared.post.rings.discard(self.index, self.pid.get());
         self.finished();
         let request = exit.request;
         for request in std::mem::take(&mut self.unfinished) {

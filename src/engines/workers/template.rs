@@ -12,6 +12,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
+use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::error;
@@ -87,7 +88,12 @@ pub struct Template {
 }
 
 /// Starts the template. `requests` is how many request ids the scoreboard has.
-pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<Template> {
+pub fn start(
+    spec: &Spec,
+    board: &Scoreboard,
+    requests: u16,
+    rings: &Rings,
+) -> anyhow::Result<Template> {
     let groups = spec.user.as_ref().map(groups).transpose()?;
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
@@ -96,6 +102,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
     let their_board = board.fd().try_clone_to_owned()?;
+    let their_rings = rings.fd().try_clone_to_owned()?;
 
     let mut command = command(spec);
     command
@@ -112,6 +119,7 @@ pub fn start(spec: &Spec, board: &Scoreboard, requests: u16) -> anyhow::Result<T
         (their_board, 5),
         (settings, 6),
         (their_waiting, 9),
+        (their_rings, 11),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)

@@ -1,13 +1,14 @@
 //! Ends what takes too long: the wait in the inbox, and the event itself.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use surus_sys::scoreboard::{Line, State};
 use tracing::warn;
 
 use super::generation::Limits;
+use super::inbox::Inbox;
 use super::shared::Shared;
 use super::slots::{Reached, Refusal, Stopping};
 use super::why::Killed;
@@ -28,13 +29,21 @@ enum Finding {
 }
 
 /// Runs as long as the generation has processes.
-pub async fn run(shared: Arc<Shared>, limits: Limits) {
+pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         if shared.is_over() {
             return;
+        }
+        // What keeps our threads awake may be others' work.
+        shared.post.look();
+        if shared.is_anyone_idle()
+            && let Some(inbox) = inbox.upgrade()
+        {
+            // A worker that was killed as it fell asleep or woke up is not known to have done so.
+            inbox.knock_if_needed();
         }
         look(&shared, limits);
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::finishing::Finishing;
+use super::post::Post;
 use super::slots::{Reached, Refusal, Slot, Slots};
 use super::template::Spec;
 use super::why::{self, Killed};
@@ -26,6 +27,7 @@ use prometheus_client::metrics::histogram::Histogram;
 pub struct Shared {
     pub number: u64,
     pub board: Scoreboard,
+    pub post: Arc<Post>,
     pub slots: Slots,
     pub finishing: Finishing,
     pub metrics: Arc<Metrics>,
@@ -92,6 +94,7 @@ impl Shared {
         number: u64,
         spec: &Spec,
         board: Scoreboard,
+        post: Arc<Post>,
         requests: u16,
         metrics: Arc<Metrics>,
     ) -> Shared {
@@ -99,6 +102,7 @@ impl Shared {
         Shared {
             number,
             board,
+            post,
             slots: Slots::new(requests),
             finishing: Finishing::default(),
             queue_wait: metrics.queue_wait(spec.name),
@@ -252,6 +256,10 @@ impl Shared {
         self.board.line(worker)
     }
 
+    pub fn is_anyone_idle(&self) -> bool {
+        (0..self.worker_count()).any(|worker| self.line(worker).state == State::Idle)
+    }
+
     pub fn worker_count(&self) -> usize {
         self.lock_workers().len()
     }
@@ -267,7 +275,7 @@ impl Shared {
 
     /// Is no process left?
     pub fn is_over(&self) -> bool {
-        self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0
+        self.alive.load(Ordering::Acquire) == 0 && self.is_template_gone()
     }
 
     pub fn is_template_gone(&self) -> bool {
@@ -311,8 +319,8 @@ impl Shared {
     }
 
     /// With the template and all workers gone, nobody will take what is left in the inbox.
-    fn lose_orphans(&self) {
-        if self.is_template_gone() && self.alive.load(Ordering::Acquire) == 0 {
+    pub fn lose_orphans(&self) {
+        if self.is_over() {
             // A worker of which the template could not tell us any more may have held one.
             let lines: Vec<_> = (0..self.worker_count()).map(|i| self.line(i)).collect();
             for (request, mut slot) in self.slots.close_all() {

@@ -1,0 +1,386 @@
+//! The inbox and the outboxes of a pool as rings in memory that its workers share with surus: as long as who is to hear of an
+//! event or an answer is awake, neither side needs a system call.
+//!
+//! The layout is `sapi/rings.h`; both sides assert the sizes. Whatever a worker may have written there, nothing here reads or
+//! writes outside of the memory.
+
+use std::io::{self, IoSlice};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+const LINE: usize = 64;
+const OUTBOX: usize = 64 * 1024;
+const INBOX_LEAST: usize = 64 * 1024;
+const INBOX_MOST: usize = 1024 * 1024;
+const INBOX_EACH: usize = 16 * 1024;
+/// The longest event that goes into a ring, so that there is room for several.
+const EVENT_MOST: usize = 16 * 1024;
+/// Bytes before each event: its length.
+const EVENT_HEAD: usize = 8;
+/// Bytes before each letter: its length, who writes it and which event it is about.
+const LETTER_HEAD: usize = 16;
+
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+#[repr(C)]
+struct Head {
+    surus_sleeps: Line<AtomicU32>,
+    sockets: Line<Sockets>,
+    sleepers: Line<AtomicI64>,
+}
+
+#[repr(C)]
+struct Sockets {
+    by_socket: AtomicU64,
+    received: AtomicU64,
+}
+
+#[repr(C)]
+struct Ends {
+    head: Line<AtomicU64>,
+    tail: Line<AtomicU64>,
+}
+
+const _: () = assert!(size_of::<Head>() == 192 && size_of::<Ends>() == 128);
+
+/// The rings of one pool generation.
+#[derive(Debug)]
+pub struct Rings {
+    base: NonNull<u8>,
+    layout: Layout,
+    memory: OwnedFd,
+    /// Held by who writes into the inbox.
+    putting: Mutex<()>,
+}
+
+/// Where in the memory what is, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    workers: usize,
+    posted: usize,
+    ends: usize,
+    inbox: usize,
+    inbox_size: usize,
+    outboxes: usize,
+    size: usize,
+}
+
+impl Layout {
+    fn new(workers: usize) -> Layout {
+        let words = workers.div_ceil(LINE * 8) * LINE;
+        let inbox_size = (workers * INBOX_EACH)
+            .next_power_of_two()
+            .clamp(INBOX_LEAST, INBOX_MOST);
+        // Behind the words in which workers note which of them sleep.
+        let posted = size_of::<Head>() + words;
+        let ends = posted + words;
+        let inbox = ends + (1 + workers) * size_of::<Ends>();
+        let outboxes = inbox + inbox_size;
+        Layout {
+            workers,
+            posted,
+            ends,
+            inbox,
+            inbox_size,
+            outboxes,
+            size: outboxes + workers * OUTBOX,
+        }
+    }
+}
+
+// SAFETY: the mapping lives until drop and is used through atomics and by copying; what is copied while others write is either
+// protected by `putting` or checked before it is believed.
+unsafe impl Send for Rings {}
+// SAFETY: as above.
+unsafe impl Sync for Rings {}
+
+/// An outbox has in it what no worker of ours writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+impl Rings {
+    /// For so many workers, all empty. Until somebody says otherwise, surus sleeps.
+    pub fn new(workers: usize) -> io::Result<Rings> {
+        let layout = Layout::new(workers);
+        let size = NonZeroUsize::new(layout.size).ok_or(io::ErrorKind::InvalidInput)?;
+        let memory = memfd_create(c"surus-rings", MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&memory, size.get() as i64)?;
+        // SAFETY: a fresh shared mapping of a file of exactly this size, which nobody can shrink: only we and the workers
+        // hold it, and neither does.
+        let base = unsafe {
+            mmap(
+                None,
+                size,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_SHARED,
+                &memory,
+                0,
+            )?
+        };
+        let rings = Rings {
+            base: base.cast(),
+            layout,
+            memory,
+            putting: Mutex::new(()),
+        };
+        rings.set_asleep(true);
+        Ok(rings)
+    }
+
+    /// The memory, to be passed to the template.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    /// Says whether surus has to be woken for a letter. Who says that it has, looks for one [once more](Rings::posted) after it.
+    pub fn set_asleep(&self, asleep: bool) {
+        self.head().surus_sleeps.0.store(u32::from(asleep), SeqCst);
+    }
+
+    /// Is there a worker that has to be woken for an event? Who is told so sends a message that does, or [gives it
+    /// back](Rings::give_back).
+    pub fn is_to_wake(&self) -> bool {
+        let sleepers = &self.head().sleepers.0;
+        let one_less = |sleepers| (sleepers > 0).then(|| sleepers - 1);
+        sleepers.load(SeqCst) > 0 && sleepers.fetch_update(SeqCst, SeqCst, one_less).is_ok()
+    }
+
+    /// The message that was to wake a worker has not been sent.
+    pub fn give_back(&self) {
+        self.head().sleepers.0.fetch_add(1, SeqCst);
+    }
+
+    /// Is there an event in the inbox?
+    pub fn has_event(&self) -> bool {
+        let ends = self.ends(0);
+        ends.head.0.load(SeqCst) != ends.tail.0.load(SeqCst)
+    }
+
+    /// An event has gone by the socket though [nobody was to be woken](Rings::is_to_wake).
+    pub fn sent_by_socket(&self) {
+        self.head().sockets.0.by_socket.fetch_add(1, SeqCst);
+    }
+
+    /// Puts an event, gathered from `parts`, into the inbox. False when there is no room for it.
+    pub fn put(&self, parts: &[IoSlice<'_>]) -> bool {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let size = EVENT_HEAD + len.next_multiple_of(EVENT_HEAD);
+        if len == 0 || len > EVENT_MOST {
+            return false;
+        }
+        let _putting = self.putting.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = self.ends(0);
+        let (head, tail) = (ends.head.0.load(SeqCst), ends.tail.0.load(SeqCst));
+        // Workers move the head; one that does not know what it does may have moved it anywhere.
+        let used = tail.wrapping_sub(head);
+        if used > self.layout.inbox_size as u64
+            || size as u64 > self.layout.inbox_size as u64 - used
+        {
+            return false;
+        }
+        let ring = (self.layout.inbox, self.layout.inbox_size);
+        let mut at = tail;
+        let head = (len as u64).to_ne_bytes();
+        for part in std::iter::once(&head[..]).chain(parts.iter().map(|part| &part[..])) {
+            self.copy_in(ring, at, part);
+            at = at.wrapping_add(part.len() as u64);
+        }
+        ends.tail.0.store(tail.wrapping_add(size as u64), SeqCst);
+        true
+    }
+
+    /// Calls `found` with each worker that has put a letter into its outbox since the last time.
+    pub fn posted(&self, mut found: impl FnMut(usize)) {
+        for (index, word) in self.words() {
+            if word.load(SeqCst) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, SeqCst);
+            while bits != 0 {
+                let worker = index * 64 + bits.trailing_zeros() as usize;
+                if worker < self.layout.workers {
+                    found(worker);
+                }
+                bits &= bits - 1;
+            }
+        }
+    }
+
+    /// Has the process `pid` written a letter, as `worker`, about its event `number`?
+    pub fn has_letter(&self, worker: usize, pid: u32, number: u64) -> Result<bool, Damaged> {
+        Ok(self.letter(worker, pid, number)?.is_some())
+    }
+
+    /// Takes that letter: copies it to where `room` has as many bytes as it is told. False when there is none.
+    pub fn take_letter<'a>(
+        &self,
+        worker: usize,
+        pid: u32,
+        number: u64,
+        room: impl FnOnce(usize) -> &'a mut [u8],
+    ) -> Result<bool, Damaged> {
+        let Some((head, len)) = self.letter(worker, pid, number)? else {
+            return Ok(false);
+        };
+        let to = room(len);
+        self.copy_out(
+            self.outbox(worker),
+            head.wrapping_add(LETTER_HEAD as u64),
+            to,
+        );
+        self.move_on(worker, head, len);
+        Ok(true)
+    }
+
+    /// Removes what the process `pid`, which has ended, has left unread as `worker`.
+    pub fn discard(&self, worker: usize, pid: u32) {
+        loop {
+            match self.first(worker) {
+                Ok(Some((head, first))) if first.pid == pid => {
+                    self.move_on(worker, head, first.len);
+                }
+                Ok(_) => return,
+                Err(Damaged) => {
+                    let ends = self.ends(1 + worker);
+                    ends.head.0.store(ends.tail.0.load(SeqCst), SeqCst);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Where that letter lies, and how long it is.
+    fn letter(
+        &self,
+        worker: usize,
+        pid: u32,
+        number: u64,
+    ) -> Result<Option<(u64, usize)>, Damaged> {
+        Ok(self.first(worker)?.and_then(|(head, first)| {
+            (first.pid == pid && first.number == number).then_some((head, first.len))
+        }))
+    }
+
+    /// The first letter in an outbox.
+    fn first(&self, worker: usize) -> Result<Option<(u64, Letter)>, Damaged> {
+        let ends = self.ends(1 + worker);
+        let (head, tail) = (ends.head.0.load(SeqCst), ends.tail.0.load(SeqCst));
+        if head == tail {
+            return Ok(None);
+        }
+        let mut bytes = [0; LETTER_HEAD];
+        self.copy_out(self.outbox(worker), head, &mut bytes);
+        let [a, b, c, d, e, f, g, h, number @ ..] = bytes;
+        let len = u32::from_ne_bytes([a, b, c, d]) as usize;
+        let there = tail.wrapping_sub(head);
+        if there > OUTBOX as u64 || size_of_letter(len) as u64 > there {
+            return Err(Damaged);
+        }
+        let letter = Letter {
+            len,
+            pid: u32::from_ne_bytes([e, f, g, h]),
+            number: u64::from_ne_bytes(number),
+        };
+        Ok(Some((head, letter)))
+    }
+
+    fn move_on(&self, worker: usize, head: u64, len: usize) {
+        let next = head.wrapping_add(size_of_letter(len) as u64);
+        self.ends(1 + worker).head.0.store(next, SeqCst);
+    }
+
+    /// Where an outbox lies, and its size.
+    fn outbox(&self, worker: usize) -> (usize, usize) {
+        assert!(worker < self.layout.workers, "worker {worker}");
+        (self.layout.outboxes + worker * OUTBOX, OUTBOX)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: at the page-aligned beginning of the mapping, which is longer; its fields are atomics, for which every bit
+        // pattern is a value.
+        unsafe { self.base.cast::<Head>().as_ref() }
+    }
+
+    /// The inbox's ends at 0, each outbox's behind it.
+    fn ends(&self, ring: usize) -> &Ends {
+        assert!(ring <= self.layout.workers, "ring {ring}");
+        let at = self.layout.ends + ring * size_of::<Ends>();
+        // SAFETY: inside the mapping by the assertion and the layout, whose parts all are multiples of a cache line; the
+        // fields are atomics.
+        unsafe { self.base.add(at).cast::<Ends>().as_ref() }
+    }
+
+    /// The words that have a bit for each worker that has put a letter into its outbox.
+    fn words(&self) -> impl Iterator<Item = (usize, &AtomicU64)> {
+        (0..self.layout.workers.div_ceil(64)).map(move |index| {
+            let at = self.layout.posted + index * 8;
+            // SAFETY: inside the mapping: the layout has room there for a bit for each worker; aligned as a cache line plus a
+            // multiple of 8.
+            (index, unsafe {
+                self.base.add(at).cast::<AtomicU64>().as_ref()
+            })
+        })
+    }
+
+    /// Copies into a ring, across its end.
+    fn copy_in(&self, (ring, size): (usize, usize), to: u64, from: &[u8]) {
+        let at = (to % size as u64) as usize;
+        let (first, second) = from.split_at(from.len().min(size - at));
+        assert!(
+            second.len() <= at,
+            "{} bytes into a ring of {size}",
+            from.len()
+        );
+        // SAFETY: both pieces lie inside the ring, by the split and the assertion, and the ring inside the mapping by the
+        // layout; `from` is memory of ours, and no other.
+        unsafe {
+            let ring = self.base.add(ring).as_ptr();
+            ring.add(at)
+                .copy_from_nonoverlapping(first.as_ptr(), first.len());
+            ring.copy_from_nonoverlapping(second.as_ptr(), second.len());
+        }
+    }
+
+    /// Copies out of a ring, across its end.
+    fn copy_out(&self, (ring, size): (usize, usize), from: u64, to: &mut [u8]) {
+        let at = (from % size as u64) as usize;
+        let (first, second) = to.split_at_mut(to.len().min(size - at));
+        assert!(second.len() <= at, "more bytes than a ring of {size} has");
+        // SAFETY: as in `copy_in`. A worker that writes at the same time breaks its own letter, of which any bytes are taken.
+        unsafe {
+            let ring = self.base.add(ring).as_ptr();
+            first
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(ring.add(at), first.len());
+            second
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(ring, second.len());
+        }
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.base.cast(), self.layout.size) };
+    }
+}
+
+/// What stands before a letter.
+struct Letter {
+    len: usize,
+    pid: u32,
+    number: u64,
+}
+
+/// With what stands before it, and what it is filled up with.
+fn size_of_letter(len: usize) -> usize {
+    LETTER_HEAD + len.next_multiple_of(LETTER_HEAD)
+}

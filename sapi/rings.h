@@ -1,0 +1,76 @@
+/* The inbox and the outboxes as rings in memory that a pool's workers share with surus: as long as who is to hear of an event or an answer is
+ * awake, it needs no system call. Who sleeps is woken by the sockets, which also carry whatever does not fit.
+ *
+ * The layout is written down a second time in crates/sys/src/rings.rs; both assert the sizes. */
+#ifndef SURUS_RINGS_H
+#define SURUS_RINGS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	SURUS_RINGS_LINE = 64,                 /* bytes of a cache line */
+	SURUS_OUTBOX_RING = 64 * 1024,         /* bytes of each outbox */
+	SURUS_INBOX_RING_LEAST = 64 * 1024,    /* bytes of the inbox: 16 KiB for each worker, between these, and a power of two */
+	SURUS_INBOX_RING_MOST = 1024 * 1024,
+	SURUS_INBOX_RING_EACH = 16 * 1024,
+};
+
+/* At the beginning. */
+struct surus_rings {
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t surus_sleeps; /* said by surus, until a worker wakes it or it wakes otherwise */
+	/* Events that surus has sent by the socket though nobody slept, and how many of them have certainly been received: while there are
+	 * others, who takes an event looks there first, so that none waits for ever. */
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint64_t by_socket;
+	_Atomic uint64_t received;
+	/* Workers that sleep, less the messages in the socket that are to wake one: surus takes one from it for each that it sends. */
+	_Alignas(SURUS_RINGS_LINE) _Atomic int64_t sleepers;
+};
+_Static_assert(sizeof(struct surus_rings) == 192, "three cache lines");
+
+/* What is between `head` and `tail`, which only grow, waits to be read, at their values modulo the ring's size. One side writes. In the
+ * inbox, many read: each copies what is at the head, and has it if nobody else has moved the head meanwhile. */
+struct surus_ring {
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint64_t head;
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint64_t tail;
+};
+_Static_assert(sizeof(struct surus_ring) == 128, "two cache lines");
+
+/* Stands before each event in the inbox; what follows is filled up to a multiple of its size, so that it is never cut. */
+struct surus_ring_event {
+	uint64_t len;
+};
+_Static_assert(sizeof(struct surus_ring_event) == 8, "as in rings.rs");
+
+/* Stands before each letter in an outbox, which is all that there is to say of one event. */
+struct surus_ring_letter {
+	uint32_t len;
+	uint32_t pid;    /* who writes; its place may be another's when it is read */
+	uint64_t number; /* of the event, as `taken` in the scoreboard counts */
+};
+_Static_assert(sizeof(struct surus_ring_letter) == 16, "as in rings.rs");
+
+/* In the template: maps them. False: said on stderr. */
+bool surus_rings_open(int fd);
+/* In a worker that begins. */
+void surus_rings_begin(void);
+/* Takes the next event of the inbox, of at most `room` bytes. 0: there is none. */
+size_t surus_rings_take(unsigned char *to, size_t room);
+/* Events that have come by the socket so far; `maybe`: some of them may still be there. */
+uint64_t surus_rings_by_socket(bool *maybe);
+/* When the socket was found empty: so many have been received. */
+void surus_rings_received(uint64_t count);
+/* From here on this worker has to be woken for an event. Who is about to sleep looks for one once more after that. */
+void surus_rings_sleep(void);
+/* It is awake. Was that by a message that was to wake one? */
+void surus_rings_wake(bool by_message);
+/* It has got such a message though it did not sleep; there is somebody else who does. */
+void surus_rings_give_back(void);
+/* Does surus sleep? Who is told so wakes it, by its socket. */
+bool surus_rings_is_surus_to_wake(void);
+/* Puts the letter about the event in our hands into the outbox. False: there is no room. */
+bool surus_rings_post(const unsigned char *letter, size_t len);
+
+#endif
