@@ -43,16 +43,6 @@ pub fn capacity(workers: usize, max_waiting: usize) -> usize {
     (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
 }
 
-fn crowd() -> usize {
-    static C: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *C.get_or_init(|| {
-        std::env::var("XCROWD")
-            .ok()
-            .and_then(|x| x.parse().ok())
-            .unwrap_or(1)
-    })
-}
-
 /// A pool of workers.
 pub struct Pool(Arc<Inner>);
 
@@ -181,7 +171,7 @@ impl Inner {
                 generation.shared.finishing.wait().await;
             }
             let refusal = match generation
-                .dispatch(event, place, began, self.queue.taken() > crowd())
+                .dispatch(event, place, began, self.queue.taken() > 1)
                 .await
             {
                 Ok(response) => return Ok(response),
