@@ -16,7 +16,9 @@ enum surus_state {
 	SURUS_RETIRED = 5,   /* takes no more events */
 };
 
-enum { SURUS_TOOK = 10 };
+/* Request ids that are remembered of each worker: of as many events as may be answered and not yet read, in an outbox that is full of answers
+ * without a word. */
+enum { SURUS_TOOK = 2048 };
 
 /* One worker. The worker writes it, except for `stop`; a cache line each, so that workers do not disturb each other. */
 struct surus_line {
@@ -27,12 +29,18 @@ struct surus_line {
 	_Atomic uint64_t memory;  /* resident bytes, seen now and then between events */
 	_Atomic uint64_t stop;    /* written by surus before the stop signal: the number of the event that has to end */
 	_Atomic uint32_t pid;     /* whose line it is */
-	_Atomic uint16_t took[SURUS_TOOK]; /* the request ids of the last events, each at its number modulo their count */
+	uint32_t unused[5];
 };
 _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
 
-/* The scoreboard is an array of lines, one per worker, followed by one byte per request id, which surus sets when nobody
- * waits for that event any more. */
-#define SURUS_SCOREBOARD_SIZE(workers, requests) ((size_t)(workers) * sizeof(struct surus_line) + (size_t)(requests))
+/* The request ids of a worker's last events, each at its number modulo their count. */
+struct surus_took {
+	_Atomic uint16_t requests[SURUS_TOOK];
+};
+
+/* The scoreboard is an array of lines, one per worker, then what each has taken, then one byte per request id, which surus sets when nobody waits
+ * for that event any more. */
+#define SURUS_SCOREBOARD_SIZE(workers, requests) \
+	((size_t)(workers) * (sizeof(struct surus_line) + sizeof(struct surus_took)) + (size_t)(requests))
 
 #endif

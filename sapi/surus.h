@@ -122,6 +122,7 @@ enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEM
 struct surus_self {
 	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
 	struct surus_line nowhere;
+	struct surus_took *took; /* what we have taken, in the scoreboard */
 	uint32_t place;          /* which of the workers we are */
 	pid_t pid;               /* and as which process */
 	uint64_t taken;          /* events taken from the inbox */

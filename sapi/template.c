@@ -32,6 +32,7 @@ struct place {
 };
 
 static struct surus_line *lines;
+static struct surus_took *took;
 static struct place *places;
 static uint64_t filled; /* workers forked so far */
 static bool retiring; /* surus has closed the inbox */
@@ -115,6 +116,7 @@ static bool fill(uint32_t index)
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_self->line = &lines[index];
+		surus_self->took = &took[index];
 		surus_self->place = index;
 		surus_self->pid = getpid();
 		atomic_store(&surus_self->line->pid, (uint32_t)surus_self->pid);
@@ -394,7 +396,8 @@ int surus_template_run(const char *program)
 	}
 	close(SURUS_FD_SCOREBOARD);
 	close(SURUS_FD_RINGS);
-	surus_gone = (_Atomic uint8_t *)(lines + surus_settings.workers);
+	took = (struct surus_took *)(lines + surus_settings.workers);
+	surus_gone = (_Atomic uint8_t *)(took + surus_settings.workers);
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);

@@ -182,7 +182,7 @@ bool surus_worker_take(void)
 			continue;
 		}
 		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-		atomic_store_explicit(&surus_self->line->took[(surus_self->taken + 1) % SURUS_TOOK], event->id, memory_order_relaxed);
+		atomic_store_explicit(&surus_self->took->requests[(surus_self->taken + 1) % SURUS_TOOK], event->id, memory_order_relaxed);
 		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
 		 * the events that surus has seen the end of. */
 		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_release);

@@ -75,6 +75,16 @@ fn unsafe_code_is_in_crates_sys_only() {
     );
 }
 
+/// Threads say when they sleep (`src/engines/workers/post.rs`); one that has become another's would never say it.
+#[test]
+fn threads_of_the_runtime_stay_its_own() {
+    for (file, text) in sources(&["src"]) {
+        for (number, line) in code(&text) {
+            assert!(!line.contains("block_in_place("), "{file}:{number}");
+        }
+    }
+}
+
 #[test]
 fn every_file_says_which_question_it_answers() {
     let all = sources(&["src", "crates", "tests", "fuzz", "benches"]);

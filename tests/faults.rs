@@ -35,6 +35,8 @@ mod regex;
 mod replaced;
 #[path = "faults/rights.rs"]
 mod rights;
+#[path = "faults/rings.rs"]
+mod rings;
 #[path = "faults/scripts.rs"]
 mod scripts;
 #[path = "faults/slow.rs"]

@@ -34,7 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(threads()).enable_all();
-    engines::observe_sleep(&mut builder);
+    engines::observe_sleep(&mut builder, threads());
     let runtime = builder.build()?;
     let served = runtime.block_on(serve(project, loaded.config));
     // What is still running after the grace period has had its time.

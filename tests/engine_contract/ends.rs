@@ -297,12 +297,12 @@ engine_contract! {
     ours:
     fn an_event_that_vanishes_with_an_idle_worker_is_done_by_another(engine) {
         // What a worker has received and not yet written on the scoreboard dies with it unseen. Here another process takes
-        // the message out of the inbox, and an idle worker is killed.
+        // the message out of the inbox's socket, through which go those that are too large for the ring, and an idle worker is killed.
         let engine = engine.workers(1).ini("ffi.enable", "1");
         let engine = engine.with(|settings| settings.queue_timeout = time(20_000));
         let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' : 'no';").await;
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let lost = engine.start(engine.php("echo 'done by another';")).await;
+        let lost = engine.start(engine.php("echo 'done by another';").header("X-Large", [b'.'; 20_000])).await;
         for task in thief {
             assert_eq!(task.await.unwrap().unwrap().text(), "stolen");
         }

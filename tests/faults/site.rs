@@ -41,6 +41,10 @@ const FILES: &[(&str, &str)] = &[
         "ini_set('memory_limit', -1); $x = []; while (true) $x[] = str_repeat('x', 1 << 20);",
     ),
     (
+        "echo.php",
+        "if (isset($_GET['us'])) usleep((int) $_GET['us']); echo $_GET['n'], str_repeat('.', (int) ($_GET['more'] ?? 0));",
+    ),
+    (
         "count.php",
         "echo strlen(file_get_contents('php://input'));",
     ),

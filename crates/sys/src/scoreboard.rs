@@ -21,11 +21,18 @@ struct RawLine {
     memory: AtomicU64,
     stop: AtomicU64,
     pid: AtomicU32,
-    took: [AtomicU16; REMEMBERED],
+    unused: [AtomicU32; 5],
 }
 
-/// Events whose request ids a line still has.
-const REMEMBERED: usize = 10;
+/// The request ids of a worker's last events, each at its number modulo their count.
+#[repr(C)]
+struct RawTook([AtomicU16; REMEMBERED]);
+
+/// Events whose request ids are still there.
+const REMEMBERED: usize = 2048;
+
+/// Bytes that each worker has.
+const EACH: usize = size_of::<RawLine>() + size_of::<RawTook>();
 
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
 
@@ -87,7 +94,7 @@ pub enum Took {
     Request(u16),
     /// It has not taken that many.
     Nothing,
-    /// Its line does not remember.
+    /// It is not remembered.
     LongAgo,
     /// The line is another process's, so that one has ended.
     Another,
@@ -111,10 +118,9 @@ unsafe impl Sync for Scoreboard {}
 impl Scoreboard {
     /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
-        let size =
-            NonZeroUsize::new(workers * size_of::<RawLine>() + requests).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidInput, "a scoreboard without workers")
-            })?;
+        let size = NonZeroUsize::new(workers * EACH + requests).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a scoreboard without workers")
+        })?;
         let memory = memfd_create(c"surus-scoreboard", MFdFlags::MFD_CLOEXEC)?;
         nix::unistd::ftruncate(&memory, size.get() as i64)?;
         // SAFETY: a fresh shared mapping of a file of exactly this size, which nobody can shrink: only we and the workers
@@ -156,6 +162,14 @@ impl Scoreboard {
         }
     }
 
+    fn raw_took(&self, worker: usize) -> &RawTook {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        let at = self.workers * size_of::<RawLine>() + worker * size_of::<RawTook>();
+        // SAFETY: inside the mapping by the assertion, behind the lines; a multiple of 64 is aligned for 16-bit atomics, for which
+        // every bit pattern is a value.
+        unsafe { &*self.base.as_ptr().add(at).cast::<RawTook>() }
+    }
+
     fn gone(&self, request: u16) -> &AtomicU8 {
         let request = usize::from(request);
         assert!(
@@ -168,7 +182,7 @@ impl Scoreboard {
             &*self
                 .base
                 .as_ptr()
-                .add(self.workers * size_of::<RawLine>() + request)
+                .add(self.workers * EACH + request)
                 .cast::<AtomicU8>()
         }
     }
@@ -188,7 +202,8 @@ impl Scoreboard {
     /// What the process `pid` has taken as its event `number`, if `worker` is that process.
     pub fn took(&self, worker: usize, pid: u32, number: u64) -> Took {
         let raw = self.raw(worker);
-        let request = raw.took[(number % REMEMBERED as u64) as usize].load(Ordering::Acquire);
+        let took = &self.raw_took(worker).0;
+        let request = took[(number % REMEMBERED as u64) as usize].load(Ordering::Acquire);
         // Read behind the request id, so that neither can belong to another event or process unseen.
         fence(Ordering::Acquire);
         let taken = raw.taken.load(Ordering::Acquire);
@@ -241,18 +256,21 @@ mod tests {
         let line = board.raw(1);
         assert_eq!(board.took(1, 77, 1), Took::Another);
         line.pid.store(77, Ordering::SeqCst);
-        for number in 1..40_u64 {
+        for number in 1..5000_u64 {
             assert_eq!(board.took(1, 77, number), Took::Nothing);
             let at = (number % REMEMBERED as u64) as usize;
-            line.took[at].store(100 + number as u16, Ordering::SeqCst);
+            board.raw_took(1).0[at].store(100 + number as u16, Ordering::SeqCst);
             line.taken.store(number, Ordering::SeqCst);
-            for back in 0..number.min(REMEMBERED as u64 - 1) {
+            for back in [0, 1, 9, 1000, REMEMBERED as u64 - 2] {
+                if back >= number {
+                    break;
+                }
                 let request = 100 + (number - back) as u16;
                 assert_eq!(board.took(1, 77, number - back), Took::Request(request));
             }
             assert_eq!(board.took(1, 78, number), Took::Another);
         }
-        assert_eq!(board.took(1, 77, 39 - 9), Took::LongAgo);
+        assert_eq!(board.took(1, 77, 4999 - 2047), Took::LongAgo);
         assert_eq!(board.took(1, 77, 1), Took::LongAgo);
     }
 

@@ -74,8 +74,9 @@ impl Inbox {
         let rings = &self.post.rings;
         let wakes = Wakes::one(rings);
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
+        let says = |flag, is_so| if is_so { flag } else { 0 };
         head[fastcgi::HEADER_LEN - 1] =
-            u8::from(wakes.is_some()) * WAKES | u8::from(is_one_of_many) * ONE_OF_MANY;
+            says(WAKES, wakes.is_some()) | says(ONE_OF_MANY, is_one_of_many);
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],

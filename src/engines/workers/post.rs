@@ -1,8 +1,8 @@
 //! The rings of a generation, and who waits for what is in them.
 //!
-//! While a thread of ours is awake, workers do not wake one: their letters lie in memory until it looks, which it does between
-//! events, and before it sleeps. Where the [runtime](observe_sleep) does not say when its threads sleep, they count as asleep
-//! always, and everything comes by socket.
+//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do between
+//! events, and before they sleep. One that sleeps is woken by a socket; only one, until it or another sleeps again. Where the
+//! [runtime](observe_sleep) does not say when its threads sleep, they count as asleep always.
 
 use std::cell::Cell;
 use std::io;
@@ -26,7 +26,7 @@ impl Post {
         });
         let mut house = house();
         house.posts.push(Arc::downgrade(&post));
-        post.rings.set_asleep(house.awake == 0);
+        post.rings.set_asleep(house.is_anyone_asleep());
         Ok(post)
     }
 
@@ -46,12 +46,15 @@ impl Post {
 /// All there is in this process.
 struct House {
     posts: Vec<Weak<Post>>,
-    /// Threads of which we know that they are awake, and will say that they sleep.
+    /// How many threads say when they sleep.
+    threads: usize,
+    /// Those of them of which it is known that they do not.
     awake: usize,
 }
 
 static HOUSE: Mutex<House> = Mutex::new(House {
     posts: Vec::new(),
+    threads: 0,
     awake: 0,
 });
 
@@ -60,6 +63,10 @@ fn house() -> MutexGuard<'static, House> {
 }
 
 impl House {
+    fn is_anyone_asleep(&self) -> bool {
+        self.threads == 0 || self.awake < self.threads
+    }
+
     fn each(&mut self, visit: impl Fn(&Post)) {
         self.posts.retain(|post| {
             let post = post.upgrade();
@@ -71,36 +78,34 @@ impl House {
 /// A thread that counts as awake until it sleeps or ends.
 struct Awake(Cell<bool>);
 
-impl Drop for Awake {
-    fn drop(&mut self) {
-        self.sleep();
-    }
-}
-
 impl Awake {
-    fn wake(&self) {
+    fn wakes(&self) {
         if self.0.replace(true) {
             return;
         }
         let mut house = house();
         house.awake += 1;
-        if house.awake == 1 {
+        if !house.is_anyone_asleep() {
             house.each(|post| post.rings.set_asleep(false));
         }
     }
 
-    fn sleep(&self) {
+    fn sleeps(&self) {
         let mut house = house();
-        let is_last = self.0.replace(false) && {
+        if self.0.replace(false) {
             house.awake -= 1;
-            house.awake == 0
-        };
+        }
         house.each(|post| {
-            if is_last {
-                post.rings.set_asleep(true);
-            }
+            // Before it looks: what comes later wakes it.
+            post.rings.set_asleep(true);
             post.look();
         });
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.sleeps();
     }
 }
 
@@ -108,8 +113,10 @@ thread_local! {
     static AWAKE: Awake = const { Awake(Cell::new(false)) };
 }
 
-/// Has the threads of a runtime say when they sleep. None of them may become another's: no `block_in_place`.
-pub fn observe_sleep(runtime: &mut tokio::runtime::Builder) {
-    runtime.on_thread_park(|| AWAKE.with(Awake::sleep));
-    runtime.on_thread_unpark(|| AWAKE.with(Awake::wake));
+/// Has the `threads` of a runtime, the only one in this process, say when they sleep. None may become another's: no
+/// `block_in_place`.
+pub fn observe_sleep(runtime: &mut tokio::runtime::Builder, threads: usize) {
+    house().threads = threads;
+    runtime.on_thread_park(|| AWAKE.with(Awake::sleeps));
+    runtime.on_thread_unpark(|| AWAKE.with(Awake::wakes));
 }
