@@ -20,6 +20,7 @@ static void cut_off(void)
 	surus_outbox_leave();
 	/* Whoever waits until nobody has these any more, must not wait for us. */
 	close(SURUS_FD_INBOX);
+	close(SURUS_FD_BELL);
 	if (surus_self->inbox >= 0) {
 		close(surus_self->inbox);
 	}

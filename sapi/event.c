@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -84,15 +85,17 @@ static const char *decode(struct surus_event *event, size_t len)
 			return "a record is cut off";
 		}
 		switch (type) {
-			case SURUS_EVENT:
-				if (content_len != 16) {
-					return "an event record has another length than 16";
+			case SURUS_EVENT: {
+				if (content_len != sizeof(struct surus_event_record)) {
+					return "an event record has another length than it should have";
 				}
+				const struct surus_event_record *record = (const void *)content;
 				event->id = id;
-				event->is_one_of_many = at[FCGI_HEADER_LEN - 1] & SURUS_ONE_OF_MANY;
-				event->deadline = get_u64(content);
-				event->body_len = get_u64(content + 8);
+				event->deadline = get_u64(record->deadline);
+				event->body_len = get_u64(record->body_len);
+				event->is_one_of_many = record->one_of_many;
 				break;
+			}
 			case FCGI_PARAMS: {
 				const char *error = decode_params(event, content, content + content_len);
 				if (error) {
@@ -191,10 +194,24 @@ static ssize_t take_from_ring(struct msghdr *msg)
 	return (ssize_t)surus_rings_take(msg->msg_iov->iov_base, msg->msg_iov->iov_len);
 }
 
+enum { KNOCK = sizeof(((struct surus_event_record *)0)->wakes) }; /* bytes of a message that says that there is something in the ring */
+
 static ssize_t take_from_socket(struct msghdr *msg, size_t control, int flags)
 {
+	const unsigned char *wakes = msg->msg_iov->iov_base;
+
 	msg->msg_controllen = control;
-	return recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | flags);
+	ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | flags);
+	if (len >= FCGI_HEADER_LEN + (ssize_t)sizeof(struct surus_event_record)) {
+		wakes += FCGI_HEADER_LEN + offsetof(struct surus_event_record, wakes);
+	} else if (len != KNOCK) {
+		return len;
+	}
+	uint32_t place = (uint32_t)wakes[0] << 24 | (uint32_t)wakes[1] << 16 | (uint32_t)wakes[2] << 8 | wakes[3];
+	if (place > 0) {
+		surus_rings_was_to_wake(place - 1);
+	}
+	return len;
 }
 
 static bool is_empty(ssize_t len)
@@ -202,32 +219,30 @@ static bool is_empty(ssize_t len)
 	return len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* Was it to wake a worker? A message that says only that there is something in the ring has no other byte than this. */
-static bool is_to_wake(struct msghdr *msg, ssize_t len)
-{
-	const unsigned char *bytes = msg->msg_iov->iov_base;
-
-	return (len == 1 ? bytes[0] : len >= FCGI_HEADER_LEN ? bytes[FCGI_HEADER_LEN - 1] : 0) & SURUS_WAKES;
-}
-
-/* Takes what is there. 0: nothing. */
+/* Takes what is there, from socket and ring by turns where both have something. 0: nothing. In the socket is what has somebody to wake, or is too
+ * large for the ring; that there may be something for which nobody was to be woken, surus says. Whatever it says, it is looked at now and then. */
 static ssize_t take(struct msghdr *msg, size_t control)
 {
-	bool maybe;
+	enum { LONG = 5000 }; /* us */
+	uint64_t now = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
+	bool maybe, had_socket = surus_self->had_socket;
 	uint64_t by_socket = surus_rings_by_socket(&maybe);
+	ssize_t len = 0;
 
-	if (maybe) {
-		ssize_t len = take_from_socket(msg, control, MSG_DONTWAIT);
+	surus_self->had_socket = false;
+	if (maybe && had_socket) {
+		len = take_from_ring(msg);
+	}
+	if (len == 0 && (maybe || now - surus_self->looked_at_socket > LONG)) {
+		surus_self->looked_at_socket = now;
+		len = take_from_socket(msg, control, MSG_DONTWAIT);
 		if (is_empty(len)) {
 			surus_rings_received(by_socket);
-		} else if (is_to_wake(msg, len)) {
-			surus_rings_give_back();
+			len = 0;
 		}
-		if (len > 1 || (len < 0 && !is_empty(len))) {
-			return len;
-		}
+		surus_self->had_socket = len > 0;
 	}
-	return take_from_ring(msg);
+	return len == 0 || len == KNOCK ? take_from_ring(msg) : len;
 }
 
 /* Waits until there is something in the socket, and takes it. Where several workers wait for a message, the kernel wakes in turn those that wait
@@ -257,17 +272,16 @@ static ssize_t receive(struct msghdr *msg)
 	while (len == 0) {
 		surus_rings_sleep();
 		len = take_from_ring(msg);
-		if (len > 0) {
-			surus_rings_wake(false);
-			return len;
-		}
-		len = sleep_at_socket(msg, control);
-		surus_rings_wake(is_to_wake(msg, len));
 		if (len == 0) {
-			/* surus has closed the socket; what is in the ring, it has put there before. */
-			return take_from_ring(msg);
+			len = sleep_at_socket(msg, control);
+			surus_self->looked_at_socket = surus_now();
+			if (len == 0) {
+				/* surus has closed the socket; what is in the ring, it has put there before. */
+				return take_from_ring(msg);
+			}
 		}
-		if (len == 1) {
+		surus_rings_wake();
+		if (len == KNOCK) {
 			len = take_from_ring(msg);
 		}
 	}

@@ -1,4 +1,4 @@
-/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3, and three of our own. */
+/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3, and two of our own. */
 #ifndef SURUS_FASTCGI_H
 #define SURUS_FASTCGI_H
 
@@ -11,17 +11,18 @@ enum surus_record_type {
 	FCGI_STDIN = 5,
 	FCGI_STDOUT = 6,
 	FCGI_STDERR = 7,
-	SURUS_EVENT = 128,       /* first in every message of the inbox: deadline and body length, both u64, big-endian */
+	SURUS_EVENT = 128,       /* first in every event of the inbox: struct surus_event_record */
 	SURUS_EARLY_HINTS = 129, /* header lines of a 103 response */
-	SURUS_LETTER = 130,      /* empty, of no request: there is a letter in the outbox's ring */
 };
 
 enum { FCGI_VERSION_1 = 1, FCGI_HEADER_LEN = 8, FCGI_MAX_CONTENT = 65535 };
 
-/* What the last byte of an event's first header says, which FastCGI has reserved. */
-enum {
-	SURUS_WAKES = 1,       /* the message was sent to wake a worker */
-	SURUS_ONE_OF_MANY = 2, /* surus has other events in hand */
+/* The content of an EVENT record, big-endian. */
+struct surus_event_record {
+	unsigned char deadline[8], body_len[8]; /* as in struct surus_event */
+	unsigned char wakes[4]; /* the place of the worker that the message was sent to wake, and 1; or 0. Such four bytes alone are a message, too: that
+	                           there is something in the ring */
+	unsigned char one_of_many; /* surus has other events in hand */
 };
 
 /* Writes the eight bytes that precede a record's content. */

@@ -1,5 +1,5 @@
 /* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its head, its body and its
- * end, is collected and leaves in one system call. */
+ * end, is collected and leaves in one piece: as a letter in the ring, or in one system call. */
 #include "surus.h"
 
 #include <errno.h>
@@ -175,22 +175,22 @@ static struct records with_tail(size_t tail_len)
 	return (struct records){OUT.buffer, FCGI_HEADER_LEN + len + tail_len};
 }
 
-/* Puts all that there is to say of an event into the ring, unless it is to wake surus by the socket. */
+/* Puts all that there is to say of an event into the ring. */
 static bool post(struct records records)
 {
-	unsigned char knock[FCGI_HEADER_LEN];
+	const uint64_t one = 1;
 
 	/* The letters of a process that ends with its event would be found beside those of the next one in its place. */
 	if (OUT.has_spoken || OUT.discards || surus_serves_one()) {
 		return false;
 	}
 	check_ours();
-	if (surus_rings_is_surus_to_wake() || !surus_rings_post(records.first, records.len)) {
+	if (!surus_rings_post(records.first, records.len)) {
 		return false;
 	}
-	if (surus_rings_is_surus_to_wake()) {
-		fcgi_put_header(knock, SURUS_LETTER, 0, 0);
-		write_all(knock, sizeof(knock));
+	/* A bell that cannot be rung any more has been rung often enough. */
+	if (surus_rings_is_surus_to_wake() && write(SURUS_FD_BELL, &one, sizeof(one)) < 0 && errno != EAGAIN) {
+		_exit(SURUS_EXIT_INBOX_CLOSED);
 	}
 	return true;
 }

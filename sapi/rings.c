@@ -55,9 +55,7 @@ static uint64_t our_bit(void)
 void surus_rings_begin(void)
 {
 	/* Who has had this place before may have ended asleep. */
-	if (atomic_fetch_and(&sleeping[surus_self->place / 64], ~our_bit()) & our_bit()) {
-		atomic_fetch_sub(&rings->sleepers, 1);
-	}
+	surus_rings_wake();
 	surus_self->letters_are_ours = false;
 }
 
@@ -127,26 +125,32 @@ void surus_rings_received(uint64_t count)
 
 void surus_rings_sleep(void)
 {
-	atomic_fetch_add(&rings->sleepers, 1);
 	atomic_fetch_or(&sleeping[surus_self->place / 64], our_bit());
 }
 
-void surus_rings_wake(bool by_message)
+void surus_rings_wake(void)
 {
-	atomic_fetch_and(&sleeping[surus_self->place / 64], ~our_bit());
-	if (!by_message) {
-		atomic_fetch_sub(&rings->sleepers, 1);
+	_Atomic uint64_t *word = &sleeping[surus_self->place / 64];
+
+	if (atomic_load(word) & our_bit()) {
+		atomic_fetch_and(word, ~our_bit());
 	}
 }
 
-void surus_rings_give_back(void)
+void surus_rings_was_to_wake(uint32_t place)
 {
-	atomic_fetch_add(&rings->sleepers, 1);
+	if (place != surus_self->place && place < surus_settings.workers) {
+		atomic_fetch_or(&sleeping[place / 64], (uint64_t)1 << place % 64);
+	}
 }
 
 bool surus_rings_is_surus_to_wake(void)
 {
-	return atomic_load(&rings->surus_sleeps) && atomic_exchange(&rings->surus_sleeps, 0);
+	enum { LONG = 2000 }; /* us: then its threads have so much to do that they do not sleep, and have to be told */
+	uint32_t sleeps = atomic_load(&rings->surus_sleeps);
+
+	return sleeps == SURUS_UNKNOWN || (sleeps == SURUS_ASLEEP && atomic_compare_exchange_strong(&rings->surus_sleeps, &sleeps, SURUS_AWAKE)) ||
+	       surus_now() - atomic_load(&rings->looked) > LONG;
 }
 
 bool surus_rings_post(const unsigned char *content, size_t len)

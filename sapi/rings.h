@@ -1,5 +1,5 @@
 /* The inbox and the outboxes as rings in memory that a pool's workers share with surus: as long as who is to hear of an event or an answer is
- * awake, it needs no system call. Who sleeps is woken by the sockets, which also carry whatever does not fit.
+ * awake, neither side needs a system call. Beside them are the sockets, which carry what does not fit, and wake who sleeps.
  *
  * The layout is written down a second time in crates/sys/src/rings.rs; both assert the sizes. */
 #ifndef SURUS_RINGS_H
@@ -13,22 +13,28 @@
 enum {
 	SURUS_RINGS_LINE = 64,                 /* bytes of a cache line */
 	SURUS_OUTBOX_RING = 64 * 1024,         /* bytes of each outbox */
-	SURUS_INBOX_RING_LEAST = 64 * 1024,    /* bytes of the inbox: 16 KiB for each worker, between these, and a power of two */
-	SURUS_INBOX_RING_MOST = 1024 * 1024,
-	SURUS_INBOX_RING_EACH = 16 * 1024,
+	SURUS_INBOX_RING_LEAST = 64 * 1024,    /* bytes of the inbox: 32 KiB for each worker, between these, and a power of two */
+	SURUS_INBOX_RING_MOST = 4 * 1024 * 1024,
+	SURUS_INBOX_RING_EACH = 32 * 1024,
 };
 
-/* At the beginning. */
+enum surus_sleep {
+	SURUS_AWAKE = 0,  /* it looks for letters before it sleeps */
+	SURUS_ASLEEP = 1, /* until a worker wakes it, and says so by SURUS_AWAKE */
+	SURUS_UNKNOWN = 2, /* it does not say: each letter wakes it */
+};
+
+/* At the beginning. Behind it are a bit for each worker that sleeps, then a bit for each that has put a letter into its outbox. Surus takes the
+ * bit of a sleeper away when it sends a message to wake it, which says whose it was; who gets another's gives it back. So a bit that is wrong,
+ * because somebody was killed in between, is right again when its worker has slept once more. */
 struct surus_rings {
-	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t surus_sleeps; /* said by surus, until a worker wakes it or it wakes otherwise */
-	/* Events that surus has sent by the socket though nobody slept, and how many of them have certainly been received: while there are
-	 * others, who takes an event looks there first, so that none waits for ever. */
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t surus_sleeps; /* enum surus_sleep */
+	_Atomic uint64_t looked; /* when surus has looked for letters last, in microseconds of CLOCK_MONOTONIC */
+	/* Messages that surus has sent by the socket to nobody who sleeps, and how many of them have certainly been received. */
 	_Alignas(SURUS_RINGS_LINE) _Atomic uint64_t by_socket;
 	_Atomic uint64_t received;
-	/* Workers that sleep, less the messages in the socket that are to wake one: surus takes one from it for each that it sends. */
-	_Alignas(SURUS_RINGS_LINE) _Atomic int64_t sleepers;
 };
-_Static_assert(sizeof(struct surus_rings) == 192, "three cache lines");
+_Static_assert(sizeof(struct surus_rings) == 128, "two cache lines");
 
 /* What is between `head` and `tail`, which only grow, waits to be read, at their values modulo the ring's size. One side writes. In the
  * inbox, many read: each copies what is at the head, and has it if nobody else has moved the head meanwhile. */
@@ -58,19 +64,19 @@ bool surus_rings_open(int fd);
 void surus_rings_begin(void);
 /* Takes the next event of the inbox, of at most `room` bytes. 0: there is none. */
 size_t surus_rings_take(unsigned char *to, size_t room);
-/* Events that have come by the socket so far; `maybe`: some of them may still be there. */
+/* Messages that have come by the socket so far, to nobody who sleeps; `maybe`: some of them may still be there. */
 uint64_t surus_rings_by_socket(bool *maybe);
 /* When the socket was found empty: so many have been received. */
 void surus_rings_received(uint64_t count);
 /* From here on this worker has to be woken for an event. Who is about to sleep looks for one once more after that. */
 void surus_rings_sleep(void);
-/* It is awake. Was that by a message that was to wake one? */
-void surus_rings_wake(bool by_message);
-/* It has got such a message though it did not sleep; there is somebody else who does. */
-void surus_rings_give_back(void);
-/* Does surus sleep? Who is told so wakes it, by its socket. */
-bool surus_rings_is_surus_to_wake(void);
+/* It is awake. */
+void surus_rings_wake(void);
+/* It has got a message that was to wake the worker of this place. */
+void surus_rings_was_to_wake(uint32_t place);
 /* Puts the letter about the event in our hands into the outbox. False: there is no room. */
 bool surus_rings_post(const unsigned char *letter, size_t len);
+/* After that: is surus to be woken for it? Who is told so does that. */
+bool surus_rings_is_surus_to_wake(void);
 
 #endif

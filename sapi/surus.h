@@ -21,6 +21,7 @@ enum {
 	SURUS_FD_WAITING = 9,    /* SOCK_SEQPACKET: each worker says once that it has come to wait for events */
 	SURUS_FD_GROUPS = 10,    /* if the workers have a user: a pipe with the gid_t of all of its groups, found while PHP starts */
 	SURUS_FD_RINGS = 11,     /* shared memory, as rings.h has it */
+	SURUS_FD_BELL = 12,      /* eventfd: tells surus that there is a letter */
 };
 
 /* --- settings.c: how to run, as surus said it --- */
@@ -137,6 +138,8 @@ struct surus_self {
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
 	bool letters_are_ours;   /* all that is in our place's outbox */
+	bool had_socket;         /* the last event came by the socket though it was not waited for there */
+	uint64_t looked_at_socket; /* when, in microseconds of CLOCK_MONOTONIC */
 	bool said;               /* surus knows that this worker waits for events */
 	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
 	struct surus_event event;

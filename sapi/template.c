@@ -401,6 +401,7 @@ int surus_template_run(const char *program)
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_BELL, F_SETFD, FD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
 	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
 	signal(SIGINT, SIG_IGN);

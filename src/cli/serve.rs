@@ -33,8 +33,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         info!(file = %file.display(), "configuration read");
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(threads()).enable_all();
-    engines::observe_sleep(&mut builder, threads());
+    let threads = threads();
+    builder.worker_threads(threads).enable_all();
+    engines::observe_sleep(&mut builder, threads);
     let runtime = builder.build()?;
     let served = runtime.block_on(serve(project, loaded.config));
     // What is still running after the grace period has had its time.

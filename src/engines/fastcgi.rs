@@ -1,6 +1,6 @@
 //! FastCGI's records, as both php-fpm and our own workers speak them.
 //!
-//! <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Three record types are ours
+//! <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Two record types are ours
 //! (`sapi/fastcgi.h`) and never reach php-fpm.
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,12 +17,10 @@ pub const STDOUT: u8 = 6;
 pub const STDERR: u8 = 7;
 pub const GET_VALUES: u8 = 9;
 pub const GET_VALUES_RESULT: u8 = 10;
-/// Ours: first in every message of the inbox; deadline and body length.
+/// Ours: first in every event of the inbox (`struct surus_event_record`).
 pub const EVENT: u8 = 128;
 /// Ours: header lines of a 103 response.
 pub const EARLY_HINTS: u8 = 129;
-/// Ours: empty, of no request: there is a letter in the outbox's ring.
-pub const LETTER: u8 = 130;
 
 /// `role` of BEGIN_REQUEST.
 pub const RESPONDER: u8 = 1;

@@ -1,6 +1,7 @@
 //! All of Surus's unsafe Rust, and the system calls that the standard library lacks, as safe functions.
 #![warn(missing_docs)]
 
+pub mod bell;
 pub mod hold;
 pub mod open;
 pub mod process;

@@ -8,17 +8,19 @@ use std::io::{self, IoSlice};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::scoreboard::now_micros;
+
 const LINE: usize = 64;
 const OUTBOX: usize = 64 * 1024;
 const INBOX_LEAST: usize = 64 * 1024;
-const INBOX_MOST: usize = 1024 * 1024;
-const INBOX_EACH: usize = 16 * 1024;
+const INBOX_MOST: usize = 4 * 1024 * 1024;
+const INBOX_EACH: usize = 32 * 1024;
 /// The longest event that goes into a ring, so that there is room for several.
 const EVENT_MOST: usize = 16 * 1024;
 /// Bytes before each event: its length.
@@ -31,9 +33,14 @@ struct Line<T>(T);
 
 #[repr(C)]
 struct Head {
-    surus_sleeps: Line<AtomicU32>,
+    surus: Line<Surus>,
     sockets: Line<Sockets>,
-    sleepers: Line<AtomicI64>,
+}
+
+#[repr(C)]
+struct Surus {
+    sleeps: AtomicU32,
+    looked: AtomicU64,
 }
 
 #[repr(C)]
@@ -48,7 +55,19 @@ struct Ends {
     tail: Line<AtomicU64>,
 }
 
-const _: () = assert!(size_of::<Head>() == 192 && size_of::<Ends>() == 128);
+const _: () = assert!(size_of::<Head>() == 128 && size_of::<Ends>() == 128);
+
+/// What is known of the sleep of surus (`enum surus_sleep`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Sleep {
+    /// It looks for letters before it sleeps.
+    Awake = 0,
+    /// Until a worker wakes it.
+    Asleep = 1,
+    /// Nothing.
+    Unknown = 2,
+}
 
 /// The rings of one pool generation.
 #[derive(Debug)]
@@ -64,6 +83,7 @@ pub struct Rings {
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     workers: usize,
+    sleeping: usize,
     posted: usize,
     ends: usize,
     inbox: usize,
@@ -78,13 +98,14 @@ impl Layout {
         let inbox_size = (workers * INBOX_EACH)
             .next_power_of_two()
             .clamp(INBOX_LEAST, INBOX_MOST);
-        // Behind the words in which workers note which of them sleep.
-        let posted = size_of::<Head>() + words;
+        let sleeping = size_of::<Head>();
+        let posted = sleeping + words;
         let ends = posted + words;
         let inbox = ends + (1 + workers) * size_of::<Ends>();
         let outboxes = inbox + inbox_size;
         Layout {
             workers,
+            sleeping,
             posted,
             ends,
             inbox,
@@ -106,7 +127,7 @@ unsafe impl Sync for Rings {}
 pub struct Damaged;
 
 impl Rings {
-    /// For so many workers, all empty. Until somebody says otherwise, surus sleeps.
+    /// For so many workers, all empty. Until somebody says otherwise, each letter wakes surus.
     pub fn new(workers: usize) -> io::Result<Rings> {
         let layout = Layout::new(workers);
         let size = NonZeroUsize::new(layout.size).ok_or(io::ErrorKind::InvalidInput)?;
@@ -130,7 +151,7 @@ impl Rings {
             memory,
             putting: Mutex::new(()),
         };
-        rings.set_asleep(true);
+        rings.set_asleep(Sleep::Unknown);
         Ok(rings)
     }
 
@@ -139,22 +160,37 @@ impl Rings {
         self.memory.as_fd()
     }
 
-    /// Says whether surus has to be woken for a letter. Who says that it has, looks for one [once more](Rings::posted) after it.
-    pub fn set_asleep(&self, asleep: bool) {
-        self.head().surus_sleeps.0.store(u32::from(asleep), SeqCst);
+    /// Says whether surus has to be woken for a letter. Who says that it sleeps looks for letters [once more](Rings::posted).
+    pub fn set_asleep(&self, asleep: Sleep) {
+        self.head().surus.0.sleeps.store(asleep as u32, SeqCst);
     }
 
-    /// Is there a worker that has to be woken for an event? Who is told so sends a message that does, or [gives it
-    /// back](Rings::give_back).
-    pub fn is_to_wake(&self) -> bool {
-        let sleepers = &self.head().sleepers.0;
-        let one_less = |sleepers| (sleepers > 0).then(|| sleepers - 1);
-        sleepers.load(SeqCst) > 0 && sleepers.fetch_update(SeqCst, SeqCst, one_less).is_ok()
+    /// A worker that sleeps. Who is told of it sends a message that [wakes](Rings::wakes) it, or [gives it back](Rings::give_back).
+    pub fn claim_sleeper(&self) -> Option<usize> {
+        self.words(self.layout.sleeping).find_map(|(index, word)| {
+            let mut bits = word.load(SeqCst);
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                if word.fetch_and(!bit, SeqCst) & bit != 0 {
+                    let worker = index * 64 + bit.trailing_zeros() as usize;
+                    return (worker < self.layout.workers).then_some(worker);
+                }
+                bits &= !bit;
+            }
+            None
+        })
     }
 
-    /// The message that was to wake a worker has not been sent.
-    pub fn give_back(&self) {
-        self.head().sleepers.0.fetch_add(1, SeqCst);
+    /// The message that was to wake this worker has not been sent.
+    pub fn give_back(&self, sleeper: usize) {
+        if let Some((_, word)) = self.words(self.layout.sleeping).nth(sleeper / 64) {
+            word.fetch_or(1 << (sleeper % 64), SeqCst);
+        }
+    }
+
+    /// What a message has in it that is to wake this worker, or none.
+    pub fn wakes(sleeper: Option<usize>) -> [u8; 4] {
+        sleeper.map_or(0, |worker| worker as u32 + 1).to_be_bytes()
     }
 
     /// Is there an event in the inbox?
@@ -163,7 +199,7 @@ impl Rings {
         ends.head.0.load(SeqCst) != ends.tail.0.load(SeqCst)
     }
 
-    /// An event has gone by the socket though [nobody was to be woken](Rings::is_to_wake).
+    /// A message that is to wake nobody has gone by the socket.
     pub fn sent_by_socket(&self) {
         self.head().sockets.0.by_socket.fetch_add(1, SeqCst);
     }
@@ -198,7 +234,8 @@ impl Rings {
 
     /// Calls `found` with each worker that has put a letter into its outbox since the last time.
     pub fn posted(&self, mut found: impl FnMut(usize)) {
-        for (index, word) in self.words() {
+        self.head().surus.0.looked.store(now_micros(), SeqCst);
+        for (index, word) in self.words(self.layout.posted) {
             if word.load(SeqCst) == 0 {
                 continue;
             }
@@ -241,18 +278,22 @@ impl Rings {
 
     /// Removes what the process `pid`, which has ended, has left unread as `worker`.
     pub fn discard(&self, worker: usize, pid: u32) {
-        loop {
+        // As many as there is room for; what goes on like that is not a process that has ended.
+        for _ in 0..OUTBOX / LETTER_HEAD {
             match self.first(worker) {
                 Ok(Some((head, first))) if first.pid == pid => {
                     self.move_on(worker, head, first.len);
                 }
-                Ok(_) => return,
-                Err(Damaged) => {
-                    let ends = self.ends(1 + worker);
-                    ends.head.0.store(ends.tail.0.load(SeqCst), SeqCst);
-                    return;
-                }
+                _ => return,
             }
+        }
+    }
+
+    /// Empties an outbox that cannot be read, for a process that has not written into it yet.
+    pub fn repair(&self, worker: usize) {
+        if self.first(worker).is_err() {
+            let ends = self.ends(1 + worker);
+            ends.head.0.store(ends.tail.0.load(SeqCst), SeqCst);
         }
     }
 
@@ -317,15 +358,13 @@ impl Rings {
         unsafe { self.base.add(at).cast::<Ends>().as_ref() }
     }
 
-    /// The words that have a bit for each worker that has put a letter into its outbox.
-    fn words(&self) -> impl Iterator<Item = (usize, &AtomicU64)> {
+    /// The words that have a bit for each worker.
+    fn words(&self, from: usize) -> impl Iterator<Item = (usize, &AtomicU64)> {
         (0..self.layout.workers.div_ceil(64)).map(move |index| {
-            let at = self.layout.posted + index * 8;
-            // SAFETY: inside the mapping: the layout has room there for a bit for each worker; aligned as a cache line plus a
-            // multiple of 8.
-            (index, unsafe {
-                self.base.add(at).cast::<AtomicU64>().as_ref()
-            })
+            // SAFETY: inside the mapping: `from` is one of the two arrays of the layout that have room for a bit for each worker;
+            // aligned as a cache line plus a multiple of 8.
+            let word = unsafe { self.base.add(from + index * 8).cast::<AtomicU64>().as_ref() };
+            (index, word)
         })
     }
 
@@ -427,7 +466,8 @@ mod tests {
             letter.extend(content);
             self.copy_in(self.outbox(worker), tail, &letter);
             ends.tail.0.store(tail + size, SeqCst);
-            let (_, word) = self.words().nth(worker / 64).unwrap();
+            let posted = self.layout.posted;
+            let (_, word) = self.words(posted).nth(worker / 64).unwrap();
             word.fetch_or(1 << (worker % 64), SeqCst);
             true
         }
@@ -494,13 +534,18 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_told_to_wake_a_worker_as_sleep() {
-        let rings = Rings::new(2).unwrap();
-        assert!(!rings.is_to_wake());
-        rings.head().sleepers.0.fetch_add(2, SeqCst);
-        assert!(rings.is_to_wake() && rings.is_to_wake() && !rings.is_to_wake());
-        rings.give_back();
-        assert!(rings.is_to_wake() && !rings.is_to_wake());
+    fn each_sleeper_is_woken_once() {
+        let rings = Rings::new(100).unwrap();
+        assert_eq!(rings.claim_sleeper(), None);
+        for worker in [3, 70, 99] {
+            rings.give_back(worker);
+        }
+        assert_eq!(rings.claim_sleeper(), Some(3));
+        assert_eq!(rings.claim_sleeper(), Some(70));
+        rings.give_back(3);
+        assert_eq!(rings.claim_sleeper(), Some(3));
+        assert_eq!(rings.claim_sleeper(), Some(99));
+        assert_eq!(rings.claim_sleeper(), None);
     }
 
     #[test]
@@ -585,8 +630,9 @@ mod tests {
             }
             let letter = [len.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
             rings.copy_in(rings.outbox(1), head, &letter);
-            rings.words().next().unwrap().1.store(bits, SeqCst);
-            rings.head().sleepers.0.store(bits as i64, SeqCst);
+            for words in [rings.layout.sleeping, rings.layout.posted] {
+                rings.words(words).next().unwrap().1.store(bits, SeqCst);
+            }
             prop_assert!(rings.found().iter().all(|worker| *worker < 2));
             for _ in 0..3 {
                 if let Ok(Some(letter)) = rings.letter_of(1, 7, 0) {
@@ -594,9 +640,12 @@ mod tests {
                 }
             }
             rings.put(&[IoSlice::new(&[1; 5000])]);
-            rings.is_to_wake();
+            prop_assert!(rings.claim_sleeper().is_none_or(|worker| worker < 2));
             rings.discard(1, 7);
             rings.discard(0, 7);
+            rings.repair(0);
+            rings.repair(1);
+            prop_assert!(rings.has_letter(0, 1, 0).is_ok());
         }
     }
 }

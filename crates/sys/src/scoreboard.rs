@@ -26,10 +26,10 @@ struct RawLine {
 
 /// The request ids of a worker's last events, each at its number modulo their count.
 #[repr(C)]
-struct RawTook([AtomicU16; REMEMBERED]);
+struct RawTook([AtomicU16; REMEMBERED as usize]);
 
-/// Events whose request ids are still there.
-const REMEMBERED: usize = 2048;
+/// Events of which a worker's line has the request ids: the last ones.
+pub const REMEMBERED: u64 = 2048;
 
 /// Bytes that each worker has.
 const EACH: usize = size_of::<RawLine>() + size_of::<RawTook>();
@@ -203,7 +203,7 @@ impl Scoreboard {
     pub fn took(&self, worker: usize, pid: u32, number: u64) -> Took {
         let raw = self.raw(worker);
         let took = &self.raw_took(worker).0;
-        let request = took[(number % REMEMBERED as u64) as usize].load(Ordering::Acquire);
+        let request = took[(number % REMEMBERED) as usize].load(Ordering::Acquire);
         // Read behind the request id, so that neither can belong to another event or process unseen.
         fence(Ordering::Acquire);
         let taken = raw.taken.load(Ordering::Acquire);
@@ -214,7 +214,7 @@ impl Scoreboard {
         match taken.checked_sub(number) {
             None => Took::Nothing,
             // One less than there are: the worker may be about to write the next.
-            Some(since) if since + 1 < REMEMBERED as u64 => Took::Request(request),
+            Some(since) if since + 1 < REMEMBERED => Took::Request(request),
             Some(_) => Took::LongAgo,
         }
     }
@@ -258,10 +258,10 @@ mod tests {
         line.pid.store(77, Ordering::SeqCst);
         for number in 1..5000_u64 {
             assert_eq!(board.took(1, 77, number), Took::Nothing);
-            let at = (number % REMEMBERED as u64) as usize;
+            let at = (number % REMEMBERED) as usize;
             board.raw_took(1).0[at].store(100 + number as u16, Ordering::SeqCst);
             line.taken.store(number, Ordering::SeqCst);
-            for back in [0, 1, 9, 1000, REMEMBERED as u64 - 2] {
+            for back in [0, 1, 9, 1000, REMEMBERED - 2] {
                 if back >= number {
                     break;
                 }

@@ -54,7 +54,7 @@ impl Generation {
             control,
             inbox,
             waiting,
-        } = template::start(spec, &board, requests, &post.rings)?;
+        } = template::start(spec, &board, requests, &post)?;
         let shared = Arc::new(Shared::new(
             number,
             spec,
@@ -163,7 +163,6 @@ impl Generation {
             answer: Some(answer),
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
-            sent: now,
             missed: None,
             deadline: Some(event.deadline),
             patience: event.patience,
@@ -187,7 +186,14 @@ impl Generation {
             event: event.id,
             sent: false,
         };
-        match self.inbox.send(event, request, is_one_of_many).await {
+        let mut wait = wait;
+        let sent = tokio::select! {
+            biased;
+            sent = self.inbox.send(event, request, is_one_of_many) => sent,
+            // Given up before there was room for it.
+            answer = &mut wait => return answered(answer),
+        };
+        match sent {
             Ok(()) => {
                 waiting.sent = true;
                 // A socket tells when nobody is left, a ring does not.
@@ -211,12 +217,7 @@ impl Generation {
         }
         let answer = wait.await;
         std::mem::forget(waiting);
-        answer.unwrap_or_else(|_| {
-            Err(Refusal {
-                failure: Failure::Died("the engine has ended".into()),
-                reached: Reached::Php,
-            })
-        })
+        answered(answer)
     }
 
     /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
@@ -224,6 +225,15 @@ impl Generation {
         self.shared.retire();
         self.shared.clone()
     }
+}
+
+fn answered(answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+    answer.unwrap_or_else(|_| {
+        Err(Refusal {
+            failure: Failure::Died("the engine has ended".into()),
+            reached: Reached::Php,
+        })
+    })
 }
 
 impl Drop for Generation {

@@ -21,9 +21,17 @@ pub const INLINE_BODY: usize = 64 * 1024;
 /// What a worker can receive at once (`SURUS_MESSAGE_MAX`).
 const MAX_MESSAGE: usize = 256 * 1024;
 const _: () = assert!(
-    24 + params::MAX_TOTAL + INLINE_BODY + 2 * fastcgi::HEADER_LEN <= MAX_MESSAGE,
+    fastcgi::HEADER_LEN + EVENT_LEN + params::MAX_TOTAL + INLINE_BODY + 2 * fastcgi::HEADER_LEN
+        <= MAX_MESSAGE,
     "EVENT, PARAMS and STDIN records fit into a message"
 );
+
+/// The content of an EVENT record: deadline and length of the body, then what is only known when it is sent.
+const EVENT_LEN: usize = 21;
+/// Where in a message is what it is to wake.
+const WAKES: usize = fastcgi::HEADER_LEN + 16;
+/// Where it says whether it is one of many.
+const ONE_OF_MANY: usize = WAKES + 4;
 
 /// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
 pub struct Inbox {
@@ -55,11 +63,17 @@ impl Inbox {
     }
 
     /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
-    fn knock(&self, wakes: Option<Wakes<'_>>) {
-        let message = [u8::from(wakes.is_some()) * WAKES];
-        let sent = self.socket.try_send(&[IoSlice::new(&message)]);
-        if let (Ok(()), Some(wakes)) = (sent, wakes) {
-            wakes.sent();
+    fn knock(&self, sleeper: Option<Sleeper<'_>>) {
+        let message = Sleeper::said(&sleeper);
+        if self.socket.try_send(&[IoSlice::new(&message)]).is_ok() {
+            self.sent(sleeper);
+        }
+    }
+
+    fn sent(&self, sleeper: Option<Sleeper<'_>>) {
+        match sleeper {
+            Some(sleeper) => std::mem::forget(sleeper),
+            None => self.post.rings.sent_by_socket(),
         }
     }
 
@@ -71,12 +85,7 @@ impl Inbox {
         request: u16,
         is_one_of_many: bool,
     ) -> Result<(), SendError> {
-        let rings = &self.post.rings;
-        let wakes = Wakes::one(rings);
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
-        let says = |flag, is_so| if is_so { flag } else { 0 };
-        head[fastcgi::HEADER_LEN - 1] =
-            says(WAKES, wakes.is_some()) | says(ONE_OF_MANY, is_one_of_many);
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],
@@ -97,6 +106,10 @@ impl Inbox {
             Body::Spooled { file, .. } => Some(file.as_fd()),
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
+        let rings = &self.post.rings;
+        let sleeper = Sleeper::claim(rings);
+        head[WAKES..WAKES + 4].copy_from_slice(&Sleeper::said(&sleeper));
+        head[ONE_OF_MANY] = u8::from(is_one_of_many);
         // At most two records: the inline limit is one byte more than a record can carry.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
         let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
@@ -113,19 +126,16 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        if wakes.is_none() && fd.is_none() && rings.put(parts) {
+        if sleeper.is_none() && fd.is_none() && rings.put(parts) {
             // One may have looked before the event was there.
-            if let Some(wakes) = Wakes::one(rings) {
-                self.knock(Some(wakes));
+            if let Some(sleeper) = Sleeper::claim(rings) {
+                self.knock(Some(sleeper));
             }
             return Ok(());
         }
         match self.socket.send(parts, fd).await {
             Ok(()) => {
-                match wakes {
-                    Some(wakes) => wakes.sent(),
-                    None => rings.sent_by_socket(),
-                }
+                self.sent(sleeper);
                 Ok(())
             }
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
@@ -139,26 +149,27 @@ impl Inbox {
     }
 }
 
-// What the last byte of an event's first header says, which FastCGI has reserved.
-const WAKES: u8 = 1;
-const ONE_OF_MANY: u8 = 2;
-
 /// A worker that is to be woken, until the message is sent that does.
-struct Wakes<'a>(&'a Rings);
+struct Sleeper<'a> {
+    rings: &'a Rings,
+    worker: usize,
+}
 
-impl Wakes<'_> {
-    fn one(rings: &Rings) -> Option<Wakes<'_>> {
-        rings.is_to_wake().then(|| Wakes(rings))
+impl Sleeper<'_> {
+    fn claim(rings: &Rings) -> Option<Sleeper<'_>> {
+        let worker = rings.claim_sleeper()?;
+        Some(Sleeper { rings, worker })
     }
 
-    fn sent(self) {
-        std::mem::forget(self);
+    /// What the message says of it.
+    fn said(sleeper: &Option<Sleeper<'_>>) -> [u8; 4] {
+        Rings::wakes(sleeper.as_ref().map(|sleeper| sleeper.worker))
     }
 }
 
-impl Drop for Wakes<'_> {
+impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.rings.give_back(self.worker);
     }
 }
 
@@ -167,9 +178,10 @@ const EMSGSIZE: i32 = 90;
 /// The EVENT record and the PARAMS records.
 pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::with_capacity(HEAD);
-    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, 16));
+    head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, EVENT_LEN));
     head.extend_from_slice(&micros(event.deadline).to_be_bytes());
     head.extend_from_slice(&event.request.body().len().to_be_bytes());
+    head.extend_from_slice(&[0; EVENT_LEN - 16]);
     let mut params = Params::new(head, request);
     server_vars::each(event, &mut params);
     params.end()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use surus_sys::process::{self, Pid};
 use surus_sys::rings::Damaged;
-use surus_sys::scoreboard::{State, Took};
+use surus_sys::scoreboard::{self, State, Took};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_util::io::poll_read_buf;
@@ -162,7 +162,6 @@ impl Outbox {
         loop {
             self.take_letters(letter).await?;
             match fastcgi::decode(buffer) {
-                Ok(Some(record)) if record.kind == fastcgi::LETTER => {}
                 Ok(Some(record)) => self.take(record).await?,
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(error.to_string()),
@@ -178,6 +177,8 @@ impl Outbox {
     /// Takes the letters about the next events, each of which is all that there is to say of one.
     async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
         loop {
+            // Others have something to do, too.
+            tokio::task::consume_budget().await;
             let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
             let is_there = shared
                 .post
@@ -301,7 +302,10 @@ impl Outbox {
             pid = self.pid.get(),
             wrong, "a worker cannot be understood; killed"
         );
-        for number in self.turn.number().. {
+        // What it has taken long ago is not known any more, and it may say any number.
+        let taken = self.shared.line(self.index).taken;
+        let known = taken.saturating_sub(scoreboard::REMEMBERED);
+        for number in self.turn.number().max(known)..=taken {
             match self.shared.board.took(self.index, self.pid.get(), number) {
                 Took::Request(request) => self.unfinished.push(request),
                 Took::LongAgo => {}

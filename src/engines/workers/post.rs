@@ -1,8 +1,8 @@
 //! The rings of a generation, and who waits for what is in them.
 //!
-//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do between
-//! events, and before they sleep. One that sleeps is woken by a socket; only one, until it or another sleeps again. Where the
-//! [runtime](observe_sleep) does not say when its threads sleep, they count as asleep always.
+//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do with each
+//! event, and before they sleep. Where one sleeps, a worker rings the bell; one does, until that thread or another sleeps again.
+//! Where the [runtime](observe_sleep) does not say when its threads sleep, each letter rings.
 
 use std::cell::Cell;
 use std::io;
@@ -10,11 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
-use surus_sys::rings::Rings;
+use surus_sys::bell::Bell;
+use surus_sys::rings::{Rings, Sleep};
 
 /// The rings, and the readers of the outboxes.
 pub struct Post {
     pub rings: Rings,
+    /// Rung for a letter that nobody would see.
+    pub bell: Bell,
     readers: Vec<AtomicWaker>,
 }
 
@@ -22,11 +25,12 @@ impl Post {
     pub fn new(workers: usize) -> io::Result<Arc<Post>> {
         let post = Arc::new(Post {
             rings: Rings::new(workers)?,
+            bell: Bell::new()?,
             readers: (0..workers).map(|_| AtomicWaker::new()).collect(),
         });
         let mut house = house();
         house.posts.push(Arc::downgrade(&post));
-        post.rings.set_asleep(house.is_anyone_asleep());
+        post.rings.set_asleep(house.sleep());
         Ok(post)
     }
 
@@ -63,8 +67,12 @@ fn house() -> MutexGuard<'static, House> {
 }
 
 impl House {
-    fn is_anyone_asleep(&self) -> bool {
-        self.threads == 0 || self.awake < self.threads
+    fn sleep(&self) -> Sleep {
+        match self.threads {
+            0 => Sleep::Unknown,
+            threads if self.awake < threads => Sleep::Asleep,
+            _ => Sleep::Awake,
+        }
     }
 
     fn each(&mut self, visit: impl Fn(&Post)) {
@@ -85,8 +93,8 @@ impl Awake {
         }
         let mut house = house();
         house.awake += 1;
-        if !house.is_anyone_asleep() {
-            house.each(|post| post.rings.set_asleep(false));
+        if house.sleep() == Sleep::Awake {
+            house.each(|post| post.rings.set_asleep(Sleep::Awake));
         }
     }
 
@@ -97,7 +105,7 @@ impl Awake {
         }
         house.each(|post| {
             // Before it looks: what comes later wakes it.
-            post.rings.set_asleep(true);
+            post.rings.set_asleep(Sleep::Asleep);
             post.look();
         });
     }

@@ -51,8 +51,6 @@ pub struct Slot {
     pub hints: Option<Arc<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
-    /// When it was handed to the workers, who take what was handed over first, first.
-    pub sent: Instant,
     /// Since when it looks as if no worker had it, though one should.
     pub missed: Option<Instant>,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.

@@ -12,12 +12,12 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
-use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::error;
 
 use super::inbox;
+use super::post::Post;
 use crate::engine::Report;
 use crate::engines::ini;
 use crate::event::Event;
@@ -92,7 +92,7 @@ pub fn start(
     spec: &Spec,
     board: &Scoreboard,
     requests: u16,
-    rings: &Rings,
+    post: &Post,
 ) -> anyhow::Result<Template> {
     let groups = spec.user.as_ref().map(groups).transpose()?;
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
@@ -102,7 +102,8 @@ pub fn start(
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
     let their_board = board.fd().try_clone_to_owned()?;
-    let their_rings = rings.fd().try_clone_to_owned()?;
+    let their_rings = post.rings.fd().try_clone_to_owned()?;
+    let their_bell = post.bell.fd().try_clone_to_owned()?;
 
     let mut command = command(spec);
     command
@@ -120,6 +121,7 @@ pub fn start(
         (settings, 6),
         (their_waiting, 9),
         (their_rings, 11),
+        (their_bell, 12),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)

@@ -33,7 +33,16 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            rung = shared.post.bell.rung() => {
+                shared.post.look();
+                // One that cannot be heard leaves the tick.
+                if rung.is_ok() {
+                    continue;
+                }
+            }
+        }
         if shared.is_over() {
             return;
         }
@@ -42,7 +51,7 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
         if shared.is_anyone_idle()
             && let Some(inbox) = inbox.upgrade()
         {
-            // A worker that was killed as it fell asleep or woke up is not known to have done so.
+            // Of a worker that is asleep it may not be known, where another was killed that had got the message to wake it.
             inbox.knock_if_needed();
         }
         look(&shared, limits);
@@ -151,8 +160,8 @@ fn give_up(shared: &Shared, request: u16, event: u64, failure: Failure, reached:
 }
 
 /// Gives up events that a worker has taken along when it died at the inbox. Nobody can say whether a message is in the
-/// inbox; but whoever is idle would take it, and whatever was sent later comes after it. The request id stays reserved, so
-/// that a worker that comes to it after all answers nobody instead of somebody else.
+/// inbox; but whoever is idle would take it. The request id stays reserved, so that a worker that comes to it after all answers
+/// nobody instead of somebody else.
 fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
     let held: Vec<_> = lines
         .iter()
@@ -160,17 +169,9 @@ fn find_missed(shared: &Shared, lines: &[(usize, Line)], now: Instant) {
         .map(|(_, line)| line.request)
         .collect();
     let anyone_idle = lines.iter().any(|(_, line)| line.state == State::Idle);
-    let mut last_held = None;
-    shared.slots.each(|request, slot| {
-        if held.contains(&request) {
-            last_held = last_held.max(Some(slot.sent));
-        }
-    });
     let mut missed = Vec::new();
     shared.slots.each(|request, slot| {
-        let out_of_sight = slot.place.is_some()
-            && !held.contains(&request)
-            && (anyone_idle || last_held > Some(slot.sent));
+        let out_of_sight = anyone_idle && slot.place.is_some() && !held.contains(&request);
         slot.missed = out_of_sight.then(|| slot.missed.unwrap_or(now));
         if slot
             .missed

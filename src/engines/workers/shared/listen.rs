@@ -140,6 +140,7 @@ impl Shared {
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
+        self.post.rings.repair(index);
         let written = {
             let shared = self.clone();
             php::follow_worker(log, pid.get(), move || shared.event_at(index))
