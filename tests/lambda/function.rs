@@ -42,7 +42,10 @@ impl Dir {
         let parent = path.parent().unwrap();
         std::fs::create_dir_all(parent).unwrap();
         open_to_all(parent);
-        std::fs::write(&path, text).unwrap();
+        // In its place at once: a boot may look at it.
+        let begun = path.with_extension("begun");
+        std::fs::write(&begun, text).unwrap();
+        std::fs::rename(&begun, &path).unwrap();
     }
 
     /// The Composer package, where Composer puts it.
