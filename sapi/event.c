@@ -267,12 +267,15 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 static ssize_t receive(struct msghdr *msg)
 {
 	size_t control = msg->msg_controllen;
-	ssize_t len = take(msg, control);
 
+	/* Somebody may have said that we sleep who did not know better. */
+	surus_rings_wake();
+	ssize_t len = take(msg, control);
 	while (len == 0) {
 		surus_rings_sleep();
 		len = take_from_ring(msg);
-		if (len == 0) {
+		bool has_slept = len == 0;
+		if (has_slept) {
 			len = sleep_at_socket(msg, control);
 			surus_self->looked_at_socket = surus_now();
 			if (len == 0) {
@@ -280,7 +283,10 @@ static ssize_t receive(struct msghdr *msg)
 				return take_from_ring(msg);
 			}
 		}
-		surus_rings_wake();
+		if (!surus_rings_wake() && !has_slept) {
+			/* There is a message in the socket that was to wake us, of which nobody else knows. */
+			surus_self->looked_at_socket = 0;
+		}
 		if (len == KNOCK) {
 			len = take_from_ring(msg);
 		}

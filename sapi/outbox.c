@@ -178,8 +178,6 @@ static struct records with_tail(size_t tail_len)
 /* Puts all that there is to say of an event into the ring. */
 static bool post(struct records records)
 {
-	const uint64_t one = 1;
-
 	/* The letters of a process that ends with its event would be found beside those of the next one in its place. */
 	if (OUT.has_spoken || OUT.discards || surus_serves_one()) {
 		return false;
@@ -188,9 +186,8 @@ static bool post(struct records records)
 	if (!surus_rings_post(records.first, records.len)) {
 		return false;
 	}
-	/* A bell that cannot be rung any more has been rung often enough. */
-	if (surus_rings_is_surus_to_wake() && write(SURUS_FD_BELL, &one, sizeof(one)) < 0 && errno != EAGAIN) {
-		_exit(SURUS_EXIT_INBOX_CLOSED);
+	if (surus_rings_is_surus_to_wake()) {
+		surus_rings_ring();
 	}
 	return true;
 }

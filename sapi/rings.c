@@ -1,6 +1,7 @@
 /* Events and answers that pass through shared memory. */
 #include "rings.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -128,29 +129,42 @@ void surus_rings_sleep(void)
 	atomic_fetch_or(&sleeping[surus_self->place / 64], our_bit());
 }
 
-void surus_rings_wake(void)
+bool surus_rings_wake(void)
 {
 	_Atomic uint64_t *word = &sleeping[surus_self->place / 64];
 
-	if (atomic_load(word) & our_bit()) {
-		atomic_fetch_and(word, ~our_bit());
-	}
+	return atomic_load(word) & our_bit() && atomic_fetch_and(word, ~our_bit()) & our_bit();
 }
 
 void surus_rings_was_to_wake(uint32_t place)
 {
 	if (place != surus_self->place && place < surus_settings.workers) {
 		atomic_fetch_or(&sleeping[place / 64], (uint64_t)1 << place % 64);
+		/* What has come since its bit was taken away has woken nobody. */
+		if (atomic_load(&inbox->head) != atomic_load(&inbox->tail)) {
+			surus_rings_ring();
+		}
+	}
+}
+
+void surus_rings_ring(void)
+{
+	const uint64_t one = 1;
+
+	/* A bell that cannot be rung any more has been rung often enough. */
+	if (write(SURUS_FD_BELL, &one, sizeof(one)) < 0 && errno != EAGAIN) {
+		_exit(SURUS_EXIT_INBOX_CLOSED);
 	}
 }
 
 bool surus_rings_is_surus_to_wake(void)
 {
-	enum { LONG = 2000 }; /* us: then its threads have so much to do that they do not sleep, and have to be told */
+	enum { LONG = 200 }; /* us: then its threads have so much to do that they do not sleep, and have to be told */
 	uint32_t sleeps = atomic_load(&rings->surus_sleeps);
+	uint64_t looked = atomic_load(&rings->looked);
 
 	return sleeps == SURUS_UNKNOWN || (sleeps == SURUS_ASLEEP && atomic_compare_exchange_strong(&rings->surus_sleeps, &sleeps, SURUS_AWAKE)) ||
-	       surus_now() - atomic_load(&rings->looked) > LONG;
+	       surus_now() - looked > LONG;
 }
 
 bool surus_rings_post(const unsigned char *content, size_t len)

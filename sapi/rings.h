@@ -70,13 +70,15 @@ uint64_t surus_rings_by_socket(bool *maybe);
 void surus_rings_received(uint64_t count);
 /* From here on this worker has to be woken for an event. Who is about to sleep looks for one once more after that. */
 void surus_rings_sleep(void);
-/* It is awake. */
-void surus_rings_wake(void);
-/* It has got a message that was to wake the worker of this place. */
+/* It is awake. False: surus has sent a message to wake it, or had. */
+bool surus_rings_wake(void);
+/* It has got a message that was to wake the worker of this place. If that is another, it still sleeps; surus is told where there is something for it. */
 void surus_rings_was_to_wake(uint32_t place);
 /* Puts the letter about the event in our hands into the outbox. False: there is no room. */
 bool surus_rings_post(const unsigned char *letter, size_t len);
-/* After that: is surus to be woken for it? Who is told so does that. */
+/* After that: is surus to be woken for it? Who is told so rings. */
 bool surus_rings_is_surus_to_wake(void);
+/* Rings the bell. */
+void surus_rings_ring(void);
 
 #endif

@@ -10,6 +10,7 @@ use std::time::Instant;
 use surus_sys::rings::Rings;
 use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+use tracing::warn;
 
 use super::post::Post;
 use crate::engines::params::{self, Params};
@@ -53,6 +54,16 @@ impl Inbox {
             socket: AsyncSeqpacket::new(socket)?,
             post,
         })
+    }
+
+    /// Wakes a worker that sleeps although there is something in the ring.
+    pub fn wake_if_needed(&self) {
+        let rings = &self.post.rings;
+        if rings.has_event()
+            && let Some(sleeper) = Sleeper::claim(rings)
+        {
+            self.knock(Some(sleeper));
+        }
     }
 
     /// Wakes a worker for what is in the ring, if there is something: for when it is not certain that those who sleep are all known.
@@ -144,7 +155,15 @@ impl Inbox {
                         .into(),
                 )))
             }
-            Err(_) => Err(SendError::Closed),
+            Err(error) if matches!(error.raw_os_error(), Some(EPIPE | ECONNRESET | ENOTCONN)) => {
+                Err(SendError::Closed)
+            }
+            Err(error) => {
+                warn!(%error, "an event cannot be handed to the workers");
+                Err(SendError::Unsendable(Failure::Busy(
+                    "the event cannot be handed to the workers",
+                )))
+            }
         }
     }
 }
@@ -173,7 +192,10 @@ impl Drop for Sleeper<'_> {
     }
 }
 
+const EPIPE: i32 = 32;
 const EMSGSIZE: i32 = 90;
+const ECONNRESET: i32 = 104;
+const ENOTCONN: i32 = 107;
 
 /// The EVENT record and the PARAMS records.
 pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {

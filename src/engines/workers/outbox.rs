@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::task::AtomicWaker;
 use surus_sys::process::{self, Pid};
 use surus_sys::rings::Damaged;
 use surus_sys::scoreboard::{self, State, Took};
@@ -35,6 +36,8 @@ pub struct Outbox {
     stream: UnixStream,
     /// Its line in the scoreboard.
     index: usize,
+    /// Woken for its letters.
+    reader: Arc<AtomicWaker>,
     pid: Arc<Pid>,
     turn: Turn,
     /// How it has ended, when that is known.
@@ -81,6 +84,7 @@ impl Outbox {
         written: Written,
     ) -> Outbox {
         Outbox {
+            reader: shared.post.reader(index),
             shared,
             stream,
             index,
@@ -138,11 +142,10 @@ impl Outbox {
     /// Waits for more from the socket, which gets into `buffer`, or for a letter (none).
     async fn more(&mut self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
         poll_fn(|cx| {
-            // The socket first: once the process has ended, its place's letters are its successor's to wait for.
             if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), cx, buffer) {
                 return Poll::Ready(read.map(Some));
             }
-            self.shared.post.register(self.index, cx.waker());
+            self.reader.register(cx.waker());
             match self.has_letter() {
                 Ok(false) => Poll::Pending,
                 // What is wrong is said when it is read.
@@ -507,7 +510,10 @@ impl Outbox {
 
     /// The worker is gone: the event that it held will not be answered, or not completely.
     async fn worker_ended(&mut self, exit: Exit) {
-        self.shared.post.rings.discard(self.index, self.pid.get());
+        let rings = &self.shared.post.rings;
+        rings.discard(self.index, self.pid.get());
+        // A successor has written nothing while there was anything.
+        rings.repair(self.index);
         self.finished();
         let request = exit.request;
         for request in std::mem::take(&mut self.unfinished) {

@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Waker;
 
+use arc_swap::ArcSwapOption;
 use futures_util::task::AtomicWaker;
 use surus_sys::bell::Bell;
 use surus_sys::rings::{Rings, Sleep};
@@ -18,7 +18,8 @@ pub struct Post {
     pub rings: Rings,
     /// Rung for a letter that nobody would see.
     pub bell: Bell,
-    readers: Vec<AtomicWaker>,
+    /// Of each worker's outbox, the one who reads it by now: a process that has ended may have one, too.
+    readers: Vec<ArcSwapOption<AtomicWaker>>,
 }
 
 impl Post {
@@ -26,9 +27,10 @@ impl Post {
         let post = Arc::new(Post {
             rings: Rings::new(workers)?,
             bell: Bell::new()?,
-            readers: (0..workers).map(|_| AtomicWaker::new()).collect(),
+            readers: (0..workers).map(|_| ArcSwapOption::empty()).collect(),
         });
         let mut house = house();
+        house.each(|_| ());
         house.posts.push(Arc::downgrade(&post));
         post.rings.set_asleep(house.sleep());
         Ok(post)
@@ -36,14 +38,20 @@ impl Post {
 
     /// Wakes the readers of the outboxes in which there are new letters.
     pub fn look(&self) {
-        self.rings.posted(|worker| self.readers[worker].wake());
+        self.rings.posted(|worker| {
+            if let Some(reader) = self.readers[worker].load().as_ref() {
+                reader.wake();
+            }
+        });
     }
 
-    /// `reader` is woken for a letter of this worker. Letters that were there before are not new.
-    pub fn register(&self, worker: usize, reader: &Waker) {
+    /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
+    pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
+        let reader = Arc::new(AtomicWaker::new());
         if let Some(place) = self.readers.get(worker) {
-            place.register(reader);
+            place.store(Some(reader.clone()));
         }
+        reader
     }
 }
 

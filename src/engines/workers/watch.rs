@@ -32,15 +32,18 @@ enum Finding {
 pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut hears = true;
     loop {
         tokio::select! {
             _ = tick.tick() => {}
-            rung = shared.post.bell.rung() => {
+            rung = shared.post.bell.rung(), if hears => {
+                // Else the tick is left.
+                hears = rung.is_ok();
                 shared.post.look();
-                // One that cannot be heard leaves the tick.
-                if rung.is_ok() {
-                    continue;
+                if let Some(inbox) = inbox.upgrade() {
+                    inbox.wake_if_needed();
                 }
+                continue;
             }
         }
         if shared.is_over() {
