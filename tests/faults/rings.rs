@@ -1,7 +1,9 @@
 //! Events and answers that pass through shared memory: nobody gets another's, none is lost, and nobody waits for who is busy.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -91,17 +93,21 @@ fn answer(connection: &mut BufReader<TcpStream>, asked: &str) -> io::Result<Whol
     })
 }
 
-/// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
-fn passed(site: &Site, workers: u64) -> Vec<u64> {
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.pid())).unwrap();
+/// The rings' memory.
+fn memory(site: &Site) -> File {
+    let is_it = |to: PathBuf| to.to_string_lossy().contains("surus-rings");
+    let mut descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.pid())).unwrap();
     let rings = descriptors
-        .flatten()
-        .find(|entry| {
-            std::fs::read_link(entry.path())
-                .is_ok_and(|to| to.to_string_lossy().contains("surus-rings"))
+        .find_map(|entry| {
+            Some(entry.ok()?.path()).filter(|fd| std::fs::read_link(fd).is_ok_and(is_it))
         })
         .expect("the rings' memory");
-    let mut file = std::fs::File::open(rings.path()).unwrap();
+    File::options().read(true).write(true).open(rings).unwrap()
+}
+
+/// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
+fn passed(site: &Site, workers: u64) -> Vec<u64> {
+    let mut file = memory(site);
     // sapi/rings.h: two cache lines, one for each of two arrays of bits, then two for each ring.
     let tail = |ring: u64| {
         let mut bytes = [0; 8];
@@ -256,19 +262,8 @@ fn a_letter_that_cannot_be_costs_its_writer_alone() {
     let site = Site::start(&["--workers", "2"], &[]);
     let (right, failed) = load(&site, 8, || std::thread::sleep(Duration::from_millis(500)));
     assert!(right > 50 && failed == 0);
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.pid())).unwrap();
-    let rings = descriptors
-        .flatten()
-        .find(|entry| {
-            std::fs::read_link(entry.path())
-                .is_ok_and(|to| to.to_string_lossy().contains("surus-rings"))
-        })
-        .unwrap();
     let before = site.workers();
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(rings.path())
-        .unwrap();
+    let mut file = memory(&site);
     // The tail of the first worker's outbox: far ahead of its head.
     file.seek(SeekFrom::Start(64 * (4 + 2 + 1))).unwrap();
     file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
