@@ -93,7 +93,7 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 		}
 		/* Until the head is ours, another may take this one, and surus write over it: then it is anything. */
 		copy_out(inbox_bytes, inbox_size, head, &event, sizeof(event));
-		bool is_one = event.len <= room && event.len <= inbox_size - sizeof(event);
+		bool is_one = event.len > 0 && event.len <= room && event.len <= inbox_size - sizeof(event);
 		if (is_one) {
 			copy_out(inbox_bytes, inbox_size, head + sizeof(event), to, event.len);
 			next = head + sizeof(event) + padded(event.len, sizeof(event));

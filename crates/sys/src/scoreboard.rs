@@ -3,13 +3,10 @@
 //! The layout is `sapi/scoreboard.h`; both sides assert the sizes.
 
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use crate::shared::Shared;
 
 /// One worker's line. All fields are written by the worker, except for `stop`.
 #[repr(C)]
@@ -103,11 +100,9 @@ pub enum Took {
 /// The shared memory of one pool generation.
 #[derive(Debug)]
 pub struct Scoreboard {
-    base: NonNull<u8>,
-    size: NonZeroUsize,
+    memory: Shared,
     workers: usize,
     requests: usize,
-    memory: OwnedFd,
 }
 
 // SAFETY: the mapping is used through atomics only, and lives until drop.
@@ -118,35 +113,16 @@ unsafe impl Sync for Scoreboard {}
 impl Scoreboard {
     /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
-        let size = NonZeroUsize::new(workers * EACH + requests).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "a scoreboard without workers")
-        })?;
-        let memory = memfd_create(c"surus-scoreboard", MFdFlags::MFD_CLOEXEC)?;
-        nix::unistd::ftruncate(&memory, size.get() as i64)?;
-        // SAFETY: a fresh shared mapping of a file of exactly this size, which nobody can shrink: only we and the workers
-        // hold it, and neither does.
-        let base = unsafe {
-            mmap(
-                None,
-                size,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_SHARED,
-                &memory,
-                0,
-            )?
-        };
         Ok(Scoreboard {
-            base: base.cast(),
-            size,
+            memory: Shared::new(c"surus-scoreboard", workers * EACH + requests)?,
             workers,
             requests,
-            memory,
         })
     }
 
     /// The memory, to be passed to the template.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
+        self.memory.fd()
     }
 
     fn raw(&self, worker: usize) -> &RawLine {
@@ -155,7 +131,8 @@ impl Scoreboard {
         // fields are atomics, for which every bit pattern is a value.
         unsafe {
             &*self
-                .base
+                .memory
+                .base()
                 .as_ptr()
                 .add(worker * size_of::<RawLine>())
                 .cast::<RawLine>()
@@ -167,7 +144,7 @@ impl Scoreboard {
         let at = self.workers * size_of::<RawLine>() + worker * size_of::<RawTook>();
         // SAFETY: inside the mapping by the assertion, behind the lines; a multiple of 64 is aligned for 16-bit atomics, for which
         // every bit pattern is a value.
-        unsafe { &*self.base.as_ptr().add(at).cast::<RawTook>() }
+        unsafe { &*self.memory.base().as_ptr().add(at).cast::<RawTook>() }
     }
 
     fn gone(&self, request: u16) -> &AtomicU8 {
@@ -180,7 +157,8 @@ impl Scoreboard {
         // SAFETY: inside the mapping by the assertion and the size chosen in `new`; AtomicU8 needs no alignment.
         unsafe {
             &*self
-                .base
+                .memory
+                .base()
                 .as_ptr()
                 .add(self.workers * EACH + request)
                 .cast::<AtomicU8>()
@@ -227,13 +205,6 @@ impl Scoreboard {
     /// Says whether nobody waits for `request` any more. A worker drops such an event, or sees an aborted connection.
     pub fn set_gone(&self, request: u16, gone: bool) {
         self.gone(request).store(u8::from(gone), Ordering::SeqCst);
-    }
-}
-
-impl Drop for Scoreboard {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.base.cast(), self.size.get()) };
     }
 }
 

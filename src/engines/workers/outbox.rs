@@ -1,21 +1,18 @@
 //! What one worker says: responses, log lines, the end of events.
 
-use std::future::poll_fn;
+mod letters;
+
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use surus_sys::process::{self, Pid};
-use surus_sys::rings::Damaged;
 use surus_sys::scoreboard::{self, State, Took};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use tokio_util::io::poll_read_buf;
 use tracing::{debug, error, warn};
 
 use super::inbox;
@@ -136,75 +133,6 @@ impl Outbox {
             }
             // All that has arrived has been seen; what is not complete by now streams.
             self.begin_stream().await;
-        }
-    }
-
-    /// Waits for more from the socket, which gets into `buffer`, or for a letter (none).
-    async fn more(&mut self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
-        poll_fn(|cx| {
-            if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut self.stream), cx, buffer) {
-                return Poll::Ready(read.map(Some));
-            }
-            self.reader.register(cx.waker());
-            match self.has_letter() {
-                Ok(false) => Poll::Pending,
-                // What is wrong is said when it is read.
-                Ok(true) | Err(Damaged) => Poll::Ready(Ok(None)),
-            }
-        })
-        .await
-    }
-
-    /// Takes the records that came by the socket. Of which event they are, is known when what there is about the ones before it has
-    /// been read: that may be in letters.
-    async fn take_records(
-        &mut self,
-        buffer: &mut BytesMut,
-        letter: &mut BytesMut,
-    ) -> Result<(), String> {
-        loop {
-            self.take_letters(letter).await?;
-            match fastcgi::decode(buffer) {
-                Ok(Some(record)) => self.take(record).await?,
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-    }
-
-    fn has_letter(&self) -> Result<bool, Damaged> {
-        let rings = &self.shared.post.rings;
-        rings.has_letter(self.index, self.pid.get(), self.turn.number())
-    }
-
-    /// Takes the letters about the next events, each of which is all that there is to say of one.
-    async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
-        loop {
-            // Others have something to do, too.
-            tokio::task::consume_budget().await;
-            let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
-            let is_there = shared
-                .post
-                .rings
-                .take_letter(self.index, pid, number, |len| {
-                    letter.clear();
-                    if letter.capacity() < len {
-                        letter.reserve(SMALL);
-                    }
-                    letter.resize(len, 0);
-                    letter
-                });
-            match is_there {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(Damaged) => return Err("a letter that is cut off".into()),
-            }
-            while let Some(record) = fastcgi::decode(letter).map_err(|error| error.to_string())? {
-                self.take(record).await?;
-            }
-            if self.turn.number() == number {
-                return Err("a letter that does not end its event".into());
-            }
         }
     }
 
