@@ -238,7 +238,9 @@ void surus_isolated_end(void)
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
+	unsigned char before = surus_calls_are_ours();
 	zend_unset_timeout();
+	surus_calls_are_scripts(before);
 	/* No seconds: so what sets it from here on shows. */
 	EG(timeout_seconds) = NO_TIMEOUT;
 	for (size_t i = 0; extensions[i]; i++) {

@@ -69,6 +69,7 @@ static bool write_parts(struct iovec *parts, int count)
 	}
 	check_ours();
 	OUT.has_spoken = true;
+	unsigned char before = surus_calls_are_ours();
 	while (count > 0) {
 		ssize_t written = writev(OUT.fd, parts, count);
 		if (written < 0) {
@@ -92,6 +93,7 @@ static bool write_parts(struct iovec *parts, int count)
 			parts->iov_len -= (size_t)written;
 		}
 	}
+	surus_calls_are_scripts(before);
 	return true;
 }
 
@@ -175,7 +177,7 @@ static struct records with_tail(size_t tail_len)
 	return (struct records){OUT.buffer, FCGI_HEADER_LEN + len + tail_len};
 }
 
-/* Puts all that there is to say of an event into the ring. */
+/* Puts the answer to an event into the ring, or its end, or both. False: they have to go by the socket, as all that follows then. */
 static bool post(struct records records)
 {
 	/* The letters of a process that ends with its event would be found beside those of the next one in its place. */
@@ -187,7 +189,9 @@ static bool post(struct records records)
 		return false;
 	}
 	if (surus_rings_is_surus_to_wake()) {
+		unsigned char before = surus_calls_are_ours();
 		surus_rings_ring();
+		surus_calls_are_scripts(before);
 	}
 	return true;
 }
@@ -201,7 +205,7 @@ bool surus_outbox_finish(void)
 	/* An empty record ends the stream (FastCGI specification, 3.3). */
 	fcgi_put_header(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, FCGI_STDOUT, OUT.request, 0);
 	struct records response = with_tail(FCGI_HEADER_LEN);
-	return write_all(response.first, response.len);
+	return post(response) || write_all(response.first, response.len);
 }
 
 void surus_outbox_end(enum surus_outcome outcome, int exit_status)

@@ -138,11 +138,19 @@ _Noreturn static void replace(const char *why)
 	_exit(status);
 }
 
+_Noreturn static void end_differently(const char *what)
+{
+	dprintf(STDERR_FILENO, "surus-php: %s\n", what);
+	surus_set_state(SURUS_RETIRED);
+	_exit(SURUS_EXIT_DIFFERS);
+}
+
 void surus_rewind_mark(void)
 {
 	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
 	const char *why = surus_kernel_note();
 
+	surus_calls_prepare();
 	if (!why) {
 		why = surus_snapshot_mark(maps, pagemap, surus_self->statm);
 	}
@@ -152,9 +160,9 @@ void surus_rewind_mark(void)
 	if (surus_self->served > 0 && surus_settings.paranoid) {
 		const void *differs = surus_pages_difference();
 		if (differs) {
-			fprintf(stderr, "surus-php: rewound memory differs at %p\n", differs);
-			surus_set_state(SURUS_RETIRED);
-			_exit(SURUS_EXIT_DIFFERS);
+			char text[64];
+			snprintf(text, sizeof(text), "rewound memory differs at %p", differs);
+			end_differently(text);
 		}
 	}
 	surus_random_renew();
@@ -162,17 +170,21 @@ void surus_rewind_mark(void)
 
 void surus_rewind(void)
 {
-	const char *why = surus_kernel_put_back();
+	bool no_calls = surus_calls_none();
+	const char *why = surus_kernel_put_back(no_calls);
 
-	surus_signals_hold();
+	if (no_calls && surus_settings.paranoid && !surus_kernel_is_as_it_was()) {
+		end_differently("rewound memory differs: the kernel keeps something else for this process, which has made no system call");
+	}
+	bool holds = surus_signals_hold();
 	if (!why) {
 		why = surus_chunks_end();
 	}
 	if (!why) {
-		why = surus_snapshot_check();
+		why = surus_snapshot_check(no_calls);
 	}
 	if (why) {
 		replace(why);
 	}
-	surus_snapshot_put_back();
+	surus_snapshot_put_back(holds || !no_calls);
 }

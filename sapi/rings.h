@@ -50,7 +50,7 @@ struct surus_ring_event {
 };
 _Static_assert(sizeof(struct surus_ring_event) == 8, "as in rings.rs");
 
-/* Stands before each letter in an outbox, which is all that there is to say of one event. */
+/* Stands before each letter in an outbox: whole records, all that there is to say of one event, or its answer and then its end. */
 struct surus_ring_letter {
 	uint32_t len;
 	uint32_t pid;    /* who writes; its place may be another's when it is read */

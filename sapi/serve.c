@@ -160,6 +160,9 @@ static bool next(void)
 		leave();
 		return false;
 	}
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_calls_watch();
+	}
 	surus_handle_begin();
 	if (surus_settings.tells_leaks) {
 		if (SURUS_VAR(&surus_self->event, "HTTP_SURUS_LEAKS")) {

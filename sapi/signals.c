@@ -79,9 +79,10 @@ bool surus_signals_wait(void)
 	return blocks && sigpending(&waiting) == 0 && sigandset(&waiting, &waiting, &blocked) == 0 && !sigisemptyset(&waiting);
 }
 
-void surus_signals_hold(void)
+bool surus_signals_hold(void)
 {
 	if (catches) {
 		sigprocmask(SIG_BLOCK, &caught, NULL);
 	}
+	return catches;
 }

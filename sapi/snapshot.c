@@ -8,10 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "surus.h"
@@ -25,7 +26,8 @@ enum {
 static struct snapshot {
 	struct surus_copy copy;
 	surus_restore *restore;
-	ucontext_t mark;
+	jmp_buf mark;
+	sigset_t mask; /* signals that were blocked there */
 	uintptr_t stack_low, stack_high;
 	unsigned char stack[STACK_COPY];
 } *s;
@@ -182,8 +184,6 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 
 const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 {
-	volatile bool marked = false;
-
 	if (!surus_pages_mark(pagemap)) {
 		return "too much has been written since";
 	}
@@ -195,34 +195,35 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 	if (s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
 		return "its stack is too deep";
 	}
-	getcontext(&s->mark);
-	if (marked) {
+	sigprocmask(SIG_SETMASK, NULL, &s->mask);
+	if (_setjmp(s->mark)) {
 		return NULL; /* rewound */
 	}
-	marked = true;
 	memcpy(s->stack, (void *)s->stack_low, s->stack_high - s->stack_low);
 	return NULL;
 }
 
 /* --- putting back --- */
 
-const char *surus_snapshot_check(void)
+const char *surus_snapshot_check(bool no_calls)
 {
-	const char *why = surus_mappings_put_back();
+	const char *why = no_calls ? NULL : surus_mappings_put_back();
 
 	return why ? why : surus_pages_check();
 }
 
-static __attribute__((noinline, noreturn)) void put_back(void)
+static __attribute__((noinline, noreturn)) void put_back(bool mask)
 {
 	s->restore((void *)s->stack_low, s->stack, s->stack_high - s->stack_low, s->stack, s->stack);
 	surus_pages_put_back();
 	surus_mappings_wipe();
-	setcontext(&s->mark);
-	_exit(SURUS_EXIT_SETUP);
+	if (mask) {
+		sigprocmask(SIG_SETMASK, &s->mask, NULL);
+	}
+	_longjmp(s->mark, 1);
 }
 
-void surus_snapshot_put_back(void)
+void surus_snapshot_put_back(bool mask)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0), there = s->stack_low - BELOW_THE_MARK;
 
@@ -231,5 +232,5 @@ void surus_snapshot_put_back(void)
 		volatile char *room = __builtin_alloca(here - there);
 		room[0] = 0;
 	}
-	put_back();
+	put_back(mask);
 }

@@ -15,10 +15,11 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap);
 /* Marks the place where putting back leads to: returns once now and once more after each surus_snapshot_put_back. NULL, or why it
  * cannot be. The descriptors are those of the files of that name in /proc/self. */
 const char *surus_snapshot_mark(int maps, int pagemap, int statm);
-/* Finds out what has to be put back, and puts the address space into shape. NULL, or why putting back would not be complete. */
-const char *surus_snapshot_check(void);
-/* Puts everything back and goes on where the mark was set. After surus_snapshot_check only. */
-_Noreturn void surus_snapshot_put_back(void);
+/* Finds out what has to be put back, and puts the address space into shape, which is as it was if the event has made no system calls.
+ * NULL, or why putting back would not be complete. */
+const char *surus_snapshot_check(bool no_calls);
+/* Puts everything back, the signal mask too where it may be another, and goes on where the mark was set. After surus_snapshot_check only. */
+_Noreturn void surus_snapshot_put_back(bool mask);
 
 /* --- exempt.c: memory that is never put back --- */
 
@@ -124,12 +125,23 @@ bool surus_kernel_note_boot(unsigned char *open_ones, int *last);
 bool surus_kernel_is_boots(int fd);
 /* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why that cannot be. */
 const char *surus_kernel_note(void);
-/* Puts back what is cheap. NULL, or what cannot be put back. */
-const char *surus_kernel_put_back(void);
+/* Puts back what is cheap, after an event without system calls nothing. NULL, or what cannot be put back. */
+const char *surus_kernel_put_back(bool no_calls);
+/* Is all that is put back as it was at the mark? */
+bool surus_kernel_is_as_it_was(void);
 /* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not be dumped. */
 int surus_open_own(const char *path);
 /* Does this process have more than one thread? */
 bool surus_has_threads(void);
+
+/* --- calls.c: system calls of an event --- */
+
+/* In a worker, before the mark. */
+void surus_calls_prepare(void);
+/* Begins to watch the event in our hands, unless it is likely to make some. */
+void surus_calls_watch(void);
+/* Ends that. Has it certainly made none? */
+bool surus_calls_none(void);
 
 /* --- locks.c: locks on what the boot has opened --- */
 

@@ -156,6 +156,11 @@ struct surus_self {
 		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
 		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
 	} outbox;
+	struct {
+		volatile unsigned char gate; /* the kernel reads it with each call: may it be made without a word? */
+		bool is_on, watched, made, forbidden;
+		unsigned pause, pause_left; /* events that are not watched, after one that has made calls */
+	} calls;
 	/* random.c: bytes that nobody has had, and how many. */
 	size_t random_left;
 	unsigned char random[8192];
@@ -164,6 +169,20 @@ extern struct surus_self *surus_self;
 
 /* Maps surus_self; in the template, before anything else. */
 bool surus_self_create(void);
+
+/* Around system calls of our own amid an event, which change nothing that would be put back (calls.c). */
+static inline unsigned char surus_calls_are_ours(void)
+{
+	unsigned char before = surus_self->calls.gate;
+
+	surus_self->calls.gate = 0;
+	return before;
+}
+
+static inline void surus_calls_are_scripts(unsigned char before)
+{
+	surus_self->calls.gate = before;
+}
 
 /* --- outbox.c: what a worker says to surus --- */
 
@@ -356,8 +375,8 @@ void surus_signals_keep(void);
 void surus_signals_take(void);
 /* After an event: do some wait that are blocked? */
 bool surus_signals_wait(void);
-/* While memory is put back nothing may be called that writes to it. Ends with the mark. */
-void surus_signals_hold(void);
+/* While memory is put back nothing may be called that writes to it. Ends with the signal mask of before. True: that has been changed. */
+bool surus_signals_hold(void);
 
 /* --- template.c, worker.c --- */
 

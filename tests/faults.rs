@@ -9,6 +9,8 @@ mod site;
 mod booted;
 #[path = "faults/boots.rs"]
 mod boots;
+#[path = "faults/calls.rs"]
+mod calls;
 #[path = "faults/children.rs"]
 mod children;
 #[path = "faults/clients.rs"]

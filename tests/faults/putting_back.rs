@@ -98,8 +98,8 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
             ("pread", "fail", (0, 0)),
             ("getrusage", "kill", (1, 0)),
             ("getrusage", "fail", (0, 0)),
-            ("setcontext", "kill", (1, 0)),
-            ("setcontext", "segv", (1, 0)),
+            ("longjmp", "kill", (1, 0)),
+            ("longjmp", "segv", (1, 0)),
         ] {
             for _ in 0..3 {
                 let before = ends(&admin);

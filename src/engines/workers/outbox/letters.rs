@@ -51,7 +51,7 @@ impl Outbox {
         rings.has_letter(self.index, self.pid.get(), self.turn.number())
     }
 
-    /// Takes the letters about the next events, each of which is all that there is to say of one.
+    /// Takes the letters about the next events: whole records, mostly all that there is to say of one.
     pub(super) async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
         loop {
             // Others have something to do, too.
@@ -73,11 +73,13 @@ impl Outbox {
                 Ok(false) => return Ok(()),
                 Err(Damaged) => return Err("a letter that is cut off".into()),
             }
+            let mut is_empty = true;
             while let Some(record) = fastcgi::decode(letter).map_err(|error| error.to_string())? {
                 self.take(record).await?;
+                is_empty = false;
             }
-            if self.turn.number() == number {
-                return Err("a letter that does not end its event".into());
+            if is_empty || !letter.is_empty() {
+                return Err("a letter without whole records".into());
             }
         }
     }
