@@ -61,11 +61,7 @@ void surus_handle_begin(void)
 		}
 		surus_superglobals_renew();
 		surus_extensions_begin();
-		if (EG(timeout_seconds) > 0) {
-			unsigned char before = surus_calls_are_ours();
-			zend_set_timeout(EG(timeout_seconds), 0);
-			surus_calls_are_scripts(before);
-		}
+		surus_limit_begin();
 	} zend_end_try();
 	EG(current_execute_data) = frame;
 	PG(modules_activated) = 1;

@@ -238,9 +238,7 @@ void surus_isolated_end(void)
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
-	unsigned char before = surus_calls_are_ours();
-	zend_unset_timeout();
-	surus_calls_are_scripts(before);
+	surus_limit_end();
 	/* No seconds: so what sets it from here on shows. */
 	EG(timeout_seconds) = NO_TIMEOUT;
 	for (size_t i = 0; extensions[i]; i++) {
@@ -255,7 +253,7 @@ void surus_isolated_end(void)
 	} zend_end_try();
 	if (EG(timeout_seconds) != NO_TIMEOUT) {
 		/* A session's handler, or a stream's, has asked for time (set_time_limit). */
-		zend_unset_timeout();
+		surus_limit_end();
 	}
 	if (CG(unclean_shutdown)) {
 		unlock_opcache();

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "surus.h"
+
 enum {
 	PAGE = 4096,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
@@ -142,9 +144,11 @@ static long faults(void)
 {
 	struct rusage usage;
 	/* What there is of one thread is told at half the price. */
-	if (getrusage(__libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF, &usage) != 0) {
+	int who = __libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF;
+	if (getrusage(who, &usage) != 0) {
 		return -1;
 	}
+	surus_limit_note(who, &usage);
 	/* A fault that had to be tried again, because another process held the page, counts as a major one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }

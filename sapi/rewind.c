@@ -151,6 +151,7 @@ void surus_rewind_mark(void)
 	const char *why = surus_kernel_note();
 
 	surus_calls_prepare();
+	surus_limit_prepare();
 	if (!why) {
 		why = surus_snapshot_mark(maps, pagemap, surus_self->statm);
 	}

@@ -157,6 +157,12 @@ struct surus_self {
 		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
 	} outbox;
 	struct {
+		int64_t seconds; /* of CPU time, for which the timer was set that runs on from event to event; 0: none does */
+		bool is_ours;    /* who is called when they are over */
+		int who;         /* whose CPU time it is, as getrusage() has it */
+		uint64_t began;  /* with how many microseconds of it the event in our hands has begun */
+	} limit;
+	struct {
 		volatile unsigned char gate; /* the kernel reads it with each call: may it be made without a word? */
 		bool is_on, watched, made, forbidden;
 		unsigned pause, pause_left; /* events that are not watched, after one that has made calls */
@@ -294,6 +300,18 @@ bool surus_handle_call(struct _zend_fcall_info *handler, struct _zend_fcall_info
 void surus_handle_end(void);
 /* Does code of the script run for an event: its handler, or what it has registered for the end? */
 bool surus_handle_runs(void);
+
+/* --- limit.c: max_execution_time of events --- */
+
+struct rusage;
+/* In a worker that is rewound, before the mark. */
+void surus_limit_prepare(void);
+/* Before an event: so much CPU time has been used. */
+void surus_limit_note(int who, const struct rusage *usage);
+/* From here on the event's time counts, if it has a limit. */
+void surus_limit_begin(void);
+/* From here on it does not. */
+void surus_limit_end(void);
 
 /* --- superglobals.c: $_GET and its kin in a process whose application has booted --- */
 

@@ -19,6 +19,8 @@ mod clients;
 mod ends;
 #[path = "faults/left.rs"]
 mod left;
+#[path = "faults/limit.rs"]
+mod limit;
 #[path = "faults/locks.rs"]
 mod locks;
 #[path = "faults/log.rs"]

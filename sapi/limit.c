@@ -1,0 +1,113 @@
+/* max_execution_time where a process is rewound: seconds of CPU time for each event, by PHP's own timer. To set and to stop it takes two system
+ * calls an event; so it runs on from event to event here, and who is interrupted looks how long the event has taken. What the process
+ * has used up to its beginning is known: pages.c asks after each event, for the page faults. */
+#include "snapshot.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <php.h>
+
+#include "surus.h"
+
+#define LIMIT (surus_self->limit)
+
+/* PHP's own, which is there from its start on. Set in a worker, before the mark. */
+static struct sigaction plain;
+
+static uint64_t micros(const struct rusage *usage)
+{
+	return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000 +
+	       (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
+}
+
+void surus_limit_note(int who, const struct rusage *usage)
+{
+	LIMIT.who = who;
+	LIMIT.began = micros(usage);
+}
+
+static void run(uint64_t us)
+{
+	struct itimerval timer = {.it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
+
+	setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+/* How much of its time the event in our hands has left, in microseconds. */
+static uint64_t left(uint64_t seconds)
+{
+	struct rusage usage;
+
+	getrusage(LIMIT.who, &usage);
+	uint64_t used = micros(&usage) - LIMIT.began;
+	return used < seconds * 1000000 ? seconds * 1000000 - used : 0;
+}
+
+static void on_time(int number, siginfo_t *info, void *context)
+{
+	zend_long seconds = EG(timeout_seconds);
+	int saved = errno;
+
+	/* A child of the script has a time of its own. */
+	if (!surus_self->child) {
+		bool runs = surus_self->event.id && seconds > 0;
+		uint64_t us = runs ? left((uint64_t)seconds) : 0;
+		if (us > 0) {
+			run(us);
+			errno = saved;
+			return;
+		}
+		LIMIT.seconds = 0;
+		if (!runs) {
+			return;
+		}
+		/* PHP sets a timer and its handler anew from here on. */
+		LIMIT.is_ours = false;
+	}
+	if (plain.sa_flags & SA_SIGINFO) {
+		plain.sa_sigaction(number, info, context);
+	} else {
+		plain.sa_handler(number);
+	}
+}
+
+void surus_limit_prepare(void)
+{
+	sigaction(SIGPROF, NULL, &plain);
+}
+
+void surus_limit_begin(void)
+{
+	zend_long seconds = EG(timeout_seconds);
+	bool goes_on = surus_settings.engine == SURUS_REWIND && plain.sa_handler != SIG_DFL && plain.sa_handler != SIG_IGN;
+
+	if (seconds <= 0 || (goes_on && seconds == LIMIT.seconds)) {
+		return;
+	}
+	unsigned char before = surus_calls_are_ours();
+	if (goes_on && !LIMIT.is_ours) {
+		struct sigaction ours = plain;
+		ours.sa_sigaction = on_time;
+		ours.sa_flags |= SA_SIGINFO;
+		sigaction(SIGPROF, &ours, NULL);
+		LIMIT.is_ours = true;
+	}
+	zend_set_timeout(seconds, 0);
+	LIMIT.seconds = goes_on ? seconds : 0;
+	surus_calls_are_scripts(before);
+}
+
+void surus_limit_end(void)
+{
+	if (EG(timeout_seconds) != LIMIT.seconds) {
+		/* The script has asked for another time, or its own is over. */
+		unsigned char before = surus_calls_are_ours();
+		run(0);
+		surus_calls_are_scripts(before);
+		LIMIT.seconds = 0;
+	}
+	zend_atomic_bool_store_ex(&EG(timed_out), false);
+}
