@@ -216,12 +216,29 @@ static void renew_combined(void)
 	RANDOM_G(combined_lcg_seeded) = true;
 }
 
+/* 31 words of 128 bits, by two splitmix64 (https://prng.di.unimi.it/splitmix64.c): to draw them all takes longer than all else here, and so does
+ * srandom(), which would make as much of 32 bits. */
+static void renew_libc(void)
+{
+	uint64_t words[sizeof(libc_state) / sizeof(uint64_t)], seeds[2] = {seed(), seed()};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		words[i] = 0;
+		for (size_t n = 0; n < 2; n++) {
+			uint64_t z = seeds[n] += 0x9e3779b97f4a7c15;
+			z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+			z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+			words[i] = (words[i] << 32 | words[i] >> 32) ^ z ^ (z >> 31);
+		}
+	}
+	memcpy(libc_state + 4, words, sizeof(libc_state) - 4);
+}
+
 void surus_random_renew(void)
 {
 	renew_combined();
 	for (size_t i = 0; i < engine_count; i++) {
 		renew(engines[i]);
 	}
-	/* srandom() would make as much of 32 bits, and takes longer than all else here. */
-	draw(libc_state + 4, sizeof(libc_state) - 4);
+	renew_libc();
 }
