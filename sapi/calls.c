@@ -39,13 +39,32 @@ static void on_call(int number, siginfo_t *info, void *context)
 	registers[REG_RIP] -= CALL_LEN;
 }
 
+/* Is the signal blocked now, or while a handler runs? To be told of a call then is to be killed. */
+static bool may_be_blocked(void)
+{
+	sigset_t blocked;
+
+	if (sigprocmask(SIG_SETMASK, NULL, &blocked) != 0 || sigismember(&blocked, SIGSYS)) {
+		return true;
+	}
+	for (int number = 1; number <= SIGRTMAX; number++) {
+		struct sigaction action;
+		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN &&
+		    sigismember(&action.sa_mask, SIGSYS)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void surus_calls_prepare(void)
 {
 	/* As soon as the handler may be interrupted by others, so may what it has interrupted. */
 	struct sigaction ours = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART}, of_boot;
 
 	sigemptyset(&ours.sa_mask);
-	possible = sigaction(SIGSYS, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL && sigaction(SIGSYS, &ours, NULL) == 0;
+	possible = sigaction(SIGSYS, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL && !may_be_blocked() &&
+	           sigaction(SIGSYS, &ours, NULL) == 0;
 }
 
 static bool turn(bool on)

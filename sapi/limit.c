@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <sys/time.h>
 
 #include <php.h>
@@ -23,10 +25,25 @@ static uint64_t micros(const struct rusage *usage)
 	       (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
+static uint64_t used_by(int who)
+{
+	struct rusage usage;
+
+	getrusage(who, &usage);
+	return micros(&usage);
+}
+
 void surus_limit_note(int who, const struct rusage *usage)
 {
-	LIMIT.who = who;
-	LIMIT.began = micros(usage);
+	LIMIT.began = micros(usage) + (who == RUSAGE_THREAD ? LIMIT.others : 0);
+}
+
+void surus_limit_note_threads(void)
+{
+	if (!__libc_single_threaded) {
+		uint64_t ours = used_by(RUSAGE_THREAD), all = used_by(RUSAGE_SELF);
+		LIMIT.others = all - ours;
+	}
 }
 
 static void run(uint64_t us)
@@ -39,10 +56,8 @@ static void run(uint64_t us)
 /* How much of its time the event in our hands has left, in microseconds. */
 static uint64_t left(uint64_t seconds)
 {
-	struct rusage usage;
+	uint64_t used = used_by(RUSAGE_SELF) - LIMIT.began;
 
-	getrusage(LIMIT.who, &usage);
-	uint64_t used = micros(&usage) - LIMIT.began;
 	return used < seconds * 1000000 ? seconds * 1000000 - used : 0;
 }
 
@@ -84,25 +99,36 @@ void surus_limit_begin(void)
 	zend_long seconds = EG(timeout_seconds);
 	bool goes_on = surus_settings.engine == SURUS_REWIND && plain.sa_handler != SIG_DFL && plain.sa_handler != SIG_IGN;
 
-	if (seconds <= 0 || (goes_on && seconds == LIMIT.seconds)) {
+	if (seconds <= 0) {
+		return;
+	}
+	/* Set anew when half of it is over, so that events that take their time are hardly ever interrupted. */
+	if (goes_on && seconds == LIMIT.seconds && LIMIT.began - LIMIT.set_at < (uint64_t)seconds * 1000000 / 2) {
 		return;
 	}
 	unsigned char before = surus_calls_are_ours();
 	if (goes_on && !LIMIT.is_ours) {
 		struct sigaction ours = plain;
 		ours.sa_sigaction = on_time;
-		ours.sa_flags |= SA_SIGINFO;
+		/* PHP without its own handling of signals has its handler called once. */
+		ours.sa_flags = (ours.sa_flags & ~(SA_RESETHAND | SA_NODEFER)) | SA_SIGINFO | SA_RESTART;
 		sigaction(SIGPROF, &ours, NULL);
 		LIMIT.is_ours = true;
 	}
 	zend_set_timeout(seconds, 0);
 	LIMIT.seconds = goes_on ? seconds : 0;
+	LIMIT.set_at = LIMIT.began;
 	surus_calls_are_scripts(before);
 }
 
 void surus_limit_end(void)
 {
-	if (EG(timeout_seconds) != LIMIT.seconds) {
+	zend_long seconds = EG(timeout_seconds);
+
+	/* From here on nobody interrupts it, and what is set from here on shows. */
+	EG(timeout_seconds) = SURUS_NO_LIMIT;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (seconds != LIMIT.seconds) {
 		/* The script has asked for another time, or its own is over. */
 		unsigned char before = surus_calls_are_ours();
 		run(0);

@@ -219,8 +219,6 @@ static void unlock_opcache(void)
 
 void surus_isolated_end(void)
 {
-	enum { NO_TIMEOUT = -1 };
-
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of our caller's. */
 	EG(current_execute_data) = NULL;
@@ -239,8 +237,6 @@ void surus_isolated_end(void)
 		php_output_end_all();
 	} zend_end_try();
 	surus_limit_end();
-	/* No seconds: so what sets it from here on shows. */
-	EG(timeout_seconds) = NO_TIMEOUT;
 	for (size_t i = 0; extensions[i]; i++) {
 		surus_shut_down(extensions[i]);
 	}
@@ -251,7 +247,7 @@ void surus_isolated_end(void)
 		free_storage();
 		close_resources();
 	} zend_end_try();
-	if (EG(timeout_seconds) != NO_TIMEOUT) {
+	if (EG(timeout_seconds) != SURUS_NO_LIMIT) {
 		/* A session's handler, or a stream's, has asked for time (set_time_limit). */
 		surus_limit_end();
 	}

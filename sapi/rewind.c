@@ -172,6 +172,8 @@ void surus_rewind_mark(void)
 void surus_rewind(void)
 {
 	bool no_calls = surus_calls_none();
+
+	surus_limit_note_threads();
 	const char *why = surus_kernel_put_back(no_calls);
 
 	if (no_calls && surus_settings.paranoid && !surus_kernel_is_as_it_was()) {

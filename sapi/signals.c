@@ -67,6 +67,7 @@ void surus_signals_take(void)
 	sigdelset(&blocked, SIGRTMIN);
 	sigdelset(&blocked, SIGRTMIN + 1);
 	sigdelset(&blocked, SIGPROF);
+	sigdelset(&blocked, SIGSYS);
 	blocks = !sigisemptyset(&blocked);
 	sigaction(SIGCHLD, &at_end, NULL);
 	sigprocmask(SIG_SETMASK, &blocked, NULL);

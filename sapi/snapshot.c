@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static struct snapshot {
 	surus_restore *restore;
 	jmp_buf mark;
 	sigset_t mask; /* signals that were blocked there */
+	fenv_t floats; /* how the processor computed with them: a library may change that for good, as -ffast-math does */
 	uintptr_t stack_low, stack_high;
 	unsigned char stack[STACK_COPY];
 } *s;
@@ -196,6 +198,7 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 		return "its stack is too deep";
 	}
 	sigprocmask(SIG_SETMASK, NULL, &s->mask);
+	fegetenv(&s->floats);
 	if (_setjmp(s->mark)) {
 		return NULL; /* rewound */
 	}
@@ -220,6 +223,7 @@ static __attribute__((noinline, noreturn)) void put_back(bool mask)
 	if (mask) {
 		sigprocmask(SIG_SETMASK, &s->mask, NULL);
 	}
+	fesetenv(&s->floats);
 	_longjmp(s->mark, 1);
 }
 

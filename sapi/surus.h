@@ -159,8 +159,9 @@ struct surus_self {
 	struct {
 		int64_t seconds; /* of CPU time, for which the timer was set that runs on from event to event; 0: none does */
 		bool is_ours;    /* who is called when they are over */
-		int who;         /* whose CPU time it is, as getrusage() has it */
-		uint64_t began;  /* with how many microseconds of it the event in our hands has begun */
+		uint64_t set_at; /* in microseconds of CPU time of this process */
+		uint64_t began;  /* when the event in our hands has */
+		uint64_t others; /* of threads that have ended */
 	} limit;
 	struct {
 		volatile unsigned char gate; /* the kernel reads it with each call: may it be made without a word? */
@@ -308,9 +309,12 @@ struct rusage;
 void surus_limit_prepare(void);
 /* Before an event: so much CPU time has been used. */
 void surus_limit_note(int who, const struct rusage *usage);
+/* After one, as long as it is known whether it had threads: what those have used is not the next one's. */
+void surus_limit_note_threads(void);
 /* From here on the event's time counts, if it has a limit. */
 void surus_limit_begin(void);
-/* From here on it does not. */
+/* From here on it does not. EG(timeout_seconds) becomes no time at all, and so shows whether one is set again. */
+enum { SURUS_NO_LIMIT = -1 };
 void surus_limit_end(void);
 
 /* --- superglobals.c: $_GET and its kin in a process whose application has booted --- */

@@ -17,6 +17,8 @@ mod children;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/lacking.rs"]
+mod lacking;
 #[path = "faults/left.rs"]
 mod left;
 #[path = "faults/limit.rs"]
@@ -29,6 +31,8 @@ mod log;
 mod mappings;
 #[path = "faults/opcache.rs"]
 mod opcache;
+#[path = "faults/preload.rs"]
+mod preload;
 #[path = "faults/processes.rs"]
 mod processes;
 #[path = "faults/putting_back.rs"]

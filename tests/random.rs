@@ -109,7 +109,7 @@ fn no_random_value_comes_twice_whichever_worker_draws_it() {
         let requests: usize = asked.clone().unwrap_or(if shares { 1000 } else { 200 });
         let home = Home::of("random");
         let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
-        let scan_dir = extension_files(home.root.parent().unwrap(), "gmp ldap uuid");
+        let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
         // Without its file of settings, which names all certificates: reading them takes longer than everything else here.
         let env = [
             ("PHP_INI_SCAN_DIR", scan_dir.as_str()),

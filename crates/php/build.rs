@@ -68,7 +68,8 @@ fn main() {
     link.arg(format!("-L{}", library.directory.display()))
         .arg(format!("-l{}", library.name))
         .arg(format!("-Wl,-rpath,{}", library.directory.display()));
-    link.args(["-Wl,-z,relro,-z,now", "-pie"]);
+    // The math library has the floating-point environment.
+    link.args(["-lm", "-Wl,-z,relro,-z,now", "-pie"]);
     let status = link.status().expect("the C compiler could not be started");
     assert!(status.success(), "linking surus-php failed: {link:?}");
 

@@ -111,3 +111,23 @@ fn who_is_watched_less_is_put_back_all_the_same() {
     }
     assert_eq!(seen, BTreeSet::from([booted]));
 }
+
+/// To tell a process of a call by a signal that it has blocked is to kill it.
+#[test]
+fn a_boot_may_block_all_signals() {
+    for boot in [
+        "pcntl_sigprocmask(SIG_BLOCK, range(1, 31));",
+        "pcntl_async_signals(true); pcntl_signal(SIGTERM, fn () => null);",
+    ] {
+        let boot = format!(
+            "{boot} surus_serve(function () {{ is_file('/no/such/file'); echo getmypid(); }});"
+        );
+        let site = try_booted("rewind", &boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+        let first = site.get("/").body;
+        for _ in 0..10 {
+            let answer = site.get("/");
+            assert_eq!((answer.status, answer.body), (200, first.clone()), "{boot}");
+        }
+    }
+}

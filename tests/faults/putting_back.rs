@@ -1,35 +1,11 @@
 //! What may go wrong between two events, while memory is put back: who waits for nothing any more must not notice, nor who comes next.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::LazyLock;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::booted::{BOOT, boot_in};
+use crate::preload::Preload;
 use crate::site::{app, ask, metrics, request, until};
-
-/// Functions that are used there, and fail when a file says so.
-static FAULTY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
-    let dir = tempfile::tempdir().unwrap();
-    let library = dir.path().join("faulty.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/faulty.c");
-    let mut cc = Command::new("cc");
-    // Bound at once: to look up a function later is to write where nothing looks any more.
-    cc.args([
-        "-shared",
-        "-fPIC",
-        "-O1",
-        "-Wall",
-        "-Werror",
-        "-Wl,-z,now",
-        "-o",
-    ]);
-    assert!(cc.arg(&library).arg(source).status().unwrap().success());
-    // The workers may be somebody else.
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), all).unwrap();
-    (dir, library)
-});
 
 /// How many workers have ended by a signal, and how many were replaced.
 fn ends(admin: &Path) -> (u64, u64) {
@@ -61,10 +37,12 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
     let listen = format!("unix:{}", admin.display());
     let dir = app();
     let fault = dir.path().join("writable/fault");
+    // Functions that are used there, and fail when that file says so.
+    let faulty = Preload::compile("faulty.c");
     let env = [
         ("SURUS_ADMIN_LISTEN", listen.as_str()),
         ("SURUS_ENGINE_PARANOID", "true"),
-        ("LD_PRELOAD", FAULTY.1.to_str().unwrap()),
+        ("LD_PRELOAD", faulty.path()),
         ("FAULTY_FILE", fault.to_str().unwrap()),
     ];
     let site = boot_in(dir, "rewind", BOOT, &["--workers", "2"], &env)

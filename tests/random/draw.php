@@ -117,6 +117,18 @@ function random_draw(array $boot): array
     if (extension_loaded('zip')) {
         $draws['zip encryption'] = random_zip_salt();
     }
+    if (extension_loaded('xsl')) {
+        $draws['math:random() of EXSLT'] = random_transformed();
+    }
+    if (extension_loaded('gd')) {
+        $draws['imagescatter'] = random_scattered();
+    }
+    if (extension_loaded('imagick')) {
+        $image = new Imagick;
+        $image->newImage(16, 16, new ImagickPixel('gray'));
+        $image->addNoiseImage(Imagick::NOISE_GAUSSIAN);
+        $draws['addNoiseImage'] = md5(implode(',', $image->exportImagePixels(0, 0, 16, 16, 'RGB', Imagick::PIXEL_CHAR)));
+    }
     foreach (random_libraries() as $library => [, $draw]) {
         if (isset($boot[$library])) {
             $data = FFI::new('unsigned char[16]');
@@ -133,6 +145,30 @@ function random_name(): string
     $name = tempnam(dirname(__DIR__) . '/state', 'r');
     unlink($name);
     return basename($name);
+}
+
+function random_transformed(): string
+{
+    $number = '<xsl:value-of select="math:random()"/>,';
+    $sheet = new DOMDocument;
+    $sheet->loadXML('<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform" xmlns:math="http://exslt.org/math">'
+        . '<xsl:output method="text"/><xsl:template match="/">' . str_repeat($number, 4) . '</xsl:template></xsl:stylesheet>');
+    $document = new DOMDocument;
+    $document->loadXML('<x/>');
+    $processor = new XSLTProcessor;
+    $processor->importStylesheet($sheet);
+    return $processor->transformToXml($document);
+}
+
+/** Where the points of an image have gone. */
+function random_scattered(): string
+{
+    $image = imagecreatetruecolor(16, 16);
+    for ($point = 0; $point < 256; $point++) {
+        imagesetpixel($image, $point % 16, intdiv($point, 16), $point);
+    }
+    imagefilter($image, IMG_FILTER_SCATTER, 2, 8);
+    return md5(implode(',', array_map(fn ($point) => imagecolorat($image, $point % 16, intdiv($point, 16)), range(0, 255))));
 }
 
 /** Of a file in an encrypted archive. */
