@@ -46,6 +46,38 @@ fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
     on_every_engine(&site, visit, &[cache]);
 }
 
+/// Code that the JIT has compiled, and classes that all processes share, are there behind what is put back.
+#[test]
+fn symfony_runs_booted_with_the_jit_and_with_what_it_preloads() {
+    let site = symfony();
+    let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime");
+    let list = site.tmp().join("preload.php");
+    let autoloader = site.www().join("vendor/autoload.php");
+    let code = format!(
+        "<?php require '{}'; foreach ([{}] as $class) {{ class_exists($class) || throw new Error($class); }}",
+        autoloader.display(),
+        r"'Symfony\Component\HttpKernel\HttpKernel', 'Symfony\Component\HttpFoundation\Request', 'Twig\Environment', 'App\Kernel'",
+    );
+    std::fs::write(&list, code).unwrap();
+    let preload = format!("opcache.preload={}", list.display());
+    for (jit, preload) in [
+        ("tracing", None),
+        ("function", Some(&preload)),
+        ("tracing", Some(&preload)),
+    ] {
+        let jit = format!("opcache.jit={jit}");
+        let mut args = vec!["-d", &jit, "-d", "opcache.jit_buffer_size=32M"];
+        if let Some(preload) = preload {
+            args.extend(["-d", preload, "-d", "opcache.preload_user=www-data"]);
+        }
+        let surus = serve(&site, &args, &[runtime]);
+        assert_eq!(engine(&surus), "rewind");
+        for _ in 0..5 {
+            visit(&surus);
+        }
+    }
+}
+
 /// What the log says that runs.
 fn engine(surus: &Surus) -> String {
     surus.wait_for_log(|log| log.contains("PHP is ready"));
