@@ -36,7 +36,8 @@ fn a_php_fpm_that_runs_already_is_asked() {
             socket.display()
         );
         let configuration = engine.write("fpm.conf", &configuration);
-        let mut fpm = Command::new("php-fpm8.2")
+        let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
+        let mut fpm = Command::new(format!("php-fpm{minor}"))
             .arg("--fpm-config")
             .arg(configuration)
             .spawn()

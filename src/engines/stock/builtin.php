@@ -35,8 +35,8 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	echo "Access denied.\n";
 } else {
 	chdir(dirname($_SERVER['SCRIPT_FILENAME']));
-	// The server heeds these for scripts that no router runs.
-	in_array(strtolower(ini_get('auto_prepend_file')), ['', 'none'], true) or require ini_get('auto_prepend_file');
+	// Before PHP 8.4 the server heeds these only where there is no router; since then it has included the first by now.
+	in_array(strtolower(ini_get('auto_prepend_file')), ['', 'none'], true) or require_once ini_get('auto_prepend_file');
 	require $_SERVER['SCRIPT_FILENAME'];
-	in_array(strtolower(ini_get('auto_append_file')), ['', 'none'], true) or require ini_get('auto_append_file');
+	PHP_VERSION_ID >= 80400 or in_array(strtolower(ini_get('auto_append_file')), ['', 'none'], true) or require ini_get('auto_append_file');
 }
