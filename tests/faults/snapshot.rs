@@ -14,7 +14,7 @@ fn no_request_finds_a_descriptor_of_the_snapshot() {
     .unwrap();
     let open = site.get("/descriptors.php").body;
     assert!(
-        open.contains("/dev/null") && !open.contains("memfd"),
+        open.contains("/dev/null") && !open.contains("memfd:surus"),
         "{open}"
     );
 }

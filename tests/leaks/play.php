@@ -50,7 +50,7 @@ function leak_descriptors(): string
 {
     // PHP has the script itself open while OPcache does not know it.
     $script = preg_replace('/\d+/', 'N', $_SERVER['SCRIPT_FILENAME']);
-    $open = array_map(fn ($fd) => preg_replace(['~/php\w{6}$~', '/\d+/'], 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
+    $open = array_map(fn ($fd) => preg_replace(['~/php\w{6,}$~', '/\d+/'], 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
     $open = array_filter($open, fn ($name) => $name !== '' && !str_starts_with($name, '/proc/') && $name !== $script);
     sort($open);
     return implode(' ', $open);
