@@ -237,10 +237,15 @@ static void look_at_opcache(int *wait)
 		return;
 	}
 	if (now >= looks_at) {
-		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no line, but a successor. */
+		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no line, but a successor. What runs while we
+		 * look has not run for the last time. */
 		uint64_t run = filled;
+		bool runs = false;
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
+			uint32_t state = atomic_load(&lines[i].state);
+
 			run += atomic_load(&lines[i].taken);
+			runs |= state >= SURUS_RECEIVED && state <= SURUS_FINISHING;
 		}
 		const char *stuck = run != seen ? surus_opcache_stuck() : NULL;
 		if (stuck) {
@@ -250,7 +255,7 @@ static void look_at_opcache(int *wait)
 			over = true;
 			return;
 		}
-		seen = run;
+		seen = runs ? UINT64_MAX : run;
 		looks_at = now + PAUSE;
 	}
 	int ms = (int)((looks_at - now) / 1000) + 1;
