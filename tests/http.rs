@@ -4,6 +4,8 @@
 #[path = "http/answers.rs"]
 mod answers;
 mod common;
+#[path = "http/hints.rs"]
+mod hints;
 #[path = "http/hygiene.rs"]
 mod hygiene;
 #[path = "http/multiplexed.rs"]

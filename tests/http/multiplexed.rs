@@ -162,3 +162,88 @@ async fn more_header_lines_than_allowed_are_refused() {
         assert_eq!(response.status(), status, "{many}");
     }
 }
+
+#[tokio::test]
+async fn bodies_larger_than_any_window_arrive_whole_both_ways() {
+    let dir = site();
+    let echo =
+        "<?php header('Content-Length: '.$_SERVER['CONTENT_LENGTH']); readfile('php://input');";
+    std::fs::write(dir.path().join("echo.php"), echo).unwrap();
+    let surus = serve(dir.path(), &[]);
+    let stream = TcpStream::connect(&surus.address).await.unwrap();
+    let (mut requests, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let content: Vec<u8> = (0..5_000_000u32).map(|n| (n % 251) as u8).collect();
+    for length in [Some(content.len()), None] {
+        let mut request = http::Request::post("http://a/echo.php");
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let (response, mut body) = requests
+            .send_request(request.body(()).unwrap(), false)
+            .unwrap();
+        let sent = content.clone();
+        tokio::spawn(async move {
+            body.send_data(sent.into(), false).unwrap();
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-trailer", http::HeaderValue::from_static("1"));
+            body.send_trailers(trailers).unwrap();
+        });
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-length"], "5000000");
+        assert!(response.headers().contains_key("date"));
+        let mut body = response.into_body();
+        let mut received = Vec::new();
+        while let Some(piece) = body.data().await {
+            let piece: Bytes = piece.unwrap();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+            received.extend_from_slice(&piece);
+        }
+        assert!(received == content);
+    }
+}
+
+#[tokio::test]
+async fn a_head_says_the_length_and_sends_nothing() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let (mut requests, connection) = connect(&surus).await;
+    tokio::spawn(connection);
+    for path in ["/static.txt", "/"] {
+        let mut request = get(&surus, path);
+        *request.method_mut() = http::Method::HEAD;
+        let response = requests.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        if path == "/static.txt" {
+            assert_eq!(response.headers()["content-length"], "6");
+        }
+        assert!(
+            response
+                .into_body()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes()
+                .is_empty()
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_reset() {
+    let dir = site();
+    let dies = "<?php echo str_repeat('begun', 9999); flush(); posix_kill(getmypid(), 9);";
+    std::fs::write(dir.path().join("dies.php"), dies).unwrap();
+    let surus = serve(dir.path(), &[]);
+    let (mut requests, connection) = connect(&surus).await;
+    tokio::spawn(connection);
+    let response = requests.send_request(get(&surus, "/dies.php")).await;
+    let response = response.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(response.into_body().collect().await.is_err());
+    // The connection has others.
+    let response = requests.send_request(get(&surus, "/static.txt")).await;
+    let body = response.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "static");
+}

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -19,6 +18,7 @@ use tracing::{debug, warn};
 use super::activity::{Limits, Overdue};
 use super::io::{Io, Shared, Socket};
 use super::listen::Listener;
+use super::protocol::Spoken;
 use super::proxy_protocol::{self, Header};
 use super::room::{Guest, Room};
 use super::service::{Peer, Service};
@@ -170,31 +170,12 @@ async fn serve(
         keep_alive: settings.keep_alive.0,
         write: settings.write_timeout.0,
     };
-    let answer = service_fn(|request: hyper::Request<Incoming>| {
-        service.clone().answer(request, &peer, shared.clone())
+    let answer = service_fn(|request: Request<Incoming>| {
+        let hints = (request.version() == Version::HTTP_11).then(|| shared.clone() as _);
+        let service = service.clone();
+        service.answer(request, &peer, shared.clone(), hints)
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(None)
-        .max_buf_size(settings.max_head.0 as usize)
-        .max_headers(settings.max_headers)
-        // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
-        // it for the latter: work for clients who have left is what an overloaded service can least afford.
-        .half_close(false)
-        .writev(true);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(128)
-        .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
-        .max_pending_accept_reset_streams(Some(20))
-        // For each of those streams, what its client does not take.
-        .max_send_buf_size(64 * 1024)
-        .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(1024 * 1024);
-    let connection = builder.serve_connection(TokioIo::new(io), answer);
+    let connection = Spoken::new(io, service.clone(), peer.clone(), answer);
     tokio::pin!(connection);
     // Polled when it wakes, not whenever the connection does: that is several times for every request.
     let mut interruptions = FuturesUnordered::new();

@@ -62,14 +62,15 @@ impl Socket {
 
     /// Waits for bytes and appends them; 0 at the end.
     pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
-        std::future::poll_fn(|cx| {
-            let mut piece = [0; 4096];
-            let mut buffer = ReadBuf::new(&mut piece);
-            let n = ready!(self.poll_read(cx, &mut buffer))?;
-            to.put_slice(buffer.filled());
-            Poll::Ready(Ok(n))
-        })
-        .await
+        std::future::poll_fn(|cx| self.poll_append(cx, to)).await
+    }
+
+    fn poll_append(&self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let mut piece = [0; 4096];
+        let mut buffer = ReadBuf::new(&mut piece);
+        let n = ready!(self.poll_read(cx, &mut buffer))?;
+        to.put_slice(buffer.filled());
+        Poll::Ready(Ok(n))
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
@@ -124,8 +125,6 @@ pub struct Io {
     /// Bytes that hyper has had no room for.
     ready: Bytes,
     follower: Follower,
-    /// How much of it has come, while it may still be HTTP/2.
-    preface: Option<usize>,
     line: Line,
     max_uri: u64,
 }
@@ -184,7 +183,6 @@ impl Io {
             first: Bytes::new(),
             ready: Bytes::new(),
             follower: Follower::default(),
-            preface: Some(0),
             line: Line::default(),
             max_uri,
         }
@@ -214,15 +212,27 @@ impl Io {
         }
     }
 
-    /// hyper does not say which protocol it has recognized.
-    fn recognize(&mut self, bytes: &[u8]) {
-        let Some(come) = self.preface else { return };
-        let rest = &PREFACE[come..];
-        let len = rest.len().min(bytes.len());
-        self.preface = (bytes[..len] == rest[..len]).then_some(come + len);
-        if self.preface == Some(PREFACE.len()) {
-            self.preface = None;
-            self.shared.activity.multiplexes();
+    /// Does the client speak HTTP/2? What it has sent until that is known, is read again.
+    pub fn poll_recognize(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            let len = self.first.len().min(PREFACE.len());
+            if self.first[..len] != PREFACE[..len] {
+                return Poll::Ready(Ok(false));
+            }
+            if len == PREFACE.len() {
+                self.shared.activity.multiplexes();
+                return Poll::Ready(Ok(true));
+            }
+            let mut come = BytesMut::new();
+            let n = ready!(self.shared.socket.poll_append(cx, &mut come))?;
+            if n == 0 {
+                return Poll::Ready(Ok(false));
+            }
+            self.shared.activity.read();
+            self.first = match self.first.is_empty() {
+                true => come.freeze(),
+                false => [&self.first[..], &come].concat().into(),
+            };
         }
     }
 
@@ -333,7 +343,7 @@ impl Shared {
 }
 
 impl EarlyHints for Shared {
-    /// Sends a `103 Early Hints` response (RFC 8297), in HTTP/1.1 only and only where nothing else is being sent: hints may
+    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is being sent: hints may
     /// be left out, responses must not be damaged. hyper has no way of its own for this.
     fn send(&self, headers: &HeaderMap) {
         if !self.quiet.load(Ordering::Acquire) {
@@ -406,7 +416,6 @@ impl AsyncRead for Io {
             this.follow(buffer, before);
         }
         this.shared.activity.read();
-        this.recognize(&buffer.filled()[before..]);
         if this.shared.activity.is_idle() {
             this.line.read(&buffer.filled()[before..]);
         }

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 use tracing::warn;
 
 use super::access::Entry;
@@ -115,10 +114,10 @@ struct Line {
 }
 
 impl End {
-    pub fn new(
+    pub fn new<B>(
         service: Arc<Service>,
         connection: Arc<Shared>,
-        request: &Request<Incoming>,
+        request: &Request<B>,
         peer: &Peer,
     ) -> End {
         let text = |name| {

@@ -1,13 +1,15 @@
 //! The life of one request.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
 use tracing::{debug, error};
 
 use super::Settings;
@@ -55,12 +57,16 @@ pub struct Service {
 
 impl Service {
     /// Answers one request of a connection.
-    pub fn answer(
+    pub fn answer<B>(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<B>,
         peer: &Peer,
         connection: Arc<Shared>,
-    ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<> {
+        early_hints: Option<Arc<dyn EarlyHints>>,
+    ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<B>
+    where
+        B: http_body::Body<Data = Bytes, Error: Display>,
+    {
         connection.activity.request_begins();
         connection.begun.begins(length(request.body()));
         let mut end = End::new(self.clone(), connection.clone(), &request, peer);
@@ -68,7 +74,7 @@ impl Service {
         let is_head = request.method() == Method::HEAD;
         // What needs no waiting is done before there is a future that it would make larger.
         let (head, incoming) = request.into_parts();
-        let begun = self.begin(head, peer, &connection, &end);
+        let begun = self.begin(head, peer, early_hints, &end);
         // What has yet to arrive; nothing with most requests.
         let awaits = matches!(begun, Begun::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -140,7 +146,7 @@ impl Service {
         &self,
         mut head: http::request::Parts,
         peer: &Peer,
-        connection: &Arc<Shared>,
+        early_hints: Option<Arc<dyn EarlyHints>>,
         end: &End,
     ) -> Begun {
         let proxies = &self.settings.trusted_proxies;
@@ -157,10 +163,6 @@ impl Service {
             if let Some(host) = forwarded.host {
                 head.headers.insert(header::HOST, host);
             }
-            let early_hints: Option<Arc<dyn EarlyHints>> = match head.version {
-                Version::HTTP_11 => Some(connection.clone()),
-                _ => None,
-            };
             Event {
                 id: end.event,
                 request: Request::from_parts(head, Body::Empty),
@@ -177,12 +179,15 @@ impl Service {
     }
 
     /// Takes the event's body in.
-    async fn take_in(
+    async fn take_in<B>(
         &self,
-        body: Incoming,
+        body: B,
         event: &mut Event,
         is_last: &mut bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Refusal>
+    where
+        B: http_body::Body<Data = Bytes, Error: Display>,
+    {
         let limits = body::Limits {
             max: self.settings.max_body.0,
             idle: self.settings.body_timeout.0,
@@ -208,7 +213,7 @@ fn has_length(response: &Response) -> bool {
 }
 
 /// How long a body is, where that is known before it has come.
-fn length(body: &Incoming) -> Option<u64> {
+fn length(body: &impl http_body::Body) -> Option<u64> {
     match body.is_end_stream() {
         true => Some(0),
         false => body.size_hint().exact(),

@@ -1,0 +1,301 @@
+//! HTTP/2: many requests on one connection.
+//!
+//! hyper would lead h2 for us, but has no way to send informational responses yet (hyperium/hyper#4114), and browsers heed early hints
+//! in HTTP/2 alone.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use h2::server::{self, Handshake, SendResponse};
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use tracing::debug;
+
+use super::Settings;
+use super::io::{Io, Shared};
+use super::outgoing::Outgoing;
+use super::service::{Peer, Service};
+use crate::event::EarlyHints;
+
+/// A connection, to be polled to its end. Dropped, it ends its requests.
+pub struct Multiplexed {
+    state: State,
+    /// The client is to be told that it has to ask elsewhere.
+    leaves: bool,
+    service: Arc<Service>,
+    peer: Peer,
+    shared: Arc<Shared>,
+}
+
+enum State {
+    Greeting(Handshake<Io, Bytes>),
+    Open(server::Connection<Io, Bytes>),
+}
+
+impl Multiplexed {
+    pub fn new(io: Io, service: Arc<Service>, peer: Peer) -> Multiplexed {
+        let shared = io.shared();
+        Multiplexed {
+            state: State::Greeting(builder(&service.settings).handshake(io)),
+            leaves: false,
+            service,
+            peer,
+            shared,
+        }
+    }
+
+    /// Answers what the client has asked by now, and ends then.
+    pub fn graceful_shutdown(&mut self) {
+        self.leaves = true;
+        if let State::Open(connection) = &mut self.state {
+            connection.graceful_shutdown();
+        }
+    }
+
+    fn answer(&self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
+        let reply = Arc::new(Reply(Mutex::new(Some(reply))));
+        let request = request.map(Received::new);
+        let request = Received::announced(request);
+        let service = self.service.clone();
+        let answer = service.answer(
+            request,
+            &self.peer,
+            self.shared.clone(),
+            Some(reply.clone()),
+        );
+        tokio::spawn(async move {
+            let Some(Ok(response)) = reply.unless_reset(answer).await else {
+                return;
+            };
+            if let Err(error) = send(response, &reply).await {
+                debug!(%error, "a response broke off");
+            }
+        });
+    }
+}
+
+fn builder(settings: &Settings) -> server::Builder {
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(128)
+        .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(20)
+        // For each of those streams, what its client does not take.
+        .max_send_buffer_size(64 * 1024)
+        .initial_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024);
+    builder
+}
+
+impl Future for Multiplexed {
+    type Output = Result<(), h2::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Greeting(handshake) => {
+                    let mut connection = ready!(Pin::new(handshake).poll(cx))?;
+                    if this.leaves {
+                        connection.graceful_shutdown();
+                    }
+                    this.state = State::Open(connection);
+                }
+                State::Open(connection) => match ready!(connection.poll_accept(cx)) {
+                    Some(accepted) => {
+                        let (request, reply) = accepted?;
+                        this.answer(request, reply);
+                    }
+                    None => return Poll::Ready(Ok(())),
+                },
+            }
+        }
+    }
+}
+
+/// The way back to who has asked, until its response begins.
+struct Reply(Mutex<Option<SendResponse<Bytes>>>);
+
+impl Reply {
+    fn lock(&self) -> MutexGuard<'_, Option<SendResponse<Bytes>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None: the client has taken its request back, or has left.
+    async fn unless_reset<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = pin!(answer);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            match &mut *self.lock() {
+                Some(reply) => reply.poll_reset(cx).map(|_| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+impl EarlyHints for Reply {
+    fn send(&self, headers: &HeaderMap) {
+        let mut hints = Response::new(());
+        *hints.status_mut() = StatusCode::EARLY_HINTS;
+        for value in headers.get_all(header::LINK) {
+            hints.headers_mut().append(header::LINK, value.clone());
+        }
+        if let Some(reply) = &mut *self.lock()
+            && let Err(error) = reply.send_informational(hints)
+        {
+            debug!(%error, "early hints are left out");
+        }
+    }
+}
+
+async fn send(response: Response<Outgoing>, reply: &Reply) -> Result<(), h2::Error> {
+    let (mut head, mut body) = response.into_parts();
+    let is_all = body.is_end_stream();
+    if !is_all && let Some(len) = body.size_hint().exact() {
+        let len = || HeaderValue::from(len);
+        head.headers
+            .entry(header::CONTENT_LENGTH)
+            .or_insert_with(len);
+    }
+    if !head.headers.contains_key(header::DATE)
+        && let Ok(now) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now()))
+    {
+        head.headers.insert(header::DATE, now);
+    }
+    // What is nobody else's business, like the name of a file to be sent, ends here.
+    head.extensions.clear();
+    let Some(mut reply) = reply.lock().take() else {
+        return Ok(());
+    };
+    let mut stream = reply
+        .send_response(Response::from_parts(head, ()), is_all)
+        .inspect_err(|_| reply.send_reset(Reason::INTERNAL_ERROR))?;
+    match is_all {
+        true => Ok(()),
+        false => send_body(&mut body, &mut stream).await,
+    }
+}
+
+async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+    loop {
+        // Room is asked for when there is something to send: what is set aside for one stream, no other has.
+        match next(body, stream).await? {
+            None => return stream.send_data(Bytes::new(), true),
+            Some(Err(_)) => {
+                stream.send_reset(Reason::INTERNAL_ERROR);
+                return Ok(());
+            }
+            Some(Ok(frame)) => {
+                let Ok(piece) = frame.into_data() else {
+                    continue;
+                };
+                if !piece.is_empty() {
+                    room(stream).await?;
+                }
+                let is_last = body.is_end_stream();
+                stream.send_data(piece, is_last)?;
+                if is_last {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+type Piece = Option<Result<Frame<Bytes>, <Outgoing as Body>::Error>>;
+
+/// The body's next piece; an error when the client wants none any more.
+async fn next(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(reset) = stream.poll_reset(cx) {
+            return Poll::Ready(Err(reset?.into()));
+        }
+        Pin::new(&mut *body).poll_frame(cx).map(Ok)
+    })
+    .await
+}
+
+/// Waits until the client, and what it has not taken yet, let something be sent. h2 keeps what is more than that, of one piece.
+async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+    stream.reserve_capacity(1);
+    while stream.capacity() == 0 {
+        match std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {
+            Some(capacity) => {
+                capacity?;
+            }
+            None => return Err(Reason::STREAM_CLOSED.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A request's body as it arrives.
+pub struct Received {
+    stream: RecvStream,
+    /// How much is still to come, where the client has said so. h2 holds it to that.
+    rest: Option<u64>,
+    /// All that is left are trailers.
+    ended: bool,
+}
+
+impl Received {
+    fn new(stream: RecvStream) -> Received {
+        Received {
+            stream,
+            rest: None,
+            ended: false,
+        }
+    }
+
+    fn announced(mut request: Request<Received>) -> Request<Received> {
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        request.body_mut().rest = length;
+        request
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if !self.ended {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(piece)) => {
+                    // The client may send as much again.
+                    let _ = self.stream.flow_control().release_capacity(piece.len());
+                    self.rest = self
+                        .rest
+                        .map(|rest| rest.saturating_sub(piece.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.ended = true,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.rest
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,135 @@
+//! `103 Early Hints` reach the client before the answer does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use http::Request;
+
+use crate::common::Surus;
+use crate::wire::serve;
+
+/// Gives hints, and then its answer when another request says so.
+const HINTS: &str = r#"<?php
+$name = $_GET['of'];
+header("Link: </$name.css>; rel=preload", false);
+header("Link: </$name.js>; rel=preload", false);
+header('Set-Cookie: secret=1');
+headers_send(103);
+if (isset($_GET['twice'])) {
+    header("Link: </$name.woff2>; rel=preload");
+    headers_send(103);
+}
+while (isset($_GET['waits']) && !file_exists(__DIR__.'/go')) { usleep(1000); clearstatcache(); }
+echo "answer of $name";
+"#;
+
+fn site() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("hints.php"), HINTS).unwrap();
+    dir
+}
+
+async fn connect(surus: &Surus) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(&surus.address).await;
+    let (requests, connection) = client::handshake(stream.unwrap()).await.unwrap();
+    tokio::spawn(connection);
+    requests
+}
+
+fn asks(requests: &mut SendRequest<Bytes>, path: &str) -> client::ResponseFuture {
+    let request = Request::get(format!("http://a{path}")).body(()).unwrap();
+    requests.send_request(request, true).unwrap().0
+}
+
+/// The links of the hints that come next.
+async fn links(response: &mut client::ResponseFuture) -> Vec<String> {
+    let hints = std::future::poll_fn(|cx| response.poll_informational(cx)).await;
+    let hints = hints.expect("no more hints").unwrap();
+    assert_eq!(hints.status(), 103);
+    assert_eq!(
+        hints.headers().len(),
+        hints.headers().get_all("link").iter().count()
+    );
+    let links = hints.headers().get_all("link").iter();
+    links
+        .map(|link| link.to_str().unwrap().to_string())
+        .collect()
+}
+
+async fn text(response: client::ResponseFuture) -> String {
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    while let Some(piece) = body.data().await {
+        text.extend_from_slice(&piece.unwrap());
+    }
+    String::from_utf8(text).unwrap()
+}
+
+fn expected(name: &str) -> [String; 2] {
+    ["css", "js"].map(|kind| format!("</{name}.{kind}>; rel=preload"))
+}
+
+#[test]
+fn http_1_1_has_them_before_the_answer() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut stream = TcpStream::connect(&surus.address).unwrap();
+    stream
+        .write_all(b"GET /hints.php?of=a&waits HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let hints: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let [css, js] = expected("a").map(|link| format!("link: {link}"));
+    assert_eq!(hints, ["HTTP/1.1 103 Early Hints".to_string(), css, js]);
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+    assert!(lines.any(|line| line == "set-cookie: secret=1"));
+}
+
+#[tokio::test]
+async fn http_2_has_them_before_the_answer() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut requests = connect(&surus).await;
+    let mut response = asks(&mut requests, "/hints.php?of=a&twice&waits");
+    assert_eq!(links(&mut response).await, expected("a"));
+    assert_eq!(links(&mut response).await, ["</a.woff2>; rel=preload"]);
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    assert_eq!(text(response).await, "answer of a");
+}
+
+#[tokio::test]
+async fn each_stream_has_its_own() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut requests = connect(&surus).await;
+    let names: Vec<_> = (0..50).map(|number| format!("n{number}")).collect();
+    let mut responses = Vec::new();
+    for name in &names {
+        responses.push(asks(&mut requests, &format!("/hints.php?of={name}")));
+    }
+    for (name, mut response) in names.iter().zip(responses) {
+        assert_eq!(links(&mut response).await, expected(name));
+        assert_eq!(text(response).await, format!("answer of {name}"));
+    }
+}
+
+#[tokio::test]
+async fn hints_to_who_has_left_harm_nobody() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let mut requests = connect(&surus).await;
+    for _ in 0..50 {
+        // Taken back before, while and after there are hints.
+        drop(asks(&mut requests, "/hints.php?of=gone&twice"));
+        let mut begun = asks(&mut requests, "/hints.php?of=begun&twice");
+        links(&mut begun).await;
+    }
+    let mut response = asks(&mut requests, "/hints.php?of=a");
+    assert_eq!(links(&mut response).await, expected("a"));
+    assert_eq!(text(response).await, "answer of a");
+}
