@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use h2::server::{self, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
@@ -27,6 +29,8 @@ pub struct Multiplexed {
     state: State,
     /// The client is to be told that it has to ask elsewhere.
     leaves: bool,
+    /// Led by the task of the connection, so that what they have to say at a time leaves in one piece.
+    answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     service: Arc<Service>,
     peer: Peer,
     shared: Arc<Shared>,
@@ -43,6 +47,7 @@ impl Multiplexed {
         Multiplexed {
             state: State::Greeting(builder(&service.settings).handshake(io)),
             leaves: false,
+            answers: FuturesUnordered::new(),
             service,
             peer,
             shared,
@@ -57,25 +62,23 @@ impl Multiplexed {
         }
     }
 
-    fn answer(&self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
+    fn answer(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
         let reply = Arc::new(Reply(Mutex::new(Some(reply))));
-        let request = request.map(Received::new);
-        let request = Received::announced(request);
         let service = self.service.clone();
         let answer = service.answer(
-            request,
+            Received::body_of(request),
             &self.peer,
             self.shared.clone(),
             Some(reply.clone()),
         );
-        tokio::spawn(async move {
+        self.answers.push(Box::pin(async move {
             let Some(Ok(response)) = reply.unless_reset(answer).await else {
                 return;
             };
             if let Err(error) = send(response, &reply).await {
                 debug!(%error, "a response broke off");
             }
-        });
+        }));
     }
 }
 
@@ -106,12 +109,22 @@ impl Future for Multiplexed {
                     }
                     this.state = State::Open(connection);
                 }
-                State::Open(connection) => match ready!(connection.poll_accept(cx)) {
-                    Some(accepted) => {
+                State::Open(connection) => match connection.poll_accept(cx) {
+                    Poll::Ready(Some(accepted)) => {
                         let (request, reply) = accepted?;
                         this.answer(request, reply);
                     }
-                    None => return Poll::Ready(Ok(())),
+                    Poll::Ready(None) => return Poll::Ready(Ok(())),
+                    Poll::Pending => {
+                        let mut any = false;
+                        while let Poll::Ready(Some(())) = this.answers.poll_next_unpin(cx) {
+                            any = true;
+                        }
+                        // Once more, so that it writes what they have said.
+                        if !any {
+                            return Poll::Pending;
+                        }
+                    }
                 },
             }
         }
@@ -248,19 +261,14 @@ pub struct Received {
 }
 
 impl Received {
-    fn new(stream: RecvStream) -> Received {
-        Received {
-            stream,
-            rest: None,
-            ended: false,
-        }
-    }
-
-    fn announced(mut request: Request<Received>) -> Request<Received> {
+    fn body_of(request: Request<RecvStream>) -> Request<Received> {
         let length = request.headers().get(header::CONTENT_LENGTH);
-        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
-        request.body_mut().rest = length;
-        request
+        let rest = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        request.map(|stream| Received {
+            stream,
+            rest,
+            ended: false,
+        })
     }
 }
 

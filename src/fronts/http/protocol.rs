@@ -23,6 +23,7 @@ pub struct Spoken<S: HttpService<Incoming>> {
     protocol: Protocol<S>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all become the large one")]
 enum Protocol<S: HttpService<Incoming>> {
     /// None: the connection ends before anybody knows.
     Unknown(Option<(Io, S)>),
