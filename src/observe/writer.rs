@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// Lines that wait may take so much memory; what comes beyond that is lost.
 const MOST: usize = 16 << 20;
@@ -12,10 +13,15 @@ const MOST: usize = 16 << 20;
 /// So much is written at once, when there is so much.
 const PIECE: usize = 64 << 10;
 
+/// Lines that come close together wait so long for one another: to wake the thread for each takes more CPU than all else that is done here
+/// for a short request, and before its answer.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Lines of the kind `T` on their way to a stream.
 pub struct Writer<T> {
     sender: Sender<Message<T>>,
     account: Arc<Account>,
+    thread: Thread,
 }
 
 enum Message<T> {
@@ -46,10 +52,14 @@ impl<T: Send + 'static> Writer<T> {
         let (sender, receiver) = channel();
         let account = Arc::new(Account::default());
         let written = account.clone();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || write(&receiver, &written, to, format, tell))?;
-        Ok(Writer { sender, account })
+        Ok(Writer {
+            sender,
+            account,
+            thread: thread.thread().clone(),
+        })
     }
 
     /// Has a line written that takes about `size` bytes, or loses it. Never waits.
@@ -92,6 +102,7 @@ impl<T: Send + 'static> Writer<T> {
 
     fn then(&self, action: impl FnOnce() + Send + 'static) {
         let _ = self.sender.send(Message::Then(Box::new(action)));
+        self.thread.unpark();
     }
 }
 
@@ -103,6 +114,7 @@ fn write<T>(
     mut tell: impl FnMut(u64),
 ) {
     let mut text = Vec::new();
+    let mut written = Instant::now();
     while let Ok(first) = receiver.recv() {
         let mut sizes = 0;
         let mut next = Some(first);
@@ -117,9 +129,14 @@ fn write<T>(
         if !text.is_empty() {
             // Nobody will ever read the stream, when this fails: then there is nobody to tell either.
             let _ = to.write_all(&text).and_then(|()| to.flush());
+            let is_all = text.len() < PIECE;
             text.clear();
             text.shrink_to(PIECE);
             account.waiting.fetch_sub(sizes, Ordering::AcqRel);
+            let before = std::mem::replace(&mut written, Instant::now());
+            if is_all && next.is_none() && written - before < 2 * PAUSE {
+                std::thread::park_timeout(PAUSE);
+            }
         }
         match next {
             Some(Message::Lost(lost)) => tell(lost),
