@@ -150,6 +150,13 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
     });
 }
 
+/// Is it known to be missing for this PHP (`scripts/test-php`)?
+#[allow(dead_code)]
+pub fn lacks(extension: &str) -> bool {
+    let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
+    without.split_whitespace().any(|name| name == extension)
+}
+
 /// PHP_INI_SCAN_DIR with which php-fpm's extensions are loaded, and those of `names` that Debian has not switched on. Writes below `dir`.
 pub fn extension_files(dir: &Path, names: &str) -> String {
     let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
@@ -162,6 +169,7 @@ pub fn extension_files(dir: &Path, names: &str) -> String {
     std::fs::create_dir(&added).unwrap();
     let lines: String = names
         .split_whitespace()
+        .filter(|name| !lacks(name))
         .filter(|name| {
             !enabled
                 .iter()

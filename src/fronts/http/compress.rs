@@ -1,5 +1,6 @@
 //! Makes responses smaller on their way, never later.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -243,10 +244,13 @@ fn weakened(etag: &HeaderValue) -> Option<HeaderValue> {
 async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
     let whole = {
         let plain = plain.clone();
-        move || {
-            let mut encoder = Encoder::new(coding);
-            encoder.write(&plain)?;
-            encoder.finish()
+        move || match coding {
+            Coding::Zstd => zstd_at_once(&plain),
+            _ => {
+                let mut encoder = Encoder::new(coding);
+                encoder.write(&plain)?;
+                encoder.finish()
+            }
         }
     };
     let compressed = if plain.len() <= INLINE {
@@ -259,6 +263,20 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
     compressed.map_err(|error| {
         tracing::error!(%error, coding = coding.name(), "a response was not compressed");
         plain
+    })
+}
+
+/// By an encoder that the thread keeps: a new one takes two thirds of the time that a page of 10 KB does.
+fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
+    thread_local! {
+        static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    KEPT.with_borrow_mut(|kept| {
+        let compressor = match kept {
+            Some(compressor) => compressor,
+            None => kept.insert(zstd::bulk::Compressor::new(ZSTD)?),
+        };
+        Ok(compressor.compress(plain)?.into())
     })
 }
 
@@ -280,6 +298,8 @@ macro_rules! of {
     };
 }
 
+const ZSTD: i32 = 3;
+
 impl Encoder {
     /// Qualities at which one core compresses faster than most networks carry the result.
     fn new(coding: Coding) -> Encoder {
@@ -293,7 +313,9 @@ impl Encoder {
                     .text_mode();
                 Encoder::Brotli(Box::new(BrotliEncoder::with_params(Vec::new(), params)))
             }
-            Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(3))),
+            Coding::Zstd => {
+                Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(ZSTD)))
+            }
             Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
         }
     }
