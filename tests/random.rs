@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
 use std::sync::Mutex;
 
-use common::{extension_files, lacks};
+use common::extension_files;
+use common::php::{is_since, lacks};
 use engines::{Home, subjects};
 use random::hello::Listener;
 use serde::Deserialize;
@@ -69,6 +70,8 @@ struct Exceptions {
 struct Exception {
     engines: Vec<String>,
     sources: Vec<String>,
+    /// The minor version of PHP.
+    since: Option<String>,
     reason: String,
 }
 
@@ -77,7 +80,9 @@ impl Exceptions {
     fn judge(&self, engine: &str, repeated: &[(String, String)]) -> Vec<String> {
         let mut excepted = BTreeMap::new();
         for exception in &self.exception {
-            if exception.engines.iter().any(|name| name == engine) {
+            if exception.engines.iter().any(|name| name == engine)
+                && is_since(exception.since.as_deref())
+            {
                 for source in &exception.sources {
                     excepted.insert(source, &exception.reason);
                 }

@@ -1,6 +1,7 @@
 //! Starts and ends the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod php;
 pub mod tree;
 
 use std::io::{BufRead, BufReader, Read};
@@ -150,16 +151,9 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
     });
 }
 
-/// Is it known to be missing for this PHP (`scripts/test-php`)?
-#[allow(dead_code)]
-pub fn lacks(extension: &str) -> bool {
-    let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
-    without.split_whitespace().any(|name| name == extension)
-}
-
 /// PHP_INI_SCAN_DIR with which php-fpm's extensions are loaded, and those of `names` that Debian has not switched on. Writes below `dir`.
 pub fn extension_files(dir: &Path, names: &str) -> String {
-    let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
+    let minor = php::minor();
     let installed = format!("/etc/php/{minor}/fpm/conf.d");
     let enabled: Vec<String> = std::fs::read_dir(&installed)
         .unwrap()
@@ -169,7 +163,7 @@ pub fn extension_files(dir: &Path, names: &str) -> String {
     std::fs::create_dir(&added).unwrap();
     let lines: String = names
         .split_whitespace()
-        .filter(|name| !lacks(name))
+        .filter(|name| !php::lacks(name))
         .filter(|name| {
             !enabled
                 .iter()

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::oracles::{Name, minor};
+use super::oracles::Name;
+use crate::common::php::is_since;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +70,7 @@ pub fn load(engine: &str) -> Exceptions {
         "an exception without a reason"
     );
     exceptions.difference.retain(|difference| {
-        applies(difference.since.as_deref()) && is_of(&difference.engines, engine)
+        is_since(difference.since.as_deref()) && is_of(&difference.engines, engine)
     });
     exceptions
         .absence
@@ -79,14 +80,4 @@ pub fn load(engine: &str) -> Exceptions {
 
 fn is_of(engines: &[String], engine: &str) -> bool {
     engines.is_empty() || engines.iter().any(|name| name == engine)
-}
-
-/// Is this PHP one of those since `since`?
-pub fn applies(since: Option<&str>) -> bool {
-    since.is_none_or(|since| release(since) <= release(minor()))
-}
-
-/// `8.10`, as numbers that can be compared.
-fn release(minor: &str) -> Vec<u32> {
-    minor.split('.').map(|n| n.parse().unwrap()).collect()
 }

@@ -14,11 +14,7 @@ use super::vars::cgi_variables;
 use super::watch::Watch;
 use super::{cgi, fastcgi, http};
 use crate::common::Surus;
-
-/// The PHP that surus-php was built with, as `8.2`.
-pub fn minor() -> &'static str {
-    surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap()
-}
+use crate::common::php::minor;
 
 /// Where Debian has php-fpm, php-cgi and php-fpm's configuration of that PHP.
 struct Installed {

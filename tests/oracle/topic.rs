@@ -8,6 +8,7 @@ use super::corpus::{Case, Step, Topic, Touch, load, write_scripts};
 use super::exceptions::{self, Exceptions};
 use super::oracles::{Name, Oracles, eventually};
 use super::watch::Watch;
+use crate::common::php::is_since;
 
 /// Panics with all that differs in the topic, Surus running PHP by `engine`.
 pub fn check(engine: &str, topic: &str, text: &str) {
@@ -117,12 +118,7 @@ impl Trial<'_> {
         for (&who, &from) in everybody.iter().zip(&logged) {
             let mut new = String::new();
             let since = self.case.log_since.as_deref();
-            match self
-                .case
-                .log
-                .as_ref()
-                .filter(|_| exceptions::applies(since))
-            {
+            match self.case.log.as_ref().filter(|_| is_since(since)) {
                 Some(needle) => {
                     let logged = eventually(|| {
                         new = self.oracles.log(who)[from..].to_string();

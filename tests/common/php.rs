@@ -1,0 +1,23 @@
+//! The PHP that surus-php was built with.
+#![allow(dead_code)]
+
+/// `8.2`.
+pub fn minor() -> &'static str {
+    surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap()
+}
+
+/// Is it one of those since `since`, where anything is said?
+pub fn is_since(since: Option<&str>) -> bool {
+    since.is_none_or(|since| release(since) <= release(minor()))
+}
+
+/// `8.10`, as numbers that can be compared.
+fn release(minor: &str) -> Vec<u32> {
+    minor.split('.').map(|n| n.parse().unwrap()).collect()
+}
+
+/// Is this extension known to be missing for it (`scripts/test-php`)?
+pub fn lacks(extension: &str) -> bool {
+    let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
+    without.split_whitespace().any(|name| name == extension)
+}
