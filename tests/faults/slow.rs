@@ -1,4 +1,4 @@
-//! Clients that take their answers slowly, and what they may cost the others.
+//! Clients that take their answers slowly, and what they may cost the others; scripts that are slow.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -209,4 +209,18 @@ fn php_learns_that_a_slow_client_has_left() {
     until("the file is gone", || {
         spooled(site.surus.pid(), spool.path()) == 0
     });
+}
+
+#[test]
+fn a_script_that_ends_as_its_wait_is_looked_at_has_waited_for_nobody() {
+    let wait = [("SURUS_ENGINE_QUEUE_TIMEOUT", "300ms")];
+    let site = Site::start(&["--workers", "64"], &wait);
+    let nap = "<?php usleep(mt_rand(300000, 360000)); echo 'rested';";
+    std::fs::write(site.dir.path().join("nap.php"), nap).unwrap();
+    let load = site.load(60, "/nap.php");
+    std::thread::sleep(Duration::from_secs(4));
+    let statuses = load.stop();
+    let refused = statuses.iter().filter(|status| **status != Some(200));
+    assert!(statuses.len() > 200, "{}", statuses.len());
+    assert_eq!(refused.count(), 0, "of {}", statuses.len());
 }

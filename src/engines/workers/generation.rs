@@ -163,6 +163,7 @@ impl Generation {
             answer: Some(answer),
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
+            unheld: None,
             missed: None,
             deadline: Some(event.deadline),
             patience: event.patience,

@@ -51,6 +51,8 @@ pub struct Slot {
     pub hints: Option<Arc<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
+    /// Its wait is over: since when no worker has been seen to have it.
+    pub unheld: Option<Instant>,
     /// Since when it looks as if no worker had it, though one should.
     pub missed: Option<Instant>,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.

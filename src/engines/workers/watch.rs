@@ -21,6 +21,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// longer.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
 
+/// An event that no worker has any more may have been answered: then somebody of ours is about to read that.
+const ANSWERED_WITHIN: Duration = TICK;
+
 /// What a look at one slot has found.
 enum Finding {
     WaitedTooLong,
@@ -91,8 +94,19 @@ fn look(shared: &Shared, limits: Limits) {
             .iter()
             .find(|(_, line)| line.state.holds_event() && line.request == request);
         match (finding, holder) {
-            (Finding::WaitedTooLong, Some(_)) => {}
+            (Finding::WaitedTooLong, Some(_)) => {
+                shared.slots.with(request, |slot| slot.unheld = None);
+            }
             (Finding::WaitedTooLong, None) => {
+                let since = shared.slots.with(request, |slot| {
+                    (slot.event == event).then(|| *slot.unheld.get_or_insert(now))
+                });
+                let Some(since) = since.flatten() else {
+                    continue;
+                };
+                if now.duration_since(since) < ANSWERED_WITHIN {
+                    continue;
+                }
                 let failure = Failure::Busy("no worker became free in time");
                 give_up(shared, request, event, failure, Reached::Nobody);
             }
