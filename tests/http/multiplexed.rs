@@ -210,11 +210,11 @@ async fn a_head_says_the_length_and_sends_nothing() {
     let surus = serve(dir.path(), &[]);
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
-    for path in ["/static.txt", "/"] {
+    for (path, status) in [("/static.txt", 200), ("/", 200), ("/.hidden", 404)] {
         let mut request = get(&surus, path);
         *request.method_mut() = http::Method::HEAD;
         let response = requests.send_request(request).await.unwrap();
-        assert_eq!(response.status(), 200);
+        assert_eq!(response.status(), status);
         if path == "/static.txt" {
             assert_eq!(response.headers()["content-length"], "6");
         }

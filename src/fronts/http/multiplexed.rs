@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use h2::server::{self, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
@@ -64,6 +64,7 @@ impl Multiplexed {
 
     fn answer(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
         let reply = Arc::new(Reply(Mutex::new(Some(reply))));
+        let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
         let answer = service.answer(
             Received::body_of(request),
@@ -75,7 +76,7 @@ impl Multiplexed {
             let Some(Ok(response)) = reply.unless_reset(answer).await else {
                 return;
             };
-            if let Err(error) = send(response, &reply).await {
+            if let Err(error) = send(response, is_head, &reply).await {
                 debug!(%error, "a response broke off");
             }
         }));
@@ -170,10 +171,11 @@ impl EarlyHints for Reply {
     }
 }
 
-async fn send(response: Response<Outgoing>, reply: &Reply) -> Result<(), h2::Error> {
+async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Result<(), h2::Error> {
     let (mut head, mut body) = response.into_parts();
-    let is_all = body.is_end_stream();
-    if !is_all && let Some(len) = body.size_hint().exact() {
+    let is_empty = body.is_end_stream();
+    let is_all = is_empty || is_head;
+    if !is_empty && let Some(len) = body.size_hint().exact() {
         let len = || HeaderValue::from(len);
         head.headers
             .entry(header::CONTENT_LENGTH)
