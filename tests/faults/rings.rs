@@ -234,6 +234,27 @@ fn nobody_waits_for_who_is_busy_while_another_sleeps() {
     }
 }
 
+/// While surus could not run: a process that has ended is heard of together with its successor.
+#[test]
+fn the_successor_of_one_that_surus_has_never_seen_is_heard() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    let nap = site.begun("/nap.php?ms=300");
+    let dying: Vec<_> = (0..6).map(|_| site.begin("/die.php")).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let first = site.workers();
+    kill(site.surus.pid(), "STOP");
+    until("a successor has died", || site.workers() != first);
+    std::thread::sleep(Duration::from_secs(1));
+    kill(site.surus.pid(), "CONT");
+    assert_eq!(nap.join().unwrap().unwrap().body, "rested");
+    for one in dying {
+        assert_eq!(one.join().unwrap().unwrap().status, 502);
+    }
+    for _ in 0..5 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+}
+
 #[test]
 fn a_reload_and_an_end_under_load_lose_nothing() {
     let site = site("rewind", "2");

@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
         "segfault.php",
         "posix_kill(posix_getpid(), 11); while (true) {}",
     ),
+    ("die.php", "posix_kill(posix_getpid(), 9); while (true) {}"),
     ("sleep.php", "sleep(60);"),
     (
         "limit.php",

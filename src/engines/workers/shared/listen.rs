@@ -145,10 +145,11 @@ impl Shared {
             let shared = self.clone();
             php::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
+        // Here and not in its task: the tasks of a process that has ended at once and of its successor may begin in any order, and the
+        // one who is woken for letters is the last that came.
+        let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
-            Outbox::new(self.clone(), stream, index, pid, exited, written)
-                .run()
-                .await;
+            outbox.run().await;
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
             }
