@@ -82,10 +82,14 @@ def main() -> None:
                 spared.install(server)
                 results.spared[contestant.name] = spared.measure(server, options.rounds, _say)
         # Where PHP runs inside the web server there are no workers to count.
-        for contestant in (contestant for contestant in contestants if contestant.php_process and not contestant.one_event):
-            if "round-trip" in options.parts:
-                with start(contestant, "plain", 1, "round-trip") as server:
-                    results.round_trips[contestant.name] = round_trip.measure(server, options.rounds, options.seconds, _say)
+        pools = [contestant for contestant in contestants if contestant.php_process and not contestant.one_event]
+        if "round-trip" in options.parts:
+            with contextlib.ExitStack() as stack:
+                bare = Server(round_trip.BARE, Path(scratch) / "bare", APPS["plain"], projects["plain"], options.surus, 1)
+                servers = [stack.enter_context(bare)]
+                servers += [stack.enter_context(start(contestant, "plain", 1, "round-trip")) for contestant in pools]
+                results.round_trips.update(round_trip.measure(servers, options.rounds, options.seconds, _say))
+        for contestant in pools:
             if "slow" in options.parts:
                 with start(contestant, "plain", 2, "slow") as server:
                     results.slow_scripts[contestant.name] = slow.measure(server, options.rounds, options.slow_seconds, _say)
@@ -152,6 +156,7 @@ def _check_machine(contestants: list[Contestant], pages: list, options: argparse
             if not Path(path).exists():
                 raise Refused(f"{path} does not exist: apt-get install {package}; or choose --pages and --parts without it")
     ours = {"wrk": "wrk", "php8.2": "php8.2-cli"} | ({alone.PHP_CGI: "php8.2-cgi", "nginx": "nginx"} if "alone" in options.parts else {})
+    ours |= {"cc": "gcc"} if "round-trip" in options.parts else {}
     for program, package in (ours | {k: v for one in contestants for k, v in one.needs.items()}).items():
         if not shutil.which(program):
             raise Refused(f"{program} is not installed: apt-get install {package}")

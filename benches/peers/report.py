@@ -236,7 +236,8 @@ def _replacements(results: dict[str, Replacement]) -> str:
 
 def _round_trips(results: dict[str, RoundTrip]) -> str:
     lines = [
-        "One worker, one connection. PHP's own time is the CPU time of its process; added is the round trip less that.",
+        "One worker, one connection; all take turns. PHP's own time is the CPU time of its process; added is the round trip less that. The C program "
+        "answers with fixed bytes, after it has handed the request to another process and back: what machine, kernel and wrk take by themselves.",
         "",
         "| | hello, mean | p50 | PHP's own | added to the mean | added to the p50 | a static file of its size |",
         "|---|---:|---:|---:|---:|---:|---:|",
