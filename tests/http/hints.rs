@@ -133,3 +133,30 @@ async fn hints_to_who_has_left_harm_nobody() {
     assert_eq!(links(&mut response).await, expected("a"));
     assert_eq!(text(response).await, "answer of a");
 }
+
+#[tokio::test]
+async fn http_2_says_that_it_wants_a_body_to_who_waits_for_that() {
+    let dir = site();
+    std::fs::write(
+        dir.path().join("body.php"),
+        "<?php readfile('php://input');",
+    )
+    .unwrap();
+    let surus = serve(dir.path(), &[]);
+    let mut requests = connect(&surus).await;
+    let post = |length: &str| {
+        Request::post("http://a/body.php")
+            .header("expect", "100-Continue")
+            .header("content-length", length)
+            .body(())
+            .unwrap()
+    };
+    let (mut response, mut body) = requests.send_request(post("5"), false).unwrap();
+    let said = std::future::poll_fn(|cx| response.poll_informational(cx)).await;
+    assert_eq!(said.unwrap().unwrap().status(), 100);
+    body.send_data("hello".into(), true).unwrap();
+    assert_eq!(text(response).await, "hello");
+    // One that is not wanted is refused instead.
+    let (response, _body) = requests.send_request(post("99999999999"), false).unwrap();
+    assert_eq!(response.await.unwrap().status(), 413);
+}

@@ -247,3 +247,38 @@ async fn an_answer_that_breaks_off_is_reset() {
     let body = response.unwrap().into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "static");
 }
+
+/// In HTTP/2 they are errors.
+#[tokio::test]
+async fn headers_of_the_connection_stay_with_it() {
+    let dir = site();
+    let names = [
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Transfer-Encoding",
+        "Upgrade",
+        "TE",
+    ];
+    let sends: String = names
+        .iter()
+        .map(|name| format!("header('{name}: x');"))
+        .collect();
+    std::fs::write(
+        dir.path().join("relays.php"),
+        format!("<?php {sends} echo 'relayed';"),
+    )
+    .unwrap();
+    let surus = serve(dir.path(), &[]);
+    let (mut requests, connection) = connect(&surus).await;
+    tokio::spawn(connection);
+    let response = requests
+        .send_request(get(&surus, "/relays.php"))
+        .await
+        .unwrap();
+    for name in names {
+        assert!(!response.headers().contains_key(name), "{name}");
+    }
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "relayed");
+}

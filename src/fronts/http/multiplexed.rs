@@ -67,7 +67,7 @@ impl Multiplexed {
         let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
         let answer = service.answer(
-            Received::body_of(request),
+            Received::body_of(request, &reply),
             &self.peer,
             self.shared.clone(),
             Some(reply.clone()),
@@ -140,6 +140,18 @@ impl Reply {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sends an informational response.
+    fn inform(&self, status: StatusCode, headers: HeaderMap) {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        if let Some(reply) = &mut *self.lock()
+            && let Err(error) = reply.send_informational(response)
+        {
+            debug!(%error, status = status.as_u16(), "an informational response is left out");
+        }
+    }
+
     /// None: the client has taken its request back, or has left.
     async fn unless_reset<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
@@ -158,16 +170,11 @@ impl Reply {
 
 impl EarlyHints for Reply {
     fn send(&self, headers: &HeaderMap) {
-        let mut hints = Response::new(());
-        *hints.status_mut() = StatusCode::EARLY_HINTS;
+        let mut links = HeaderMap::new();
         for value in headers.get_all(header::LINK) {
-            hints.headers_mut().append(header::LINK, value.clone());
+            links.append(header::LINK, value.clone());
         }
-        if let Some(reply) = &mut *self.lock()
-            && let Err(error) = reply.send_informational(hints)
-        {
-            debug!(%error, "early hints are left out");
-        }
+        self.inform(StatusCode::EARLY_HINTS, links);
     }
 }
 
@@ -256,6 +263,8 @@ async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
 /// A request's body as it arrives.
 pub struct Received {
     stream: RecvStream,
+    /// A client that waits until it hears that the body is wanted.
+    asks: Option<Arc<Reply>>,
     /// How much is still to come, where the client has said so. h2 holds it to that.
     rest: Option<u64>,
     /// All that is left are trailers.
@@ -263,11 +272,16 @@ pub struct Received {
 }
 
 impl Received {
-    fn body_of(request: Request<RecvStream>) -> Request<Received> {
+    fn body_of(request: Request<RecvStream>, reply: &Arc<Reply>) -> Request<Received> {
+        let expects = request.headers().get(header::EXPECT);
+        let asks =
+            expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let asks = asks.then(|| reply.clone());
         let length = request.headers().get(header::CONTENT_LENGTH);
         let rest = length.and_then(|value| value.to_str().ok()?.parse().ok());
         request.map(|stream| Received {
             stream,
+            asks,
             rest,
             ended: false,
         })
@@ -283,7 +297,13 @@ impl Body for Received {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         if !self.ended {
-            match ready!(self.stream.poll_data(cx)) {
+            let data = self.stream.poll_data(cx);
+            if let Some(reply) = self.asks.take()
+                && data.is_pending()
+            {
+                reply.inform(StatusCode::CONTINUE, HeaderMap::new());
+            }
+            match ready!(data) {
                 Some(Ok(piece)) => {
                     // The client may send as much again.
                     let _ = self.stream.flow_control().release_capacity(piece.len());

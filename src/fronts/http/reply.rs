@@ -89,15 +89,17 @@ pub fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// The connection is ours: what PHP says of it would contradict what we do.
+/// The connection is ours: what PHP says of it would contradict what we do, and is an error in HTTP/2 (RFC 9113, 8.2.2).
 pub fn strip_connection_headers(headers: &mut HeaderMap) {
-    static OURS: [HeaderName; 4] = [
+    static OURS: [HeaderName; 6] = [
         header::CONNECTION,
         header::TRANSFER_ENCODING,
         header::UPGRADE,
+        header::TE,
         HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
     ];
-    // Mostly there are none: then one pass is less than four look-ups.
+    // Mostly there are none: then one pass is less than six look-ups.
     if headers.keys().any(|name| OURS.contains(name)) {
         for name in &OURS {
             headers.remove(name);
