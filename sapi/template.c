@@ -229,7 +229,7 @@ static bool any_worker(void)
 static void look_at_opcache(int *wait)
 {
 	enum { PAUSE = 2000000 };
-	static uint64_t looks_at, seen;
+	static uint64_t looks_at, seen, before;
 	static bool over;
 	uint64_t now = surus_now();
 
@@ -238,7 +238,7 @@ static void look_at_opcache(int *wait)
 	}
 	if (now >= looks_at) {
 		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no line, but a successor. What runs while we
-		 * look has not run for the last time. */
+		 * look, or has begun since the last time, has not run for the last time. */
 		uint64_t run = filled;
 		bool runs = false;
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -255,7 +255,8 @@ static void look_at_opcache(int *wait)
 			over = true;
 			return;
 		}
-		seen = runs ? UINT64_MAX : run;
+		seen = runs || run != before ? UINT64_MAX : run;
+		before = run;
 		looks_at = now + PAUSE;
 	}
 	int ms = (int)((looks_at - now) / 1000) + 1;

@@ -282,3 +282,74 @@ async fn headers_of_the_connection_stay_with_it() {
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "relayed");
 }
+
+/// A client of h2's own: windows are as it says, and open when it says.
+async fn narrow(
+    surus: &Surus,
+    window: u32,
+) -> (h2::client::SendRequest<Bytes>, tokio::task::JoinHandle<()>) {
+    let stream = tokio::net::TcpStream::connect(&surus.address).await;
+    let (requests, connection) = h2::client::Builder::new()
+        .initial_window_size(window)
+        .handshake(stream.unwrap())
+        .await
+        .unwrap();
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    (requests.ready().await.unwrap(), connection)
+}
+
+fn ask(requests: &mut h2::client::SendRequest<Bytes>, path: &str) -> h2::client::ResponseFuture {
+    let request = http::Request::get(format!("http://a{path}"));
+    requests
+        .send_request(request.body(()).unwrap(), true)
+        .unwrap()
+        .0
+}
+
+#[tokio::test]
+async fn who_is_slow_to_take_an_answer_is_not_idle() {
+    let dir = site();
+    std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
+    let surus = serve(dir.path(), &[("keep_alive", "300ms")]);
+    let (mut requests, _connection) = narrow(&surus, 20_000).await;
+    let mut body = ask(&mut requests, "/long.txt").await.unwrap().into_body();
+    let mut length = 0;
+    while let Some(piece) = body.data().await {
+        let piece = piece.expect("what was promised comes");
+        length += piece.len();
+        // Each time longer than an idle connection has.
+        tokio::time::sleep(Duration::from_millis(50 + piece.len() as u64 / 10)).await;
+        body.flow_control().release_capacity(piece.len()).unwrap();
+    }
+    assert_eq!(length, 60_000);
+}
+
+#[tokio::test]
+async fn a_client_without_any_window_does_not_stay_for_ever() {
+    let dir = site();
+    std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
+    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let (mut requests, connection) = narrow(&surus, 0).await;
+    let response = ask(&mut requests, "/long.txt").await.unwrap();
+    assert_eq!(response.headers()["content-length"], "60000");
+    tokio::time::timeout(Duration::from_secs(20), connection)
+        .await
+        .expect("its connection is closed")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_can_have_no_body_has_none() {
+    let dir = site();
+    let code = "<?php http_response_code((int) $_GET['status']); echo 'more';";
+    std::fs::write(dir.path().join("none.php"), code).unwrap();
+    let surus = serve(dir.path(), &[]);
+    let (mut requests, _connection) = narrow(&surus, 20_000).await;
+    for status in [204, 304] {
+        let path = format!("/none.php?status={status}");
+        let response = ask(&mut requests, &path).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert!(!response.headers().contains_key("content-length"));
+        assert!(response.into_body().is_end_stream());
+    }
+}

@@ -1,5 +1,7 @@
 //! Clients that are slow, silent or many.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::common::Surus;
@@ -264,5 +266,25 @@ fn ten_thousand_idle_connections_cost_little() {
             200,
             "and so are the old ones"
         );
+    }
+}
+
+/// The end of a file is with hyper long before it is with the client.
+#[test]
+fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
+    let dir = site();
+    std::fs::write(dir.path().join("large.bin"), vec![b'x'; 30 << 20]).unwrap();
+    let surus = serve(dir.path(), &[("keep_alive", "300ms")]);
+    let mut stream = TcpStream::connect(&surus.address).unwrap();
+    stream
+        .write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let (mut piece, mut length) = (vec![0; 2 << 20], 0);
+    while length < 30 << 20 {
+        std::thread::sleep(Duration::from_millis(100));
+        match stream.read(&mut piece).unwrap() {
+            0 => panic!("closed after {length} bytes"),
+            read => length += read,
+        }
     }
 }

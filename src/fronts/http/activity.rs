@@ -19,8 +19,8 @@ pub struct Activity {
     head_since: AtomicU64,
     /// Since when the client has not taken what we write.
     write_since: AtomicU64,
-    /// HTTP/2: since when the client has not taken what it was given of each response that streams, 0 for "it has".
-    streams: Mutex<Vec<Weak<AtomicU64>>>,
+    /// HTTP/2: since when the client has had no room for each response that waits for some.
+    waits: Mutex<Vec<Weak<u64>>>,
     /// HTTP/2: bytes between two requests are not a request's head, but acknowledgements and pings.
     multiplexed: AtomicBool,
     /// Each answer is to be the last.
@@ -55,24 +55,11 @@ pub enum Overdue {
     Idle,
 }
 
-/// What a response that streams on a connection with others notes.
+/// The client has no room for one of several responses, until this is dropped.
 #[derive(Debug)]
-pub struct Stream {
-    opened: Instant,
-    given_since: Arc<AtomicU64>,
-}
-
-impl Stream {
-    /// The client was given a piece. It has taken it when it is ready for the next.
-    pub fn given(&self) {
-        let now = self.opened.elapsed().as_millis() as u64 + 1;
-        self.given_since.store(now, Ordering::Relaxed);
-    }
-
-    /// It is ready for more than there is.
-    pub fn taken(&self) {
-        self.given_since.store(0, Ordering::Relaxed);
-    }
+pub struct Wait {
+    /// Found there as long as it is.
+    _since: Arc<u64>,
 }
 
 impl Activity {
@@ -83,7 +70,7 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
             write_since: AtomicU64::new(0),
-            streams: Mutex::new(Vec::new()),
+            waits: Mutex::new(Vec::new()),
             multiplexed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }
@@ -164,31 +151,26 @@ impl Activity {
     pub fn written(&self) {
         if self.write_since.load(Ordering::Relaxed) != 0 {
             self.write_since.store(0, Ordering::Relaxed);
+            // What is left of a response to write has no request any more.
+            self.idle_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    /// A response of several on this connection is about to stream. Each has a window of its own to be closed, which the
-    /// connection's socket does not show.
-    pub fn stream_begins(&self) -> Stream {
-        let given_since = Arc::new(AtomicU64::new(0));
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(&given_since));
-        Stream {
-            opened: self.opened,
-            given_since,
-        }
+    /// A response of several on this connection has to wait until its client has room. Each has a window of its own to be closed, which
+    /// the connection's socket does not show.
+    pub fn wait(&self) -> Wait {
+        let since = Arc::new(self.now());
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.retain(|wait| wait.strong_count() > 0);
+        waits.push(Arc::downgrade(&since));
+        Wait { _since: since }
     }
 
-    /// Since when the client has not taken what it was given of one of several responses, 0 when there is none.
-    fn stream_since(&self) -> u64 {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = streams.iter().filter_map(Weak::upgrade);
-        waiting
-            .map(|stream| stream.load(Ordering::Relaxed))
-            .filter(|since| *since != 0)
-            .min()
-            .unwrap_or(0)
+    /// Since when the client has had no room for one of several responses, 0 when there is none.
+    fn waits_since(&self) -> u64 {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = waits.iter().filter_map(Weak::upgrade);
+        since.map(|since| *since).min().unwrap_or(0)
     }
 
     /// Why the connection is to be closed, if it is.
@@ -197,9 +179,8 @@ impl Activity {
         let over = |since: u64, limit: Duration| {
             since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
         };
-        if over(self.write_since.load(Ordering::Relaxed), limits.write)
-            || over(self.stream_since(), limits.write)
-        {
+        let write_since = self.write_since.load(Ordering::Relaxed);
+        if over(write_since, limits.write) || over(self.waits_since(), limits.write) {
             return Some(Overdue::Stuck("the client did not take its response"));
         }
         if self.in_flight.load(Ordering::Relaxed) > 0 {
@@ -212,8 +193,8 @@ impl Activity {
         if over(head_since, limits.head) {
             return Some(Overdue::Stuck("a request's head did not arrive in time"));
         }
-        let idle =
-            head_since == 0 && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
+        let has_all = head_since == 0 && write_since == 0;
+        let idle = has_all && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
         idle.then_some(Overdue::Idle)
     }
 }
@@ -269,6 +250,24 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_request_any_more_is_still_to_be_taken() {
+        let activity = Activity::new();
+        let limits = Limits {
+            keep_alive: Duration::from_millis(20),
+            ..LIMITS
+        };
+        activity.request_begins();
+        activity.write_blocked();
+        activity.request_ends();
+        std::thread::sleep(limits.keep_alive);
+        assert_eq!(activity.overdue(limits), None);
+        activity.written();
+        assert_eq!(activity.overdue(limits), None);
+        std::thread::sleep(limits.keep_alive);
+        assert_eq!(activity.overdue(limits), Some(Overdue::Idle));
+    }
+
+    #[test]
     fn draining_gives_an_idle_connection_its_time_anew() {
         let activity = Activity::new();
         let limits = Limits {
@@ -283,20 +282,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_the_client_does_not_take_counts_until_it_is_dropped() {
+    fn a_response_that_waits_for_room_counts_until_it_has_some() {
         let activity = Activity::new();
         let limits = Limits {
             write: Duration::ZERO,
             ..LIMITS
         };
         activity.request_begins();
-        let (taken, given) = (activity.stream_begins(), activity.stream_begins());
-        taken.given();
-        taken.taken();
+        drop(activity.wait());
         assert_eq!(activity.overdue(limits), None);
-        given.given();
+        let waits = activity.wait();
         assert!(activity.overdue(limits).is_some());
-        drop(given);
+        drop(waits);
         assert_eq!(activity.overdue(limits), None);
     }
 

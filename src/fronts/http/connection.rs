@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -68,10 +69,25 @@ pub async fn accept(
         let service = service.clone();
         let draining = draining.clone();
         connections.spawn(async move {
-            service.application.metrics.connections.inc();
+            let _open = Open::new(&service.application.metrics.connections);
             serve(io, peer, &service, guest, draining).await;
-            service.application.metrics.connections.dec();
         });
+    }
+}
+
+/// A connection that is counted, however it ends.
+struct Open(Gauge);
+
+impl Open {
+    fn new(connections: &Gauge) -> Open {
+        connections.inc();
+        Open(connections.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -175,8 +191,7 @@ async fn serve(
         let service = service.clone();
         service.answer(request, &peer, shared.clone(), hints)
     });
-    let connection = Spoken::new(io, service.clone(), peer.clone(), answer);
-    tokio::pin!(connection);
+    let mut connection = Box::pin(Spoken::new(io, service.clone(), peer.clone(), answer));
     // Polled when it wakes, not whenever the connection does: that is several times for every request.
     let mut interruptions = FuturesUnordered::new();
     interruptions.push(interrupted(limits, Some(draining.clone()), shared.clone()));
@@ -227,6 +242,8 @@ async fn serve(
             }
         }
     }
+    // Whatever it was still doing is for nobody.
+    drop(connection);
     if !leaves {
         tokio::select! {
             () = shared.linger() => {}

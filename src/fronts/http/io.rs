@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -127,6 +127,8 @@ pub struct Io {
     follower: Follower,
     line: Line,
     max_uri: u64,
+    /// The last read may have left something.
+    goes_on: bool,
 }
 
 /// The first line of what has come since something was last written.
@@ -185,6 +187,7 @@ impl Io {
             follower: Follower::default(),
             line: Line::default(),
             max_uri,
+            goes_on: false,
         }
     }
 
@@ -405,7 +408,13 @@ impl AsyncRead for Io {
             let n = this.ready.len().min(buffer.remaining());
             buffer.put_slice(&this.ready.split_to(n));
         } else if this.first.is_empty() {
-            if ready!(this.shared.socket.poll_read(cx, buffer))? == 0 {
+            // Who reads without end has its turn like others; tokio counts only reads that find nothing.
+            if this.goes_on {
+                ready!(pin!(tokio::task::coop::consume_budget()).poll(cx));
+            }
+            let n = ready!(this.shared.socket.poll_read(cx, buffer))?;
+            this.goes_on = buffer.remaining() == 0;
+            if n == 0 {
                 this.shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(Ok(()));
             }

@@ -3,14 +3,15 @@
 //! hyper would lead h2 for us, but has no way to send informational responses yet (hyperium/hyper#4114), and browsers heed early hints
 //! in HTTP/2 alone.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use h2::server::{self, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
@@ -73,11 +74,18 @@ impl Multiplexed {
             Some(reply.clone()),
         );
         self.answers.push(Box::pin(async move {
-            let Some(Ok(response)) = reply.unless_reset(answer).await else {
-                return;
+            let answered = async {
+                if let Some(Ok(response)) = reply.unless_reset(answer).await
+                    && let Err(error) = send(response, is_head, &reply).await
+                {
+                    debug!(%error, "a response broke off");
+                }
             };
-            if let Err(error) = send(response, is_head, &reply).await {
-                debug!(%error, "a response broke off");
+            // The other requests of the connection go on.
+            if AssertUnwindSafe(answered).catch_unwind().await.is_err()
+                && let Some(mut reply) = reply.lock().take()
+            {
+                reply.send_reset(Reason::INTERNAL_ERROR);
             }
         }));
     }
@@ -156,13 +164,13 @@ impl Reply {
     async fn unless_reset<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         std::future::poll_fn(|cx| {
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(Some(answer));
+            // First: what is taken back at once is nobody's work.
+            if let Some(reply) = &mut *self.lock()
+                && reply.poll_reset(cx).is_ready()
+            {
+                return Poll::Ready(None);
             }
-            match &mut *self.lock() {
-                Some(reply) => reply.poll_reset(cx).map(|_| None),
-                None => Poll::Pending,
-            }
+            answer.as_mut().poll(cx).map(Some)
         })
         .await
     }
@@ -181,8 +189,15 @@ impl EarlyHints for Reply {
 async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Result<(), h2::Error> {
     let (mut head, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
-    let is_all = is_empty || is_head;
-    if !is_empty && let Some(len) = body.size_hint().exact() {
+    let has_none = matches!(
+        head.status,
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    let is_all = is_empty || is_head || has_none;
+    if !is_empty
+        && !has_none
+        && let Some(len) = body.size_hint().exact()
+    {
         let len = || HeaderValue::from(len);
         head.headers
             .entry(header::CONTENT_LENGTH)
@@ -217,16 +232,22 @@ async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Resul
                 return Ok(());
             }
             Some(Ok(frame)) => {
-                let Ok(piece) = frame.into_data() else {
+                let Ok(mut piece) = frame.into_data() else {
                     continue;
                 };
-                if !piece.is_empty() {
-                    room(stream).await?;
-                }
-                let is_last = body.is_end_stream();
-                stream.send_data(piece, is_last)?;
-                if is_last {
-                    return Ok(());
+                // No more than the client has room for: what h2 were to keep beyond that, nobody would know to be still there.
+                while !piece.is_empty() {
+                    stream.reserve_capacity(piece.len());
+                    if stream.capacity() == 0 {
+                        let _wait = body.wait();
+                        room(stream).await?;
+                    }
+                    let part = piece.split_to(stream.capacity().min(piece.len()));
+                    let is_last = piece.is_empty() && body.is_end_stream();
+                    stream.send_data(part, is_last)?;
+                    if is_last {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -246,9 +267,8 @@ async fn next(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<Pie
     .await
 }
 
-/// Waits until the client, and what it has not taken yet, let something be sent. h2 keeps what is more than that, of one piece.
+/// Waits until the client, and what it has not taken yet, let something be sent.
 async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
-    stream.reserve_capacity(1);
     while stream.capacity() == 0 {
         match std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {
             Some(capacity) => {

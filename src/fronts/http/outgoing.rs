@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 use tracing::warn;
 
 use super::access::Entry;
-use super::activity::Stream;
+use super::activity::Wait;
 use super::application::STATIC;
 use super::forwarded;
 use super::io::Shared;
@@ -26,21 +26,21 @@ pub struct Outgoing {
     body: ResponseBody,
     /// Why the body breaks off here.
     failure: Option<Failure>,
-    /// On a connection with others.
-    stream: Option<Stream>,
     end: End,
 }
 
 impl Outgoing {
     pub fn new(body: ResponseBody, end: End) -> Outgoing {
-        let is_one_of_several =
-            end.version == Version::HTTP_2 && matches!(body, ResponseBody::Stream(_));
         Outgoing {
             body,
             failure: None,
-            stream: is_one_of_several.then(|| end.connection.activity.stream_begins()),
             end,
         }
+    }
+
+    /// The client has no room for it on a connection with others.
+    pub fn wait(&self) -> Wait {
+        self.end.connection.activity.wait()
     }
 }
 
@@ -56,16 +56,10 @@ impl http_body::Body for Outgoing {
             return Poll::Ready(Some(Err(failure)));
         }
         let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(cx) else {
-            if let Some(stream) = &self.stream {
-                stream.taken();
-            }
             return Poll::Pending;
         };
         match polled {
             Some(Ok(frame)) => {
-                if let Some(stream) = &self.stream {
-                    stream.given();
-                }
                 self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -98,7 +92,6 @@ pub struct End {
     pub engine: &'static str,
     /// None: the client left before there was one.
     pub status: Option<StatusCode>,
-    version: Version,
     bytes: u64,
     /// What the access log needs; none when it is off.
     line: Option<Box<Line>>,
@@ -147,7 +140,6 @@ impl End {
             began: Instant::now(),
             engine: STATIC,
             status: None,
-            version: request.version(),
             bytes: 0,
             line,
         }
