@@ -7,7 +7,7 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -41,8 +41,8 @@ pub struct Event {
     pub spool: Option<Arc<Spool>>,
     /// Kept until no worker has anything left to do for the event: PHP may go on when it has answered. For fronts that have to know.
     pub hold: Option<TaskTrackerToken>,
-    /// None where the front has no way of sending them.
-    pub early_hints: Option<Arc<dyn EarlyHints>>,
+    /// None where the front has no way of sending them. An event does not keep the connection of a client that has left.
+    pub early_hints: Option<Weak<dyn EarlyHints>>,
 }
 
 /// A request body that has arrived completely, so that a worker is never lent to a client that is still uploading.

@@ -210,9 +210,10 @@ engine_contract! {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
         let hints = seen.clone();
-        ask.early_hints = Some(Arc::new(move |headers: &http::HeaderMap| {
+        let hints = Arc::new(move |headers: &http::HeaderMap| {
             hints.lock().unwrap().push(headers["link"].clone());
-        }));
+        });
+        ask.early_hints = Some(Arc::downgrade(&hints) as _);
         assert_eq!(engine.answer(ask).await.unwrap().text(), "done");
         assert_eq!(*seen.lock().unwrap(), ["</a.css>; rel=preload"]);
     }

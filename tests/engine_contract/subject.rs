@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -288,7 +288,7 @@ pub struct Ask {
     pub patience: bool,
     pub spool: Option<Arc<Spool>>,
     pub hold: Option<TaskTrackerToken>,
-    pub early_hints: Option<Arc<dyn EarlyHints>>,
+    pub early_hints: Option<Weak<dyn EarlyHints>>,
 }
 
 impl Ask {

@@ -95,6 +95,30 @@ fn busy(surus: &Surus) -> Wire {
     wire
 }
 
+fn sockets(surus: &Surus) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", surus.pid())).unwrap();
+    let leads_to = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    leads_to
+        .filter(|to| to.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+/// PHP does not know before it sends something.
+#[test]
+fn who_has_left_holds_no_descriptor_while_php_goes_on() {
+    let dir = site();
+    let surus = serve(dir.path(), &[]);
+    let before = sockets(&surus);
+    let wire = busy(&surus);
+    assert_eq!(sockets(&surus), before + 1);
+    let began = Instant::now();
+    drop(wire);
+    while sockets(&surus) > before {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(began.elapsed() < Duration::from_millis(2500));
+}
+
 const STATIC: &str = "GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]

@@ -429,7 +429,7 @@ impl Outbox {
         let hints = self
             .shared
             .slots
-            .with(request, |slot| slot.hints.clone())
+            .with(request, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
         if let (Some(hints), Ok((head, _))) = (hints, cgi_reply::parse(block)) {
             hints.send(&head.headers);

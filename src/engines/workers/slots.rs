@@ -1,6 +1,6 @@
 //! The events in flight: who waits for which request id, since when and until when.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{Method, Uri};
@@ -48,7 +48,7 @@ pub struct Slot {
     pub event: u64,
     /// Who waits for the response's head; taken when it is sent.
     pub answer: Option<oneshot::Sender<Answer>>,
-    pub hints: Option<Arc<dyn EarlyHints>>,
+    pub hints: Option<Weak<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
     /// Its wait is over: since when no worker has been seen to have it.

@@ -187,7 +187,7 @@ async fn serve(
         write: settings.write_timeout.0,
     };
     let answer = service_fn(|request: Request<Incoming>| {
-        let hints = (request.version() == Version::HTTP_11).then(|| shared.clone() as _);
+        let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);
         let service = service.clone();
         service.answer(request, &peer, shared.clone(), hints)
     });

@@ -71,7 +71,7 @@ impl Multiplexed {
             Received::body_of(request, &reply),
             &self.peer,
             self.shared.clone(),
-            Some(reply.clone()),
+            Some(Arc::downgrade(&reply) as _),
         );
         self.answers.push(Box::pin(async move {
             let answered = async {

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -62,7 +62,7 @@ impl Service {
         request: Request<B>,
         peer: &Peer,
         connection: Arc<Shared>,
-        early_hints: Option<Arc<dyn EarlyHints>>,
+        early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<B>
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
@@ -146,7 +146,7 @@ impl Service {
         &self,
         mut head: http::request::Parts,
         peer: &Peer,
-        early_hints: Option<Arc<dyn EarlyHints>>,
+        early_hints: Option<Weak<dyn EarlyHints>>,
         end: &End,
     ) -> Begun {
         let proxies = &self.settings.trusted_proxies;
