@@ -314,7 +314,7 @@ impl Trial<'_> {
 }
 
 /// Whether `condition` holds within ten seconds.
-fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     for _ in 0..1000 {
         if condition() {
             return true;

@@ -8,6 +8,7 @@ use surus::emulator::fault::{Faults, Injection};
 use surus::emulator::{Function, Initialization, Invocation, LogFormat, Status};
 
 use super::behind::Behind;
+use super::corpus::eventually;
 
 /// Not below `/tmp`, which a function may write to.
 struct App(tempfile::TempDir);
@@ -167,13 +168,15 @@ fn a_snapshot_is_restored_before_the_first_event() {
         let function = app.run(engine, |function| {
             function.initialization = Initialization::SnapStart;
         });
+        // Written before the snapshot, and read when its reader has its turn.
+        let says = |what: &str| eventually(|| function.log().contains(what));
+        assert!(says("ready for the snapshot"), "{}", function.log());
         let booted = function.log();
-        assert!(booted.contains("ready for the snapshot"), "{booted}");
         assert!(!booted.contains("restored from a snapshot"), "{booted}");
         let first = function.invocation("{}");
         assert!(first.result.is_ok(), "{}", function.log());
         assert!(first.report.restore.is_some());
-        assert!(function.log().contains("restored from a snapshot"));
+        assert!(says("restored from a snapshot"), "{}", function.log());
         assert!(function.invocation("{}").report.restore.is_none());
         if engine == "rewind" {
             assert_eq!(app.boots(), 1);
