@@ -38,8 +38,8 @@ fn the_rest_of_a_script_serves_each_request_in_the_global_scope() {
             answers("again", 500);
             answers("error", 500);
         }
+        surus.wait_for_log(|log| log.contains("can be called once"));
         let log = surus.log();
-        assert!(log.contains("can be called once"), "{log}");
         assert!(!log.contains("replaced instead of rewound"), "{log}");
     }
 }

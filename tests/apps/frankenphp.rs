@@ -95,11 +95,7 @@ fn frankenphps_loop_runs_on_every_engine_that_boots() {
             Client::new(&surus.url).get("/?do=session").ok().text(),
             "visit 1"
         );
-        let log = surus.log();
-        assert!(
-            log.contains("thrown") && log.contains("no_such_function"),
-            "{engine}: {log}"
-        );
+        surus.wait_for_log(|log| log.contains("thrown") && log.contains("no_such_function"));
     }
 }
 

@@ -174,8 +174,8 @@ fn the_kernels_oom_killer_costs_one_request() {
         assert_eq!(site.get("/hello.php").body, "hello");
     }
     assert!(!site.workers().contains(&worker));
-    let log = site.surus.log();
-    assert!(log.contains("for lack of memory"), "{log}");
+    site.surus
+        .wait_for_log(|log| log.contains("for lack of memory"));
 }
 
 /// As the kernel's OOM killer does, at any moment, while it is rewound too.

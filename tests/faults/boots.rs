@@ -375,11 +375,8 @@ fn serving_in_a_fiber_is_a_fork_for_each_event() {
         first.starts_with('1') && second.starts_with('1') && first != second,
         "{first} {second}"
     );
-    assert!(
-        site.surus.log().contains("inside of a Fiber"),
-        "{}",
-        site.surus.log()
-    );
+    site.surus
+        .wait_for_log(|log| log.contains("inside of a Fiber"));
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn who_cannot_be_rewound_is_forked() {
         assert_eq!(pids.len(), answers.len(), "{lacking}: a process for each");
         let text =
             format!("this process cannot be rewound: {said}; every event gets a fork instead");
+        site.surus.wait_for_log(|log| log.contains(&text));
         assert_eq!(site.surus.log().matches(&text).count(), 1, "{lacking}");
     }
 }
