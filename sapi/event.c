@@ -153,11 +153,14 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 	return error == NULL;
 }
 
+enum { SPIN = 100, UNKNOWN_WAIT = 1000 }; /* us */
+
 void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_rings_begin();
+	surus_self->usual_wait = UNKNOWN_WAIT;
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
 	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
@@ -264,6 +267,34 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 	}
 }
 
+/* A worker that usually has its next event within a moment looks for it for as long before it sleeps. To wake one that sleeps on a CPU that has nothing
+ * else to do takes 30 us where that CPU is a virtual machine's, and 15 of who wakes it. */
+static bool is_to_spin(void)
+{
+	return surus_settings.spins && surus_self->crowd == 0 && surus_self->usual_wait < SPIN * 3 / 2;
+}
+
+static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
+{
+	ssize_t len;
+
+	surus_rings_spin();
+	do {
+		/* Who else has something to do here goes first. */
+		sched_yield();
+		len = take(msg, control);
+	} while (len == 0 && surus_now() - since < SPIN);
+	surus_rings_spun();
+	return len;
+}
+
+static void note_wait(uint64_t us)
+{
+	uint64_t usual = surus_self->usual_wait;
+
+	surus_self->usual_wait = us < usual ? usual - (usual + 15) / 16 : usual < UNKNOWN_WAIT ? usual + usual / 4 + 1 : usual;
+}
+
 static ssize_t receive(struct msghdr *msg)
 {
 	size_t control = msg->msg_controllen;
@@ -271,6 +302,13 @@ static ssize_t receive(struct msghdr *msg)
 	/* Somebody may have said that we sleep who did not know better. */
 	surus_rings_wake();
 	ssize_t len = take(msg, control);
+	if (len != 0) {
+		return len;
+	}
+	uint64_t since = surus_now();
+	if (is_to_spin()) {
+		len = spin(msg, control, since);
+	}
 	while (len == 0) {
 		surus_rings_sleep();
 		len = take_from_ring(msg);
@@ -291,6 +329,7 @@ static ssize_t receive(struct msghdr *msg)
 			len = take_from_ring(msg);
 		}
 	}
+	note_wait(surus_now() - since);
 	return len;
 }
 

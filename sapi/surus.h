@@ -36,6 +36,7 @@ struct surus_settings {
 	bool warms_up;       /* there are warm-ups to run */
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
+	bool spins;            /* there is a CPU for a worker that does nothing but look for its next event */
 	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
 	bool profiles;       /* what happens at the start is noted, and when */
 	uint32_t workers;
@@ -137,6 +138,7 @@ struct surus_self {
 	unsigned crowd;          /* how often there was more than one event at a time, lately */
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
+	uint64_t usual_wait;     /* for an event, in microseconds: most are shorter */
 	bool letters_are_ours;   /* all that is in our place's outbox */
 	bool had_socket;         /* the last event came by the socket though it was not waited for there */
 	uint64_t looked_at_socket; /* when, in microseconds of CLOCK_MONOTONIC */

@@ -21,6 +21,7 @@ use surus_sys::rights::Rights;
 use tracing::info;
 
 use crate::engine::Engine;
+use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
 use crate::units::{self, Size, Time};
 use stock::{Address, Stock, Way};
@@ -167,6 +168,7 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
+        spins: Machine::read().cpus >= 2.0,
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -221,7 +223,7 @@ pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
     match settings.workers {
         Some(count) => check_workers(count).map(|()| count),
         None => {
-            let machine = crate::observe::machine::Machine::read();
+            let machine = Machine::read();
             let count = machine.worker_count();
             info!(
                 workers = count,

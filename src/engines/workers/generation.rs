@@ -216,7 +216,10 @@ impl Generation {
                 });
             }
         }
-        let answer = wait.await;
+        let answer = match is_one_of_many {
+            true => wait.await,
+            false => self.shared.spin.wait(&self.shared.post, now, wait).await,
+        };
         std::mem::forget(waiting);
         answered(answer)
     }

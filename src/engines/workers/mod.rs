@@ -7,6 +7,7 @@ mod outbox;
 mod post;
 mod shared;
 mod slots;
+mod spin;
 mod stream;
 mod template;
 mod turn;

@@ -45,6 +45,12 @@ impl Post {
         });
     }
 
+    /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
+    pub fn attend(&self) -> Attending<'_> {
+        self.rings.set_asleep(Sleep::Awake);
+        Attending(self)
+    }
+
     /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
@@ -52,6 +58,20 @@ impl Post {
             place.store(Some(reader.clone()));
         }
         reader
+    }
+}
+
+/// Somebody looks.
+pub struct Attending<'a>(&'a Post);
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        let sleep = house().sleep();
+        if sleep != Sleep::Awake {
+            // Before it looks for the last time: what comes later wakes it.
+            self.0.rings.set_asleep(sleep);
+            self.0.look();
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Spec {
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
     pub paranoid: bool,
+    /// May a worker use a CPU for waiting?
+    pub spins: bool,
     pub max_events: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -209,6 +211,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("socket", peer)?;
     }
     put("paranoid", if spec.paranoid { "1" } else { "0" })?;
+    put("spins", if spec.spins { "1" } else { "0" })?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_events", &spec.max_events.to_string())?;
