@@ -153,14 +153,18 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 	return error == NULL;
 }
 
-enum { SPIN = 100, UNKNOWN_WAIT = 1000 }; /* us */
+/* The longest wait for an event that is told from others, and what it is taken for before anything is known. */
+static uint64_t long_wait(void)
+{
+	return (uint64_t)surus_settings.spin * 10;
+}
 
 void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_rings_begin();
-	surus_self->usual_wait = UNKNOWN_WAIT;
+	surus_self->usual_wait = long_wait();
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
 	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
@@ -267,11 +271,12 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 	}
 }
 
-/* A worker that usually has its next event within a moment looks for it for as long before it sleeps. To wake one that sleeps on a CPU that has nothing
- * else to do takes 30 us where that CPU is a virtual machine's, and 15 of who wakes it. */
+/* A worker that usually has its next event within a moment looks for it for as long before it sleeps: on a CPU that has nothing else to do, and is a
+ * virtual machine's, it takes 30 us to be woken, and 15 of who wakes. Those are in the wait, where it has slept. Not while events come together:
+ * then the CPU is wanted, and there is another event. */
 static bool is_to_spin(void)
 {
-	return surus_settings.spins && surus_self->crowd == 0 && surus_self->usual_wait < SPIN * 3 / 2;
+	return surus_self->crowd == 0 && surus_self->usual_wait < (uint64_t)surus_settings.spin * 3 / 2;
 }
 
 static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
@@ -280,19 +285,21 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
 
 	surus_rings_spin();
 	do {
-		/* Who else has something to do here goes first. */
+		/* Whatever else has something to do here goes first. */
 		sched_yield();
 		len = take(msg, control);
-	} while (len == 0 && surus_now() - since < SPIN);
+	} while (len == 0 && surus_now() - since < surus_settings.spin);
 	surus_rings_spun();
 	return len;
 }
 
+/* About four of five are shorter than what is usual. */
 static void note_wait(uint64_t us)
 {
 	uint64_t usual = surus_self->usual_wait;
 
-	surus_self->usual_wait = us < usual ? usual - (usual + 15) / 16 : usual < UNKNOWN_WAIT ? usual + usual / 4 + 1 : usual;
+	usual = us < usual ? usual - (usual + 15) / 16 : usual + usual / 4 + 1;
+	surus_self->usual_wait = usual < long_wait() ? usual : long_wait();
 }
 
 static ssize_t receive(struct msghdr *msg)

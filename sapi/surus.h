@@ -36,9 +36,9 @@ struct surus_settings {
 	bool warms_up;       /* there are warm-ups to run */
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
-	bool spins;            /* there is a CPU for a worker that does nothing but look for its next event */
 	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
 	bool profiles;       /* what happens at the start is noted, and when */
+	uint32_t spin;       /* for how many microseconds a worker may look for its next event before it sleeps */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */

@@ -16,6 +16,7 @@ import machine
 import memory
 import replacement
 import report
+import php_alone
 import round_trip
 import rounds
 import slow
@@ -155,7 +156,7 @@ def _check_machine(contestants: list[Contestant], pages: list, options: argparse
         for path, package in APPS[app].needs:
             if not Path(path).exists():
                 raise Refused(f"{path} does not exist: apt-get install {package}; or choose --pages and --parts without it")
-    ours = {"wrk": "wrk", "php8.2": "php8.2-cli"} | ({alone.PHP_CGI: "php8.2-cgi", "nginx": "nginx"} if "alone" in options.parts else {})
+    ours = {"wrk": "wrk", "php8.2": "php8.2-cli"} | ({php_alone.PHP_CGI: "php8.2-cgi", "nginx": "nginx"} if {"alone", "round-trip"} & set(options.parts) else {})
     ours |= {"cc": "gcc"} if "round-trip" in options.parts else {}
     for program, package in (ours | {k: v for one in contestants for k, v in one.needs.items()}).items():
         if not shutil.which(program):

@@ -97,6 +97,9 @@ def goals(results: Results) -> str:
             rewind, worker = (_values(cell.loads[f"Surus {engine}"], "cpu_us") for engine in ("rewind", "worker"))
             more = median(a - b for a, b in zip(rewind, worker))
             lines.append(f"- {_met(more <= 15)}: Surus rewind, {where}: {more:.1f} µs of CPU more than Surus worker; goal at most 15")
+    if trip := results.round_trips.get("Surus classic"):
+        added = median(trip.added("mean_us"))
+        lines.append(f"- {_met(added <= 40)}: Surus classic, one worker, one connection: {added:.1f} µs more than PHP's own time; goal at most 40")
     if size := results.sizes.get("Surus rewind"):
         lines.append(f"- {_met(size.worker < 5)}: Surus rewind: {size.worker:.1f} MiB for one more worker; goal below 5")
     if replaced := results.replacements.get("Surus rewind"):
@@ -236,11 +239,12 @@ def _replacements(results: dict[str, Replacement]) -> str:
 
 def _round_trips(results: dict[str, RoundTrip]) -> str:
     lines = [
-        "One worker, one connection; all take turns. PHP's own time is the CPU time of its process; added is the round trip less that. The C program "
-        "answers with fixed bytes, after it has handed the request to another process and back: what machine, kernel and wrk take by themselves.",
+        "One worker, one connection; all take turns. PHP's own time is what php-cgi needs for the script by itself, again and again in one process; added is "
+        "the round trip less that. The C program answers with fixed bytes, after it has handed the request to another process and back, each of which "
+        "sleeps until then: what machine, kernel and wrk take by themselves. Surus looks for a moment before it sleeps, where that has paid lately.",
         "",
-        "| | hello, mean | p50 | PHP's own | added to the mean | added to the p50 | a static file of its size |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | hello, mean | p50 | PHP's own | added to the mean | added to the p50 | CPU per request | a static file of its size |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for who, result in results.items():
         if not (result.hello and result.static):
@@ -248,7 +252,7 @@ def _round_trips(results: dict[str, RoundTrip]) -> str:
         mean, p50 = (_spread(result.added(what), f"{{:.1f}}{SPACE}µs".format) for what in ("mean_us", "p50_us"))
         lines.append(
             f"| {_escaped(who)} | {_median(result.hello, 'mean_us'):.1f}{SPACE}µs | {_median(result.hello, 'p50_us'):.0f}{SPACE}µs "
-            f"| {_median(result.hello, 'php_cpu_us'):.1f}{SPACE}µs | {mean} | {p50} | {_median(result.static, 'mean_us'):.1f}{SPACE}µs |"
+            f"| {median(result.php_us):.1f}{SPACE}µs | {mean} | {p50} | {_median(result.hello, 'cpu_us'):.1f}{SPACE}µs | {_median(result.static, 'mean_us'):.1f}{SPACE}µs |"
         )
     return "\n".join(lines) + "\n"
 

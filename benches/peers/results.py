@@ -50,7 +50,7 @@ def read(path: Path) -> Results:
         return Results(
             raw["about"],
             [_cell(cell) for cell in raw.get("pages", [])],
-            {who: RoundTrip(**_loads(result)) for who, result in raw.get("round_trip", {}).items()},
+            {who: RoundTrip(**_loads({what: result[what] for what in ("hello", "static")}), php_us=result["php_us"]) for who, result in raw.get("round_trip", {}).items()},
             {who: Beside(**_loads(result)) for who, result in raw.get("slow", {}).items()},
             {who: _known(Memory, result) for who, result in raw.get("memory", {}).items()},
             {who: _known(Replacement, result) for who, result in raw.get("replacement", {}).items()},

@@ -1,14 +1,14 @@
 """What does the server add to PHP's own time? One worker, one connection.
 
-PHP's own time is the CPU time that the process that runs PHP has used for a request: its request startup, script and
-shutdown, and the two system calls that bring the request and take the answer. What remains of wrk's round trip is the
-front, both hand-overs with their wake-ups, the loopback, and wrk. How much of that no server can spare shows a C program that does
-nothing else: conf/bare.c.
+PHP's own time is what php-cgi needs for the script when nobody asks for it (`php_alone.py`): its request startup, script and shutdown. What
+remains of wrk's round trip is the front, both hand-overs with their wake-ups, the loopback, and wrk. How much of that a server needs
+that sleeps while it waits shows a C program that does nothing else: conf/bare.c.
 """
 
 from dataclasses import dataclass
 from typing import Callable
 
+import php_alone
 from contestants import Contestant
 from load import Load, load
 from pages import Page
@@ -17,6 +17,7 @@ from server import Server, Unanswered
 HELLO = Page("hello", "Hello-world JSON", "/hello.php")
 STATIC = Page("tiny", "A static file of the same size", "/hello.json", static=True)
 TRIES = 10
+PHP_TIMES = 20_000
 BARE = Contestant(
     name="A C program, without HTTP and PHP",
     commands=("sh -c 'cc -O2 -o @dir@/bare @dir@/bare.c && exec @dir@/bare @port@'",),
@@ -30,26 +31,29 @@ class RoundTrip:
     hello: list[Load]
     static: list[Load]
     """The same without PHP and hand-over, to see what client, loopback and HTTP take."""
+    php_us: list[float]
+    """PHP's own time in each round; none, where there is no PHP."""
 
     def added(self, what: str) -> list[float]:
         """Of each round: `what` of the round trip less PHP's own time."""
-        return [getattr(load, what) - load.php_cpu_us for load in self.hello]
+        return [getattr(load, what) - php_us for load, php_us in zip(self.hello, self.php_us)]
 
 
 def measure(servers: list[Server], rounds: int, seconds: int, say: Callable[[str], None]) -> dict[str, RoundTrip]:
     """Servers take turns, each round beginning with another."""
     for server in servers:
         _load(server, HELLO, min(2, seconds))  # warm-up
-    results = {server.contestant.name: RoundTrip([], []) for server in servers}
+    results = {server.contestant.name: RoundTrip([], [], []) for server in servers}
     for turn in range(rounds):
         for at in range(len(servers)):
             server = servers[(turn + at) % len(servers)]
             result = results[server.contestant.name]
             result.hello.append(_load(server, HELLO, seconds))
             result.static.append(_load(server, STATIC, seconds))
+            result.php_us.append(0.0 if server.contestant is BARE else php_alone.cpu_us(server, HELLO, PHP_TIMES))
             say(
                 f"round trip {turn + 1}/{rounds} {server.contestant.name}: mean {result.hello[-1].mean_us:.1f} us, "
-                f"PHP {result.hello[-1].php_cpu_us:.1f} us, static {result.static[-1].mean_us:.1f} us"
+                f"PHP {result.php_us[-1]:.1f} us, static {result.static[-1].mean_us:.1f} us"
             )
     return results
 

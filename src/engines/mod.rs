@@ -13,6 +13,7 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -168,7 +169,11 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
-        spins: Machine::read().cpus >= 2.0,
+        spin: match Machine::read().cpus >= 2.0 {
+            true => workers::SPIN,
+            // There is none to spare.
+            false => Duration::ZERO,
+        },
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,

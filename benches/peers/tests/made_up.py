@@ -64,7 +64,7 @@ def everything() -> Results:
     return Results(
         ABOUT,
         cells,
-        {"Surus classic": RoundTrip(three, three)},
+        {"Surus classic": RoundTrip(three, three, [12.0, 13.0, 14.0])},
         {"Surus classic": Beside(three, three, three)},
         {"Surus rewind": Memory(20.0, 34.0)},
         {"Surus rewind": Replacement([0.2, 0.5, 0.3], [2.3, 3.0, 2.2], 1)},

@@ -25,6 +25,7 @@ use tracing::{error, info};
 
 pub use generation::Limits;
 pub use post::observe_sleep;
+pub use spin::SPIN;
 pub use template::{Boot, FindScript, Spec};
 
 use crate::engine::{Engine, Pending, Prepared, Report};

@@ -10,26 +10,26 @@ use tokio::sync::oneshot::{Receiver, error};
 
 use super::post::Post;
 
-/// Nobody looks for longer.
-const MOST: Duration = Duration::from_micros(120);
-/// Nor at all, where it usually takes longer than this, asleep or not.
-const SHORT: u64 = 100;
-/// As if it had taken so long, before anything is known.
-const UNKNOWN: u64 = 1_000;
+/// Nobody looks for longer, nor at all where it usually takes longer, asleep or not. A build for tests is as much slower.
+pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
 /// What a generation's answers take.
 pub struct Spin {
-    /// May a CPU be used for waiting?
-    is_allowed: bool,
+    most: Duration,
     /// In microseconds: about four of five take less.
     usual: AtomicU64,
+    /// What takes longer is taken for this, and what is not known yet.
+    long: u64,
 }
 
 impl Spin {
-    pub fn new(is_allowed: bool) -> Spin {
+    /// At most for so long.
+    pub fn new(most: Duration) -> Spin {
+        let long = most.as_micros() as u64 * 10;
         Spin {
-            is_allowed,
-            usual: AtomicU64::new(UNKNOWN),
+            most,
+            usual: AtomicU64::new(long),
+            long,
         }
     }
 
@@ -41,7 +41,7 @@ impl Spin {
         mut answer: Receiver<T>,
     ) -> Result<T, error::RecvError> {
         let spun = match self.is_short() {
-            true => spin(post, began, &mut answer).await,
+            true => self.spin(post, began, &mut answer).await,
             false => None,
         };
         let answer = match spun {
@@ -53,35 +53,35 @@ impl Spin {
     }
 
     fn is_short(&self) -> bool {
-        self.is_allowed && self.usual.load(Ordering::Relaxed) < SHORT
+        self.usual.load(Ordering::Relaxed) < self.most.as_micros() as u64
     }
 
     fn note(&self, took: Duration) {
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
             true => usual - usual.div_ceil(16),
-            false => (usual + usual.div_ceil(4).max(1)).min(UNKNOWN),
+            false => (usual + usual / 4 + 1).min(self.long),
         };
         // Another thread's may get lost.
         self.usual.store(usual, Ordering::Relaxed);
     }
-}
 
-/// None if it is not there in time, or if there will be none.
-async fn spin<T>(post: &Post, began: Instant, answer: &mut Receiver<T>) -> Option<T> {
-    let _attending = post.attend();
-    while began.elapsed() < MOST {
-        post.look();
-        match answer.try_recv() {
-            Ok(answer) => return Some(answer),
-            Err(error::TryRecvError::Closed) => return None,
-            Err(error::TryRecvError::Empty) => {}
+    /// None if it is not there in time, or if there will be none.
+    async fn spin<T>(&self, post: &Post, began: Instant, answer: &mut Receiver<T>) -> Option<T> {
+        let _attending = post.attend();
+        while began.elapsed() < self.most {
+            post.look();
+            match answer.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(error::TryRecvError::Closed) => return None,
+                Err(error::TryRecvError::Empty) => {}
+            }
+            // Our other tasks, and then others' threads, have their turn.
+            tokio::task::yield_now().await;
+            std::thread::yield_now();
         }
-        // Our other tasks, and then others' threads, have their turn.
-        tokio::task::yield_now().await;
-        std::thread::yield_now();
+        None
     }
-    None
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_what_is_usually_short_is_waited_for_awake() {
-        let spin = Spin::new(true);
+        let spin = Spin::new(Duration::from_micros(100));
         assert!(!spin.is_short(), "nothing is known");
         for _ in 0..100 {
             spin.note(Duration::from_micros(50));
@@ -109,7 +109,7 @@ mod tests {
             spin.note(Duration::ZERO);
         }
         assert!(spin.is_short());
-        let spin = Spin::new(false);
+        let spin = Spin::new(Duration::ZERO);
         for _ in 0..100 {
             spin.note(Duration::ZERO);
         }
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn the_answer_arrives_whenever_it_comes() {
         let post = Post::new(1).unwrap();
-        let spin = Spin::new(true);
+        let spin = Spin::new(Duration::from_micros(100));
         for _ in 0..100 {
             spin.note(Duration::ZERO);
         }

@@ -107,7 +107,7 @@ impl Shared {
             post,
             slots: Slots::new(requests),
             finishing: Finishing::default(),
-            spin: Spin::new(spec.spins),
+            spin: Spin::new(spec.spin),
             queue_wait: metrics.queue_wait(spec.name),
             metrics,
             engine: spec.name,
