@@ -3,10 +3,14 @@
 //! who wakes. Workers do the same for their next event (`sapi/event.c`). A hello world on one connection has 2.7 times as many requests/s so
 //! (2 CPUs, KVM), for less of the CPUs.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot::{Receiver, error};
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::post::Post;
 
@@ -22,6 +26,8 @@ pub struct Spin {
     long: u64,
 }
 
+type Answer<T> = Result<T, RecvError>;
+
 impl Spin {
     /// At most for so long.
     pub fn new(most: Duration) -> Spin {
@@ -34,18 +40,13 @@ impl Spin {
     }
 
     /// Waits for the answer to an event that was sent at `began`.
-    pub async fn wait<T>(
-        &self,
-        post: &Post,
-        began: Instant,
-        mut answer: Receiver<T>,
-    ) -> Result<T, error::RecvError> {
+    pub async fn wait<T>(&self, post: &Post, began: Instant, mut answer: Receiver<T>) -> Answer<T> {
         let spun = match self.is_short() {
             true => self.spin(post, began, &mut answer).await,
             false => None,
         };
         let answer = match spun {
-            Some(answer) => Ok(answer),
+            Some(answer) => answer,
             None => answer.await,
         };
         self.note(began.elapsed());
@@ -66,15 +67,20 @@ impl Spin {
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// None if it is not there in time, or if there will be none.
-    async fn spin<T>(&self, post: &Post, began: Instant, answer: &mut Receiver<T>) -> Option<T> {
+    /// None if it is not there in time.
+    async fn spin<T>(
+        &self,
+        post: &Post,
+        began: Instant,
+        answer: &mut Receiver<T>,
+    ) -> Option<Answer<T>> {
         let _attending = post.attend();
         while began.elapsed() < self.most {
             post.look();
-            match answer.try_recv() {
-                Ok(answer) => return Some(answer),
-                Err(error::TryRecvError::Closed) => return None,
-                Err(error::TryRecvError::Empty) => {}
+            if let Poll::Ready(answer) =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut *answer).poll(cx))).await
+            {
+                return Some(answer);
             }
             // Our other tasks, and then others' threads, have their turn.
             tokio::task::yield_now().await;
