@@ -272,11 +272,11 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 }
 
 /* A worker that usually has its next event within a moment looks for it for as long before it sleeps: on a CPU that has nothing else to do, and is a
- * virtual machine's, it takes 30 us to be woken, and 15 of who wakes. Those are in the wait, where it has slept. Not while events come together:
- * then the CPU is wanted, and there is another event. */
+ * virtual machine's, it takes 30 us to be woken, and 15 of who wakes. Not while events come together: then the CPU is wanted, and there is another
+ * event. */
 static bool is_to_spin(void)
 {
-	return surus_self->crowd == 0 && surus_self->usual_wait < (uint64_t)surus_settings.spin * 3 / 2;
+	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
 }
 
 static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
@@ -294,10 +294,14 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
 }
 
 /* About four of five are shorter than what is usual. */
-static void note_wait(uint64_t us)
+static void note_wait(uint64_t us, bool has_spun)
 {
-	uint64_t usual = surus_self->usual_wait;
+	uint64_t usual = surus_self->usual_wait, woken = surus_settings.spin / 2;
 
+	if (!has_spun) {
+		/* Awake, it would have been shorter by what it has taken to be woken. */
+		us = us < woken ? 0 : us - woken;
+	}
 	usual = us < usual ? usual - (usual + 15) / 16 : usual + usual / 4 + 1;
 	surus_self->usual_wait = usual < long_wait() ? usual : long_wait();
 }
@@ -313,7 +317,8 @@ static ssize_t receive(struct msghdr *msg)
 		return len;
 	}
 	uint64_t since = surus_now();
-	if (is_to_spin()) {
+	bool spins = is_to_spin();
+	if (spins) {
 		len = spin(msg, control, since);
 	}
 	while (len == 0) {
@@ -336,7 +341,7 @@ static ssize_t receive(struct msghdr *msg)
 			len = take_from_ring(msg);
 		}
 	}
-	note_wait(surus_now() - since);
+	note_wait(surus_now() - since, spins);
 	return len;
 }
 

@@ -10,13 +10,12 @@ from typing import Callable
 
 import php_alone
 from contestants import Contestant
-from load import Load, load
+from load import Load, load_again
 from pages import Page
-from server import Server, Unanswered
+from server import Server
 
 HELLO = Page("hello", "Hello-world JSON", "/hello.php")
 STATIC = Page("tiny", "A static file of the same size", "/hello.json", static=True)
-TRIES = 10
 PHP_TIMES = 20_000
 BARE = Contestant(
     name="A C program, without HTTP and PHP",
@@ -42,27 +41,17 @@ class RoundTrip:
 def measure(servers: list[Server], rounds: int, seconds: int, say: Callable[[str], None]) -> dict[str, RoundTrip]:
     """Servers take turns, each round beginning with another."""
     for server in servers:
-        _load(server, HELLO, min(2, seconds))  # warm-up
+        load_again(server, HELLO, 1, min(2, seconds))  # warm-up
     results = {server.contestant.name: RoundTrip([], [], []) for server in servers}
     for turn in range(rounds):
         for at in range(len(servers)):
             server = servers[(turn + at) % len(servers)]
             result = results[server.contestant.name]
-            result.hello.append(_load(server, HELLO, seconds))
-            result.static.append(_load(server, STATIC, seconds))
+            result.hello.append(load_again(server, HELLO, 1, seconds))
+            result.static.append(load_again(server, STATIC, 1, seconds))
             result.php_us.append(0.0 if server.contestant is BARE else php_alone.cpu_us(server, HELLO, PHP_TIMES))
             say(
                 f"round trip {turn + 1}/{rounds} {server.contestant.name}: mean {result.hello[-1].mean_us:.1f} us, "
                 f"PHP {result.php_us[-1]:.1f} us, static {result.static[-1].mean_us:.1f} us"
             )
     return results
-
-
-def _load(server: Server, page: Page, seconds: int) -> Load:
-    """Where a process of nginx keeps the only child for itself, requests to another process wait until another connection comes to the first."""
-    for _ in range(TRIES - 1):
-        try:
-            return load(server, page, 1, seconds)
-        except Unanswered:
-            pass
-    return load(server, page, 1, seconds)

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Callable
 
 import processes
-from load import Load, load
+from load import Load, load_again
 from pages import Page
 from server import Changed, Refused, Server
 
@@ -43,7 +43,7 @@ def measure(servers: list[Server], page: Page, connections: int, rounds: int, se
         first = turn % len(able)
         for server in able[first:] + able[:first]:
             _settle(servers)
-            result = load(server, page, connections, seconds)
+            result = load_again(server, page, connections, seconds)
             loads[server.contestant.name].append(result)
             say(
                 f"{page.name} c={connections} round {turn + 1}/{rounds} {server.contestant.name}: "
@@ -63,7 +63,7 @@ def _warm_up(server: Server, page: Page, connections: int, seconds: int) -> None
     """`rewind` renews its workers when they have learnt from the first requests."""
     for rest in reversed(range(WARM_UPS)):
         try:
-            load(server, page, connections, seconds)
+            load_again(server, page, connections, seconds)
             return
         except Changed:
             if not rest:
