@@ -279,17 +279,38 @@ static bool is_to_spin(void)
 	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
 }
 
-static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
+/* Tells the CPU that this is a loop that waits. */
+static void pause_for_others(void)
 {
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* False in `*alone`: others want this CPU, too. To yield to them would cost a slice of theirs, milliseconds; who sleeps is preferred when it wakes. */
+static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *alone)
+{
+	uint64_t before = since;
 	ssize_t len;
 
 	surus_rings_spin();
-	do {
-		/* Whatever else has something to do here goes first. */
-		sched_yield();
+	for (;;) {
+		for (int i = 0; i < 16; i++) {
+			pause_for_others();
+		}
 		len = take(msg, control);
-	} while (len == 0 && surus_now() - since < surus_settings.spin);
+		uint64_t now = surus_now();
+		*alone = now - before < surus_settings.spin / 2;
+		if (len != 0 || !*alone || now - since >= surus_settings.spin) {
+			break;
+		}
+		before = now;
+	}
+	int error = errno;
 	surus_rings_spun();
+	errno = error;
 	return len;
 }
 
@@ -317,9 +338,9 @@ static ssize_t receive(struct msghdr *msg)
 		return len;
 	}
 	uint64_t since = surus_now();
-	bool spins = is_to_spin();
+	bool spins = is_to_spin(), alone = true;
 	if (spins) {
-		len = spin(msg, control, since);
+		len = spin(msg, control, since, &alone);
 	}
 	while (len == 0) {
 		surus_rings_sleep();
@@ -341,7 +362,11 @@ static ssize_t receive(struct msghdr *msg)
 			len = take_from_ring(msg);
 		}
 	}
-	note_wait(surus_now() - since, spins);
+	if (alone) {
+		note_wait(surus_now() - since, spins);
+	} else {
+		surus_self->usual_wait = long_wait();
+	}
 	return len;
 }
 

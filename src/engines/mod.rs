@@ -169,7 +169,7 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
-        spin: match Machine::read().cpus >= 2.0 {
+        spin: match Machine::read().has_spare() {
             true => workers::SPIN,
             // There is none to spare.
             false => Duration::ZERO,

@@ -163,6 +163,13 @@ impl Rings {
         self.claim(self.layout.spinning).is_some()
     }
 
+    /// This worker has ended. That its successor spins may be forgotten with it: then one is woken too many.
+    pub fn forget_spinner(&self, worker: usize) {
+        if let Some((_, word)) = self.words(self.layout.spinning).nth(worker / 64) {
+            word.fetch_and(!(1 << (worker % 64)), SeqCst);
+        }
+    }
+
     /// Takes a worker's bit away.
     fn claim(&self, from: usize) -> Option<usize> {
         self.words(from).find_map(|(index, word)| {

@@ -36,13 +36,16 @@ impl Post {
         Ok(post)
     }
 
-    /// Wakes the readers of the outboxes in which there are new letters.
-    pub fn look(&self) {
+    /// Wakes the readers of the outboxes in which there are new letters. Are there any?
+    pub fn look(&self) -> bool {
+        let mut any = false;
         self.rings.posted(|worker| {
+            any = true;
             if let Some(reader) = self.readers[worker].load().as_ref() {
                 reader.wake();
             }
         });
+        any
     }
 
     /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.

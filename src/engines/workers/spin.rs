@@ -3,10 +3,7 @@
 //! who wakes. Workers do the same for their next event (`sapi/event.c`). A hello world on one connection has 2.7 times as many requests/s so
 //! (2 CPUs, KVM), for less of the CPUs.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot::Receiver;
@@ -26,8 +23,6 @@ pub struct Spin {
     long: u64,
 }
 
-type Answer<T> = Result<T, RecvError>;
-
 impl Spin {
     /// At most for so long.
     pub fn new(most: Duration) -> Spin {
@@ -40,16 +35,18 @@ impl Spin {
     }
 
     /// Waits for the answer to an event that was sent at `began`.
-    pub async fn wait<T>(&self, post: &Post, began: Instant, mut answer: Receiver<T>) -> Answer<T> {
-        let spun = match self.is_short() {
-            true => self.spin(post, began, &mut answer).await,
-            false => None,
-        };
-        let answer = match spun {
-            Some(answer) => answer,
-            None => answer.await,
-        };
-        self.note(began.elapsed());
+    pub async fn wait<T>(
+        &self,
+        post: &Post,
+        began: Instant,
+        answer: Receiver<T>,
+    ) -> Result<T, RecvError> {
+        let is_ours = !self.is_short() || self.look(post, began);
+        let answer = answer.await;
+        match is_ours {
+            true => self.note(began.elapsed()),
+            false => self.usual.store(self.long, Ordering::Relaxed),
+        }
         answer
     }
 
@@ -67,26 +64,20 @@ impl Spin {
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// None if it is not there in time.
-    async fn spin<T>(
-        &self,
-        post: &Post,
-        began: Instant,
-        answer: &mut Receiver<T>,
-    ) -> Option<Answer<T>> {
+    /// Looks until there is a letter, or for long enough. Our other connections wait meanwhile, as they do for whatever a task of theirs computes;
+    /// to go through tokio would wake its other threads each time. False: others want this CPU, too, and had it.
+    fn look(&self, post: &Post, began: Instant) -> bool {
         let _attending = post.attend();
-        while began.elapsed() < self.most {
-            post.look();
-            if let Poll::Ready(answer) =
-                poll_fn(|cx| Poll::Ready(Pin::new(&mut *answer).poll(cx))).await
-            {
-                return Some(answer);
+        let mut before = Instant::now();
+        while !post.look() && began.elapsed() < self.most {
+            (0..16).for_each(|_| std::hint::spin_loop());
+            let now = Instant::now();
+            if now - before > self.most / 2 {
+                return false;
             }
-            // Our other tasks, and then others' threads, have their turn.
-            tokio::task::yield_now().await;
-            std::thread::yield_now();
+            before = now;
         }
-        None
+        true
     }
 }
 

@@ -128,6 +128,11 @@ fn each_that_spins_is_good_for_one() {
     assert!(rings.has_spinner());
     assert!(rings.claim_spinner() && rings.claim_spinner());
     assert!(!rings.has_spinner() && !rings.claim_spinner());
+    spins(70);
+    rings.forget_spinner(71);
+    assert!(rings.has_spinner());
+    rings.forget_spinner(70);
+    assert!(!rings.has_spinner());
     assert_eq!(rings.claim_sleeper(), None);
 }
 
