@@ -276,20 +276,14 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
  * event. */
 static bool is_to_spin(void)
 {
+	if (surus_self->spin_pause_left > 0) {
+		surus_self->spin_pause_left--;
+		return false;
+	}
 	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
 }
 
-/* Tells the CPU that this is a loop that waits. */
-static void pause_for_others(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/* False in `*alone`: others want this CPU, too. To yield to them would cost a slice of theirs, milliseconds; who sleeps is preferred when it wakes. */
+/* False in `*alone`: others want this CPU, too, and have had it for a slice, milliseconds. */
 static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *alone)
 {
 	uint64_t before = since;
@@ -297,9 +291,8 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *al
 
 	surus_rings_spin();
 	for (;;) {
-		for (int i = 0; i < 16; i++) {
-			pause_for_others();
-		}
+		/* Whatever else has something to do here goes first. */
+		sched_yield();
 		len = take(msg, control);
 		uint64_t now = surus_now();
 		*alone = now - before < surus_settings.spin / 2;
@@ -325,6 +318,20 @@ static void note_wait(uint64_t us, bool has_spun)
 	}
 	usual = us < usual ? usual - (usual + 15) / 16 : usual + usual / 4 + 1;
 	surus_self->usual_wait = usual < long_wait() ? usual : long_wait();
+}
+
+/* Who has not been let run, does not spin for the next events, of which there are twice as many each time. */
+static void note_alone(bool alone)
+{
+	enum { LEAST = 64, MOST = 16384 };
+	unsigned *pause = &surus_self->spin_pause;
+
+	if (alone) {
+		*pause -= *pause > 0;
+		return;
+	}
+	*pause = *pause < LEAST ? LEAST : *pause < MOST ? *pause * 2 : MOST;
+	surus_self->spin_pause_left = *pause;
 }
 
 static ssize_t receive(struct msghdr *msg)
@@ -362,10 +369,9 @@ static ssize_t receive(struct msghdr *msg)
 			len = take_from_ring(msg);
 		}
 	}
-	if (alone) {
-		note_wait(surus_now() - since, spins);
-	} else {
-		surus_self->usual_wait = long_wait();
+	note_wait(surus_now() - since, spins);
+	if (spins) {
+		note_alone(alone);
 	}
 	return len;
 }

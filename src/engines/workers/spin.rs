@@ -21,6 +21,9 @@ pub struct Spin {
     usual: AtomicU64,
     /// What takes longer is taken for this, and what is not known yet.
     long: u64,
+    /// Answers for which nobody looks, after one for which others wanted the CPU; and how many of them are left.
+    pause: AtomicU64,
+    pause_left: AtomicU64,
 }
 
 impl Spin {
@@ -31,6 +34,8 @@ impl Spin {
             most,
             usual: AtomicU64::new(long),
             long,
+            pause: AtomicU64::new(0),
+            pause_left: AtomicU64::new(0),
         }
     }
 
@@ -41,13 +46,33 @@ impl Spin {
         began: Instant,
         answer: Receiver<T>,
     ) -> Result<T, RecvError> {
-        let is_ours = !self.is_short() || self.look(post, began);
-        let answer = answer.await;
-        match is_ours {
-            true => self.note(began.elapsed()),
-            false => self.usual.store(self.long, Ordering::Relaxed),
+        if self.is_short() && !self.is_pausing() {
+            let is_alone = self.look(post, began);
+            self.note_alone(is_alone);
         }
+        let answer = answer.await;
+        self.note(began.elapsed());
         answer
+    }
+
+    fn is_pausing(&self) -> bool {
+        let left = self.pause_left.load(Ordering::Relaxed);
+        self.pause_left
+            .store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
+    }
+
+    /// Who has not been let run, does not spin for the next answers, of which there are twice as many each time.
+    fn note_alone(&self, is_alone: bool) {
+        let pause = self.pause.load(Ordering::Relaxed);
+        let pause = match is_alone {
+            true => pause.saturating_sub(1),
+            false => (pause * 2).clamp(64, 16_384),
+        };
+        self.pause.store(pause, Ordering::Relaxed);
+        if !is_alone {
+            self.pause_left.store(pause, Ordering::Relaxed);
+        }
     }
 
     fn is_short(&self) -> bool {
@@ -70,7 +95,8 @@ impl Spin {
         let _attending = post.attend();
         let mut before = Instant::now();
         while !post.look() && began.elapsed() < self.most {
-            (0..16).for_each(|_| std::hint::spin_loop());
+            // Whatever else has something to do here goes first.
+            std::thread::yield_now();
             let now = Instant::now();
             if now - before > self.most / 2 {
                 return false;
