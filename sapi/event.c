@@ -276,17 +276,17 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
  * event. */
 static bool is_to_spin(void)
 {
-	if (surus_self->spin_pause_left > 0) {
-		surus_self->spin_pause_left--;
+	if (surus_self->spin_pause > 0) {
+		surus_self->spin_pause--;
 		return false;
 	}
 	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
 }
 
-/* False in `*alone`: others want this CPU, too, and have had it for a slice, milliseconds. */
-static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *alone)
+static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
 {
-	uint64_t before = since;
+	enum { COST = 2, MOST = 10000 }; /* us for each event; events */
+	uint64_t before = since, away = 0;
 	ssize_t len;
 
 	surus_rings_spin();
@@ -295,8 +295,8 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *al
 		sched_yield();
 		len = take(msg, control);
 		uint64_t now = surus_now();
-		*alone = now - before < surus_settings.spin / 2;
-		if (len != 0 || !*alone || now - since >= surus_settings.spin) {
+		away = now - before;
+		if (len != 0 || now - since >= surus_settings.spin) {
 			break;
 		}
 		before = now;
@@ -304,6 +304,10 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *al
 	int error = errno;
 	surus_rings_spun();
 	errno = error;
+	if (away > surus_settings.spin) {
+		/* Somebody else computes here, and had a slice, milliseconds. To have slept for the next events costs less than that once more. */
+		surus_self->spin_pause = away < MOST * COST ? (unsigned)away / COST : MOST;
+	}
 	return len;
 }
 
@@ -320,20 +324,6 @@ static void note_wait(uint64_t us, bool has_spun)
 	surus_self->usual_wait = usual < long_wait() ? usual : long_wait();
 }
 
-/* Who has not been let run, does not spin for the next events, of which there are twice as many each time. */
-static void note_alone(bool alone)
-{
-	enum { LEAST = 64, MOST = 16384 };
-	unsigned *pause = &surus_self->spin_pause;
-
-	if (alone) {
-		*pause -= *pause > 0;
-		return;
-	}
-	*pause = *pause < LEAST ? LEAST : *pause < MOST ? *pause * 2 : MOST;
-	surus_self->spin_pause_left = *pause;
-}
-
 static ssize_t receive(struct msghdr *msg)
 {
 	size_t control = msg->msg_controllen;
@@ -345,9 +335,9 @@ static ssize_t receive(struct msghdr *msg)
 		return len;
 	}
 	uint64_t since = surus_now();
-	bool spins = is_to_spin(), alone = true;
+	bool spins = is_to_spin();
 	if (spins) {
-		len = spin(msg, control, since, &alone);
+		len = spin(msg, control, since);
 	}
 	while (len == 0) {
 		surus_rings_sleep();
@@ -370,9 +360,6 @@ static ssize_t receive(struct msghdr *msg)
 		}
 	}
 	note_wait(surus_now() - since, spins);
-	if (spins) {
-		note_alone(alone);
-	}
 	return len;
 }
 

@@ -14,6 +14,12 @@ use super::post::Post;
 /// Nobody looks for longer, nor at all where it usually takes longer, asleep or not. A build for tests is as much slower.
 pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
+/// What it may cost each answer, in microseconds, that others had the CPU meanwhile.
+const COST: u64 = 2;
+
+/// Answers in a row for which nobody looks.
+const MOST_PAUSED: u64 = 10_000;
+
 /// What a generation's answers take.
 pub struct Spin {
     most: Duration,
@@ -21,9 +27,8 @@ pub struct Spin {
     usual: AtomicU64,
     /// What takes longer is taken for this, and what is not known yet.
     long: u64,
-    /// Answers for which nobody looks, after one for which others wanted the CPU; and how many of them are left.
+    /// Answers for which nobody looks, after one for which others wanted the CPU.
     pause: AtomicU64,
-    pause_left: AtomicU64,
 }
 
 impl Spin {
@@ -35,7 +40,6 @@ impl Spin {
             usual: AtomicU64::new(long),
             long,
             pause: AtomicU64::new(0),
-            pause_left: AtomicU64::new(0),
         }
     }
 
@@ -47,8 +51,7 @@ impl Spin {
         answer: Receiver<T>,
     ) -> Result<T, RecvError> {
         if self.is_short() && !self.is_pausing() {
-            let is_alone = self.look(post, began);
-            self.note_alone(is_alone);
+            self.look(post, began);
         }
         let answer = answer.await;
         self.note(began.elapsed());
@@ -56,23 +59,11 @@ impl Spin {
     }
 
     fn is_pausing(&self) -> bool {
-        let left = self.pause_left.load(Ordering::Relaxed);
-        self.pause_left
-            .store(left.saturating_sub(1), Ordering::Relaxed);
-        left > 0
-    }
-
-    /// Who has not been let run, does not spin for the next answers, of which there are twice as many each time.
-    fn note_alone(&self, is_alone: bool) {
-        let pause = self.pause.load(Ordering::Relaxed);
-        let pause = match is_alone {
-            true => pause.saturating_sub(1),
-            false => (pause * 2).clamp(64, 16_384),
-        };
-        self.pause.store(pause, Ordering::Relaxed);
-        if !is_alone {
-            self.pause_left.store(pause, Ordering::Relaxed);
+        let left = self.pause.load(Ordering::Relaxed);
+        if left > 0 {
+            self.pause.store(left - 1, Ordering::Relaxed);
         }
+        left > 0
     }
 
     fn is_short(&self) -> bool {
@@ -90,20 +81,22 @@ impl Spin {
     }
 
     /// Looks until there is a letter, or for long enough. Our other connections wait meanwhile, as they do for whatever a task of theirs computes;
-    /// to go through tokio would wake its other threads each time. False: others want this CPU, too, and had it.
-    fn look(&self, post: &Post, began: Instant) -> bool {
+    /// to go through tokio would wake its other threads each time.
+    fn look(&self, post: &Post, began: Instant) {
         let _attending = post.attend();
         let mut before = Instant::now();
         while !post.look() && began.elapsed() < self.most {
             // Whatever else has something to do here goes first.
             std::thread::yield_now();
             let now = Instant::now();
-            if now - before > self.most / 2 {
-                return false;
+            let away = now - before;
+            if away > self.most {
+                // Somebody else computes here, and had a slice, milliseconds. To sleep for the next answers costs less than that once more.
+                let pause = away.as_micros() as u64 / COST;
+                self.pause.store(pause.min(MOST_PAUSED), Ordering::Relaxed);
             }
             before = now;
         }
-        true
     }
 }
 
