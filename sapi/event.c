@@ -276,8 +276,8 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
  * event. */
 static bool is_to_spin(void)
 {
-	if (surus_self->spin_pause > 0) {
-		surus_self->spin_pause--;
+	if (surus_self->spin_pause_left > 0) {
+		surus_self->spin_pause_left--;
 		return false;
 	}
 	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
@@ -285,30 +285,34 @@ static bool is_to_spin(void)
 
 static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
 {
-	enum { COST = 2, MOST = 10000 }; /* us for each event; events */
-	uint64_t before = since, away = 0;
 	ssize_t len;
 
 	surus_rings_spin();
-	for (;;) {
+	do {
 		/* Whatever else has something to do here goes first. */
 		sched_yield();
 		len = take(msg, control);
-		uint64_t now = surus_now();
-		away = now - before;
-		if (len != 0 || now - since >= surus_settings.spin) {
-			break;
-		}
-		before = now;
-	}
+	} while (len == 0 && surus_now() - since < surus_settings.spin);
 	int error = errno;
 	surus_rings_spun();
 	errno = error;
-	if (away > surus_settings.spin) {
-		/* Somebody else computes here, and had a slice, milliseconds. To have slept for the next events costs less than that once more. */
-		surus_self->spin_pause = away < MOST * COST ? (unsigned)away / COST : MOST;
-	}
 	return len;
+}
+
+/* Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken for fifty events takes less. If it goes on so, it is
+ * for twice as many the next time. */
+static void note_spin(uint64_t us)
+{
+	enum { LEAST = 8, MOST = 8192 };
+	unsigned *pause = &surus_self->spin_pause;
+
+	if (us < surus_settings.spin * 2) {
+		*pause -= (*pause + 63) / 64;
+	} else {
+		surus_self->spin_pause_left = *pause;
+		*pause *= 2;
+	}
+	*pause = *pause < LEAST ? LEAST : *pause < MOST ? *pause : MOST;
 }
 
 /* About four of five are shorter than what is usual. */
@@ -338,6 +342,7 @@ static ssize_t receive(struct msghdr *msg)
 	bool spins = is_to_spin();
 	if (spins) {
 		len = spin(msg, control, since);
+		note_spin(surus_now() - since);
 	}
 	while (len == 0) {
 		surus_rings_sleep();

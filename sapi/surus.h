@@ -138,7 +138,8 @@ struct surus_self {
 	unsigned crowd;          /* how often there was more than one event at a time, lately */
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
-	unsigned spin_pause;     /* events for which it is not looked, after one for which others wanted the CPU */
+	unsigned spin_pause;     /* events for which it is not looked the next time that others want the CPU */
+	unsigned spin_pause_left; /* and of the last time */
 	uint64_t usual_wait;     /* for an event, in microseconds: most are shorter */
 	bool letters_are_ours;   /* all that is in our place's outbox */
 	bool had_socket;         /* the last event came by the socket though it was not waited for there */

@@ -192,7 +192,7 @@ impl Generation {
             biased;
             sent = self.inbox.send(event, request, is_one_of_many) => sent,
             // Given up before there was room for it.
-            answer = &mut wait => return answered(answer),
+            answer = &mut wait => return answered(answer.ok()),
         };
         match sent {
             Ok(()) => {
@@ -217,7 +217,7 @@ impl Generation {
             }
         }
         let answer = match is_one_of_many {
-            true => wait.await,
+            true => wait.await.ok(),
             false => self.shared.spin.wait(&self.shared.post, now, wait).await,
         };
         std::mem::forget(waiting);
@@ -231,8 +231,8 @@ impl Generation {
     }
 }
 
-fn answered(answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
-    answer.unwrap_or_else(|_| {
+fn answered(answer: Option<Answer>) -> Answer {
+    answer.unwrap_or_else(|| {
         Err(Refusal {
             failure: Failure::Died("the engine has ended".into()),
             reached: Reached::Php,

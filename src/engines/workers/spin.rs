@@ -3,22 +3,21 @@
 //! who wakes. Workers do the same for their next event (`sapi/event.c`). A hello world on one connection has 2.7 times as many requests/s so
 //! (2 CPUs, KVM), for less of the CPUs.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::post::Post;
 
 /// Nobody looks for longer, nor at all where it usually takes longer, asleep or not. A build for tests is as much slower.
 pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-/// What it may cost each answer, in microseconds, that others had the CPU meanwhile.
-const COST: u64 = 2;
 
-/// Answers in a row for which nobody looks.
-const MOST_PAUSED: u64 = 10_000;
+/// Answers in a row for which nobody looks after one for which others wanted the CPU.
+const PAUSE: RangeInclusive<u64> = 8..=8192;
 
 /// What a generation's answers take.
 pub struct Spin {
@@ -27,8 +26,9 @@ pub struct Spin {
     usual: AtomicU64,
     /// What takes longer is taken for this, and what is not known yet.
     long: u64,
-    /// Answers for which nobody looks, after one for which others wanted the CPU.
+    /// Answers for which nobody looks the next time that others want the CPU, and that of the last time which are left.
     pause: AtomicU64,
+    pause_left: AtomicU64,
 }
 
 impl Spin {
@@ -39,38 +39,65 @@ impl Spin {
             most,
             usual: AtomicU64::new(long),
             long,
-            pause: AtomicU64::new(0),
+            pause: AtomicU64::new(*PAUSE.start()),
+            pause_left: AtomicU64::new(0),
         }
     }
 
-    /// Waits for the answer to an event that was sent at `began`.
+    /// Waits for the answer to an event that was sent at `began`. None: it will never come.
     pub async fn wait<T>(
         &self,
         post: &Post,
         began: Instant,
-        answer: Receiver<T>,
-    ) -> Result<T, RecvError> {
-        if self.is_short() && !self.is_pausing() {
-            self.look(post, began);
+        mut answer: Receiver<T>,
+    ) -> Option<T> {
+        let looks = self.is_short() && !self.is_pausing();
+        let seen = match looks {
+            true => self.look(post, began, &mut answer).await,
+            false => Err(TryRecvError::Empty),
+        };
+        if looks {
+            self.note_look(began.elapsed());
         }
-        let answer = answer.await;
-        self.note(began.elapsed());
+        let answer = match seen {
+            Err(TryRecvError::Empty) => answer.await.ok(),
+            seen => seen.ok(),
+        };
+        self.note(began.elapsed(), looks);
         answer
     }
 
     fn is_pausing(&self) -> bool {
-        let left = self.pause.load(Ordering::Relaxed);
+        let left = self.pause_left.load(Ordering::Relaxed);
         if left > 0 {
-            self.pause.store(left - 1, Ordering::Relaxed);
+            self.pause_left.store(left - 1, Ordering::Relaxed);
         }
         left > 0
+    }
+
+    /// Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken for fifty answers takes less. If it goes on so,
+    /// it is for twice as many the next time.
+    fn note_look(&self, took: Duration) {
+        let pause = self.pause.load(Ordering::Relaxed);
+        let next = match took < self.most * 2 {
+            true => pause - pause.div_ceil(64),
+            false => {
+                self.pause_left.store(pause, Ordering::Relaxed);
+                pause * 2
+            }
+        };
+        let next = next.clamp(*PAUSE.start(), *PAUSE.end());
+        self.pause.store(next, Ordering::Relaxed);
     }
 
     fn is_short(&self) -> bool {
         self.usual.load(Ordering::Relaxed) < self.most.as_micros() as u64
     }
 
-    fn note(&self, took: Duration) {
+    fn note(&self, took: Duration, looked: bool) {
+        // Awake, it would have taken less by what it has taken to wake both.
+        let woken = if looked { Duration::ZERO } else { self.most * 3 / 4 };
+        let took = took.saturating_sub(woken);
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
             true => usual - usual.div_ceil(16),
@@ -80,22 +107,30 @@ impl Spin {
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// Looks until there is a letter, or for long enough. Our other connections wait meanwhile, as they do for whatever a task of theirs computes;
-    /// to go through tokio would wake its other threads each time.
-    fn look(&self, post: &Post, began: Instant) {
+    /// Our other connections wait meanwhile, as they do for whatever a task of theirs computes; to go through tokio each time would wake its other
+    /// threads.
+    async fn look<T>(
+        &self,
+        post: &Post,
+        began: Instant,
+        answer: &mut Receiver<T>,
+    ) -> Result<T, TryRecvError> {
         let _attending = post.attend();
-        let mut before = Instant::now();
-        while !post.look() && began.elapsed() < self.most {
+        loop {
+            match answer.try_recv() {
+                Err(TryRecvError::Empty) => (),
+                seen => return seen,
+            }
+            if post.look() {
+                // The reader of that letter has its turn.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if began.elapsed() > self.most {
+                return Err(TryRecvError::Empty);
+            }
             // Whatever else has something to do here goes first.
             std::thread::yield_now();
-            let now = Instant::now();
-            let away = now - before;
-            if away > self.most {
-                // Somebody else computes here, and had a slice, milliseconds. To sleep for the next answers costs less than that once more.
-                let pause = away.as_micros() as u64 / COST;
-                self.pause.store(pause.min(MOST_PAUSED), Ordering::Relaxed);
-            }
-            before = now;
         }
     }
 }
@@ -111,23 +146,23 @@ mod tests {
         let spin = Spin::new(Duration::from_micros(100));
         assert!(!spin.is_short(), "nothing is known");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50));
+            spin.note(Duration::from_micros(50), true);
         }
         assert!(spin.is_short());
-        spin.note(Duration::from_secs(1));
+        spin.note(Duration::from_secs(1), true);
         assert!(spin.is_short(), "once says nothing");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50));
-            spin.note(Duration::from_micros(500));
+            spin.note(Duration::from_micros(50), true);
+            spin.note(Duration::from_micros(500), true);
         }
         assert!(!spin.is_short(), "every other one takes long");
         for _ in 0..100 {
-            spin.note(Duration::ZERO);
+            spin.note(Duration::ZERO, true);
         }
         assert!(spin.is_short());
         let spin = Spin::new(Duration::ZERO);
         for _ in 0..100 {
-            spin.note(Duration::ZERO);
+            spin.note(Duration::ZERO, true);
         }
         assert!(!spin.is_short(), "there is no CPU for it");
     }
@@ -137,7 +172,7 @@ mod tests {
         let post = Post::new(1).unwrap();
         let spin = Spin::new(Duration::from_micros(100));
         for _ in 0..100 {
-            spin.note(Duration::ZERO);
+            spin.note(Duration::ZERO, true);
         }
         for delay in [0, 50, 1_000, 20_000] {
             let (sends, answer) = oneshot::channel();
@@ -146,10 +181,10 @@ mod tests {
                 sends.send(delay).unwrap();
             });
             let waited = spin.wait(&post, Instant::now(), answer).await;
-            assert_eq!(waited, Ok(delay));
+            assert_eq!(waited, Some(delay));
         }
         let (sends, answer) = oneshot::channel::<()>();
         drop(sends);
-        assert!(spin.wait(&post, Instant::now(), answer).await.is_err());
+        assert!(spin.wait(&post, Instant::now(), answer).await.is_none());
     }
 }
