@@ -306,7 +306,7 @@ static void note_spin(uint64_t us)
 	enum { LEAST = 8, MOST = 8192 };
 	unsigned *pause = &surus_self->spin_pause;
 
-	if (us < surus_settings.spin * 2) {
+	if (us < surus_settings.spin * 5) {
 		*pause -= (*pause + 63) / 64;
 	} else {
 		surus_self->spin_pause_left = *pause;

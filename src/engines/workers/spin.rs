@@ -79,7 +79,7 @@ impl Spin {
     /// it is for twice as many the next time.
     fn note_look(&self, took: Duration) {
         let pause = self.pause.load(Ordering::Relaxed);
-        let next = match took < self.most * 2 {
+        let next = match took < self.most * 5 {
             true => pause - pause.div_ceil(64),
             false => {
                 self.pause_left.store(pause, Ordering::Relaxed);
