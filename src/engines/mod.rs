@@ -55,6 +55,9 @@ pub struct Settings {
     pub shared_sockets: Vec<String>,
     /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
     pub paranoid: bool,
+    /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer, if there
+    /// are two CPUs (four under a quota). Saves what it takes to be woken; not on Lambda.
+    pub spin: bool,
     /// On `standby` and `fork`: processes beyond `workers`, which serve as the others do.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -103,6 +106,7 @@ impl Default for Settings {
             workers: None,
             shared_sockets: Vec::new(),
             paranoid: false,
+            spin: true,
             spares: 2,
             tells_leaks: false,
             profile: None,
@@ -169,9 +173,8 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
-        spin: match Machine::read().has_spare() {
+        spin: match settings.spin && Machine::read().has_spare() {
             true => workers::SPIN,
-            // There is none to spare.
             false => Duration::ZERO,
         },
         max_events: settings.max_events,

@@ -137,6 +137,8 @@ async fn function(
     config.engine.clear_env = false;
     // Lambda gives no more events than can be answered at once; how long one may wait, its deadline says.
     config.engine.queue_timeout = Time::seconds(900);
+    // It shows two CPUs where it gives the time of a part of one.
+    config.engine.spin = false;
     let reserve = config.lambda.reserve.0;
     config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
     let place = open_place(project, &config)?;
