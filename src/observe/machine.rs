@@ -188,4 +188,17 @@ mod tests {
             2
         );
     }
+
+    #[test]
+    fn a_quota_is_used_up_by_who_only_looks() {
+        let machine = |cpus, is_limited| Machine {
+            cpus,
+            is_limited,
+            memory: u64::MAX,
+        };
+        assert!(!machine(1.0, false).has_spare());
+        assert!(machine(2.0, false).has_spare());
+        assert!(!machine(2.0, true).has_spare());
+        assert!(machine(4.0, true).has_spare());
+    }
 }

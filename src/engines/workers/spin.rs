@@ -15,7 +15,6 @@ use super::post::Post;
 /// Nobody looks for longer, nor at all where it usually takes longer, asleep or not. A build for tests is as much slower.
 pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-
 /// Answers in a row for which nobody looks after one for which others wanted the CPU.
 const PAUSE: RangeInclusive<u64> = 8..=8192;
 
@@ -45,12 +44,7 @@ impl Spin {
     }
 
     /// Waits for the answer to an event that was sent at `began`. None: it will never come.
-    pub async fn wait<T>(
-        &self,
-        post: &Post,
-        began: Instant,
-        mut answer: Receiver<T>,
-    ) -> Option<T> {
+    pub async fn wait<T>(&self, post: &Post, began: Instant, mut answer: Receiver<T>) -> Option<T> {
         let looks = self.is_short() && !self.is_pausing();
         let seen = match looks {
             true => self.look(post, began, &mut answer).await,
@@ -96,7 +90,11 @@ impl Spin {
 
     fn note(&self, took: Duration, looked: bool) {
         // Awake, it would have taken less by what it has taken to wake both.
-        let woken = if looked { Duration::ZERO } else { self.most * 3 / 4 };
+        let woken = if looked {
+            Duration::ZERO
+        } else {
+            self.most * 3 / 4
+        };
         let took = took.saturating_sub(woken);
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
@@ -165,6 +163,40 @@ mod tests {
             spin.note(Duration::ZERO, true);
         }
         assert!(!spin.is_short(), "there is no CPU for it");
+    }
+
+    #[test]
+    fn who_has_lost_the_cpu_sleeps_for_a_while() {
+        let spin = Spin::new(Duration::from_micros(100));
+        let paused = |took: u64| {
+            spin.note_look(Duration::from_micros(took));
+            std::iter::from_fn(|| spin.is_pausing().then_some(())).count()
+        };
+        assert_eq!(paused(50), 0);
+        assert_eq!(paused(150), 0, "no answer in time");
+        assert_eq!(paused(3_000), 8);
+        assert_eq!(paused(3_000), 16, "it goes on so");
+        for _ in 0..100 {
+            assert_eq!(paused(50), 0);
+        }
+        assert_eq!(paused(3_000), 8, "that is long ago");
+        for _ in 0..20 {
+            paused(3_000);
+        }
+        assert_eq!(paused(3_000), 8192);
+    }
+
+    #[test]
+    fn an_answer_for_which_nobody_looked_came_later_for_that() {
+        let spin = Spin::new(Duration::from_micros(100));
+        for _ in 0..100 {
+            spin.note(Duration::from_micros(140), false);
+        }
+        assert!(spin.is_short());
+        for _ in 0..100 {
+            spin.note(Duration::from_micros(140), true);
+        }
+        assert!(!spin.is_short());
     }
 
     #[tokio::test]
