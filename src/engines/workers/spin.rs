@@ -119,13 +119,14 @@ impl Spin {
                 Err(TryRecvError::Empty) => (),
                 seen => return seen,
             }
-            if post.look() {
+            let is_news = post.look();
+            if began.elapsed() > self.most {
+                return Err(TryRecvError::Empty);
+            }
+            if is_news {
                 // The reader of that letter has its turn.
                 tokio::task::yield_now().await;
                 continue;
-            }
-            if began.elapsed() > self.most {
-                return Err(TryRecvError::Empty);
             }
             // Whatever else has something to do here goes first.
             std::thread::yield_now();
