@@ -153,18 +153,11 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 	return error == NULL;
 }
 
-/* The longest wait for an event that is told from others, and what it is taken for before anything is known. */
-static uint64_t long_wait(void)
-{
-	return (uint64_t)surus_settings.spin * 10;
-}
-
 void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_rings_begin();
-	surus_self->usual_wait = long_wait();
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
 	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
@@ -271,62 +264,6 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 	}
 }
 
-/* A worker that usually has its next event within a moment looks for it for as long before it sleeps: on a CPU that has nothing else to do, and is a
- * virtual machine's, it takes 30 us to be woken, and 15 of who wakes. Not while events come together: then the CPU is wanted, and there is another
- * event. */
-static bool is_to_spin(void)
-{
-	return surus_self->crowd == 0 && surus_self->usual_wait < surus_settings.spin;
-}
-
-/* Tells the CPU that this is a loop that waits. */
-static void pause_for_others(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/* False in `*alone`: others want this CPU, too. To yield to them would cost a slice of theirs, milliseconds; who sleeps is preferred when it wakes. */
-static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since, bool *alone)
-{
-	uint64_t before = since;
-	ssize_t len;
-
-	surus_rings_spin();
-	for (;;) {
-		for (int i = 0; i < 16; i++) {
-			pause_for_others();
-		}
-		len = take(msg, control);
-		uint64_t now = surus_now();
-		*alone = now - before < surus_settings.spin / 2;
-		if (len != 0 || !*alone || now - since >= surus_settings.spin) {
-			break;
-		}
-		before = now;
-	}
-	int error = errno;
-	surus_rings_spun();
-	errno = error;
-	return len;
-}
-
-/* About four of five are shorter than what is usual. */
-static void note_wait(uint64_t us, bool has_spun)
-{
-	uint64_t usual = surus_self->usual_wait, woken = surus_settings.spin / 2;
-
-	if (!has_spun) {
-		/* Awake, it would have been shorter by what it has taken to be woken. */
-		us = us < woken ? 0 : us - woken;
-	}
-	usual = us < usual ? usual - (usual + 15) / 16 : usual + usual / 4 + 1;
-	surus_self->usual_wait = usual < long_wait() ? usual : long_wait();
-}
-
 static ssize_t receive(struct msghdr *msg)
 {
 	size_t control = msg->msg_controllen;
@@ -334,14 +271,6 @@ static ssize_t receive(struct msghdr *msg)
 	/* Somebody may have said that we sleep who did not know better. */
 	surus_rings_wake();
 	ssize_t len = take(msg, control);
-	if (len != 0) {
-		return len;
-	}
-	uint64_t since = surus_now();
-	bool spins = is_to_spin(), alone = true;
-	if (spins) {
-		len = spin(msg, control, since, &alone);
-	}
 	while (len == 0) {
 		surus_rings_sleep();
 		len = take_from_ring(msg);
@@ -361,11 +290,6 @@ static ssize_t receive(struct msghdr *msg)
 		if (len == KNOCK) {
 			len = take_from_ring(msg);
 		}
-	}
-	if (alone) {
-		note_wait(surus_now() - since, spins);
-	} else {
-		surus_self->usual_wait = long_wait();
 	}
 	return len;
 }

@@ -11,7 +11,7 @@
 #include "surus.h"
 
 static struct surus_rings *rings;
-static _Atomic uint64_t *sleeping, *spinning, *posted; /* a bit for each worker */
+static _Atomic uint64_t *sleeping, *posted; /* a bit for each worker */
 static struct surus_ring *inbox, *outboxes;
 static unsigned char *inbox_bytes, *outbox_bytes;
 static size_t inbox_size;
@@ -25,7 +25,7 @@ bool surus_rings_open(int fd)
 	for (inbox_size = SURUS_INBOX_RING_LEAST; inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
 		inbox_size *= 2;
 	}
-	size_t size = sizeof(*rings) + 3 * words + (1 + workers) * sizeof(*inbox) + inbox_size + workers * SURUS_OUTBOX_RING;
+	size_t size = sizeof(*rings) + 2 * words + (1 + workers) * sizeof(*inbox) + inbox_size + workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
 		fprintf(stderr, "surus-php: the rings have another size than %zu bytes; this surus-php is not that of surus\n", size);
 		return false;
@@ -38,8 +38,6 @@ bool surus_rings_open(int fd)
 	rings = (struct surus_rings *)at;
 	at += sizeof(*rings);
 	sleeping = (_Atomic uint64_t *)at;
-	at += words;
-	spinning = (_Atomic uint64_t *)at;
 	at += words;
 	posted = (_Atomic uint64_t *)at;
 	at += words;
@@ -55,24 +53,10 @@ static uint64_t our_bit(void)
 	return (uint64_t)1 << surus_self->place % 64;
 }
 
-static void set(_Atomic uint64_t *bits)
-{
-	atomic_fetch_or(&bits[surus_self->place / 64], our_bit());
-}
-
-/* Was it set? */
-static bool clear(_Atomic uint64_t *bits)
-{
-	_Atomic uint64_t *word = &bits[surus_self->place / 64];
-
-	return atomic_load(word) & our_bit() && atomic_fetch_and(word, ~our_bit()) & our_bit();
-}
-
 void surus_rings_begin(void)
 {
-	/* Who has had this place before may have ended anywhere. */
-	clear(sleeping);
-	clear(spinning);
+	/* Who has had this place before may have ended asleep. */
+	surus_rings_wake();
 	surus_self->letters_are_ours = false;
 }
 
@@ -142,29 +126,14 @@ void surus_rings_received(uint64_t count)
 
 void surus_rings_sleep(void)
 {
-	set(sleeping);
+	atomic_fetch_or(&sleeping[surus_self->place / 64], our_bit());
 }
 
 bool surus_rings_wake(void)
 {
-	return clear(sleeping);
-}
+	_Atomic uint64_t *word = &sleeping[surus_self->place / 64];
 
-static bool has_event(void)
-{
-	return atomic_load(&inbox->head) != atomic_load(&inbox->tail);
-}
-
-void surus_rings_spin(void)
-{
-	set(spinning);
-}
-
-void surus_rings_spun(void)
-{
-	if (!clear(spinning) && has_event()) {
-		surus_rings_ring();
-	}
+	return atomic_load(word) & our_bit() && atomic_fetch_and(word, ~our_bit()) & our_bit();
 }
 
 void surus_rings_was_to_wake(uint32_t place)
@@ -172,7 +141,7 @@ void surus_rings_was_to_wake(uint32_t place)
 	if (place != surus_self->place && place < surus_settings.workers) {
 		atomic_fetch_or(&sleeping[place / 64], (uint64_t)1 << place % 64);
 		/* What has come since its bit was taken away has woken nobody. */
-		if (has_event()) {
+		if (atomic_load(&inbox->head) != atomic_load(&inbox->tail)) {
 			surus_rings_ring();
 		}
 	}
@@ -217,6 +186,6 @@ bool surus_rings_post(const unsigned char *content, size_t len)
 	copy_in(bytes, SURUS_OUTBOX_RING, tail, &letter, sizeof(letter));
 	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(letter), content, len);
 	atomic_store(&outbox->tail, tail + size);
-	set(posted);
+	atomic_fetch_or(&posted[surus_self->place / 64], our_bit());
 	return true;
 }

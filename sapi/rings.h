@@ -24,7 +24,7 @@ enum surus_sleep {
 	SURUS_UNKNOWN = 2, /* it does not say: each letter wakes it */
 };
 
-/* At the beginning. Behind it are a bit for each worker that sleeps, then one for each that spins, then one for each that has put a letter into its outbox. Surus takes the
+/* At the beginning. Behind it are a bit for each worker that sleeps, then a bit for each that has put a letter into its outbox. Surus takes the
  * bit of a sleeper away when it sends a message to wake it, which says whose it was; who gets another's gives it back. So a bit that is wrong,
  * because somebody was killed in between, is right again when its worker has slept once more. */
 struct surus_rings {
@@ -72,10 +72,6 @@ void surus_rings_received(uint64_t count);
 void surus_rings_sleep(void);
 /* It is awake. False: surus has sent a message to wake it, or had. */
 bool surus_rings_wake(void);
-/* From here on this worker looks into the ring all the time. Surus takes its bit away for an event that it has put there. */
-void surus_rings_spin(void);
-/* No more. What it was counted upon for, others are woken for, if it is still there. */
-void surus_rings_spun(void);
 /* It has got a message that was to wake the worker of this place. If that is another, it still sleeps; surus is told where there is something for it. */
 void surus_rings_was_to_wake(uint32_t place);
 /* Puts the letter about the event in our hands into the outbox. False: there is no room. */

@@ -133,8 +133,6 @@ bool surus_settings_read(int fd)
 			surus_settings.clear_env = *value == '1';
 		} else if (IS("ini")) {
 			add_ini(value);
-		} else if (IS("spin")) {
-			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("paranoid")) {
 			surus_settings.paranoid = *value == '1';
 		} else if (IS("tells_leaks")) {

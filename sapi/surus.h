@@ -38,7 +38,6 @@ struct surus_settings {
 	bool paranoid;       /* compare all memory after each rewind */
 	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
 	bool profiles;       /* what happens at the start is noted, and when */
-	uint32_t spin;       /* for how many microseconds a worker may look for its next event before it sleeps */
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
 	uint64_t max_events; /* a worker retires after so many; 0 means never */
@@ -138,7 +137,6 @@ struct surus_self {
 	unsigned crowd;          /* how often there was more than one event at a time, lately */
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
-	uint64_t usual_wait;     /* for an event, in microseconds: most are shorter */
 	bool letters_are_ours;   /* all that is in our place's outbox */
 	bool had_socket;         /* the last event came by the socket though it was not waited for there */
 	uint64_t looked_at_socket; /* when, in microseconds of CLOCK_MONOTONIC */

@@ -13,7 +13,6 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -22,7 +21,6 @@ use surus_sys::rights::Rights;
 use tracing::info;
 
 use crate::engine::Engine;
-use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
 use crate::units::{self, Size, Time};
 use stock::{Address, Stock, Way};
@@ -169,11 +167,6 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
-        spin: match Machine::read().has_spare() {
-            true => workers::SPIN,
-            // There is none to spare.
-            false => Duration::ZERO,
-        },
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -228,7 +221,7 @@ pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
     match settings.workers {
         Some(count) => check_workers(count).map(|()| count),
         None => {
-            let machine = Machine::read();
+            let machine = crate::observe::machine::Machine::read();
             let count = machine.worker_count();
             info!(
                 workers = count,

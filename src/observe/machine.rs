@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 pub struct Machine {
     /// A cgroup may allow fractions.
     pub cpus: f64,
-    /// Who uses more than that is stopped for a while.
-    pub is_limited: bool,
     /// Bytes.
     pub memory: u64,
 }
@@ -35,14 +33,8 @@ impl Machine {
         let total = memory_total(root).unwrap_or(u64::MAX);
         Machine {
             cpus: cpus.min(quota).max(0.01),
-            is_limited: quota.is_finite(),
             memory: memory.unwrap_or(u64::MAX).min(total),
         }
-    }
-
-    /// Is there a CPU for who only looks whether there is something to do?
-    pub fn has_spare(&self) -> bool {
-        self.cpus >= if self.is_limited { 4.0 } else { 2.0 }
     }
 
     /// Two workers per CPU, for PHP waits for databases now and then; fewer where their memory would not suffice.
@@ -163,7 +155,6 @@ mod tests {
         assert_eq!(
             Machine {
                 cpus: 8.0,
-                is_limited: false,
                 memory: 1 << 30
             }
             .worker_count(),
@@ -172,7 +163,6 @@ mod tests {
         assert_eq!(
             Machine {
                 cpus: 8.0,
-                is_limited: false,
                 memory: 64 << 30
             }
             .worker_count(),
@@ -181,7 +171,6 @@ mod tests {
         assert_eq!(
             Machine {
                 cpus: 0.1,
-                is_limited: false,
                 memory: 64 << 20
             }
             .worker_count(),

@@ -79,7 +79,6 @@ pub struct Rings {
 struct Layout {
     workers: usize,
     sleeping: usize,
-    spinning: usize,
     posted: usize,
     ends: usize,
     inbox: usize,
@@ -95,15 +94,13 @@ impl Layout {
             .next_power_of_two()
             .clamp(INBOX_LEAST, INBOX_MOST);
         let sleeping = size_of::<Head>();
-        let spinning = sleeping + words;
-        let posted = spinning + words;
+        let posted = sleeping + words;
         let ends = posted + words;
         let inbox = ends + (1 + workers) * size_of::<Ends>();
         let outboxes = inbox + inbox_size;
         Layout {
             workers,
             sleeping,
-            spinning,
             posted,
             ends,
             inbox,
@@ -149,30 +146,7 @@ impl Rings {
 
     /// A worker that sleeps. Who is told of it sends a message that [wakes](Rings::wakes) it, or [gives it back](Rings::give_back).
     pub fn claim_sleeper(&self) -> Option<usize> {
-        self.claim(self.layout.sleeping)
-    }
-
-    /// Is there a worker that spins until there is an event in the inbox?
-    pub fn has_spinner(&self) -> bool {
-        let mut words = self.words(self.layout.spinning);
-        words.any(|(_, word)| word.load(SeqCst) != 0)
-    }
-
-    /// Is an event that has just been put into the inbox seen by a worker that spins? Each of them is good for one.
-    pub fn claim_spinner(&self) -> bool {
-        self.claim(self.layout.spinning).is_some()
-    }
-
-    /// This worker has ended. That its successor spins may be forgotten with it: then one is woken too many.
-    pub fn forget_spinner(&self, worker: usize) {
-        if let Some((_, word)) = self.words(self.layout.spinning).nth(worker / 64) {
-            word.fetch_and(!(1 << (worker % 64)), SeqCst);
-        }
-    }
-
-    /// Takes a worker's bit away.
-    fn claim(&self, from: usize) -> Option<usize> {
-        self.words(from).find_map(|(index, word)| {
+        self.words(self.layout.sleeping).find_map(|(index, word)| {
             let mut bits = word.load(SeqCst);
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
@@ -363,10 +337,10 @@ impl Rings {
         unsafe { self.memory.base().add(at).cast::<Ends>().as_ref() }
     }
 
-    /// The words of an array that has a bit for each worker.
+    /// The words that have a bit for each worker.
     fn words(&self, from: usize) -> impl Iterator<Item = (usize, &AtomicU64)> {
         (0..self.layout.workers.div_ceil(64)).map(move |index| {
-            // SAFETY: inside the mapping: `from` is one of the three arrays of the layout that have room for a bit for each worker;
+            // SAFETY: inside the mapping: `from` is one of the two arrays of the layout that have room for a bit for each worker;
             // aligned as a cache line plus a multiple of 8.
             let word = unsafe {
                 self.memory

@@ -114,7 +114,6 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
         // As many as two CPUs are given; more come with more memory.
         batch::Mode::Record => Machine {
             cpus: 2.0,
-            is_limited: true,
             memory: memory.unwrap_or(u64::MAX >> 20) << 20,
         }
         .worker_count(),

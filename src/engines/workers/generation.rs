@@ -216,10 +216,7 @@ impl Generation {
                 });
             }
         }
-        let answer = match is_one_of_many {
-            true => wait.await,
-            false => self.shared.spin.wait(&self.shared.post, now, wait).await,
-        };
+        let answer = wait.await;
         std::mem::forget(waiting);
         answered(answer)
     }

@@ -118,10 +118,7 @@ impl Inbox {
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
         let rings = &self.post.rings;
-        let sleeper = match fd.is_none() && rings.has_spinner() {
-            true => None,
-            false => Sleeper::claim(rings),
-        };
+        let sleeper = Sleeper::claim(rings);
         head[WAKES..WAKES + 4].copy_from_slice(&Sleeper::said(&sleeper));
         head[ONE_OF_MANY] = u8::from(is_one_of_many);
         // At most two records: the inline limit is one byte more than a record can carry.
@@ -142,8 +139,8 @@ impl Inbox {
         };
         if sleeper.is_none() && fd.is_none() && rings.put(parts) {
             // One may have looked before the event was there.
-            if !rings.claim_spinner() {
-                self.wake_if_needed();
+            if let Some(sleeper) = Sleeper::claim(rings) {
+                self.knock(Some(sleeper));
             }
             return Ok(());
         }

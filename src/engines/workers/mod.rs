@@ -7,7 +7,6 @@ mod outbox;
 mod post;
 mod shared;
 mod slots;
-mod spin;
 mod stream;
 mod template;
 mod turn;
@@ -25,7 +24,6 @@ use tracing::{error, info};
 
 pub use generation::Limits;
 pub use post::observe_sleep;
-pub use spin::SPIN;
 pub use template::{Boot, FindScript, Spec};
 
 use crate::engine::{Engine, Pending, Prepared, Report};

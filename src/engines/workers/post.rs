@@ -36,22 +36,13 @@ impl Post {
         Ok(post)
     }
 
-    /// Wakes the readers of the outboxes in which there are new letters. Are there any?
-    pub fn look(&self) -> bool {
-        let mut any = false;
+    /// Wakes the readers of the outboxes in which there are new letters.
+    pub fn look(&self) {
         self.rings.posted(|worker| {
-            any = true;
             if let Some(reader) = self.readers[worker].load().as_ref() {
                 reader.wake();
             }
         });
-        any
-    }
-
-    /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
-    pub fn attend(&self) -> Attending<'_> {
-        self.rings.set_asleep(Sleep::Awake);
-        Attending(self)
     }
 
     /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
@@ -61,20 +52,6 @@ impl Post {
             place.store(Some(reader.clone()));
         }
         reader
-    }
-}
-
-/// Somebody looks.
-pub struct Attending<'a>(&'a Post);
-
-impl Drop for Attending<'_> {
-    fn drop(&mut self) {
-        let sleep = house().sleep();
-        if sleep != Sleep::Awake {
-            // Before it looks for the last time: what comes later wakes it.
-            self.0.rings.set_asleep(sleep);
-            self.0.look();
-        }
     }
 }
 

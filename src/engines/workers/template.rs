@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
@@ -45,8 +44,6 @@ pub struct Spec {
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
     pub paranoid: bool,
-    /// For how long somebody may look for what is to come before he sleeps.
-    pub spin: Duration,
     pub max_events: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -212,7 +209,6 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("socket", peer)?;
     }
     put("paranoid", if spec.paranoid { "1" } else { "0" })?;
-    put("spin", &spec.spin.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_events", &spec.max_events.to_string())?;

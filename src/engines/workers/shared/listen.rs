@@ -166,7 +166,6 @@ impl Shared {
                 .then(|| place.take())
                 .flatten()
         });
-        self.post.rings.forget_spinner(index);
         let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.is_renewed(pid) {
             true => why::RENEWED,

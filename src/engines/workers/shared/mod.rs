@@ -15,7 +15,6 @@ use tracing::debug;
 use super::finishing::Finishing;
 use super::post::Post;
 use super::slots::{Reached, Refusal, Slot, Slots};
-use super::spin::Spin;
 use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
@@ -31,7 +30,6 @@ pub struct Shared {
     pub post: Arc<Post>,
     pub slots: Slots,
     pub finishing: Finishing,
-    pub spin: Spin,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     engine: &'static str,
@@ -107,7 +105,6 @@ impl Shared {
             post,
             slots: Slots::new(requests),
             finishing: Finishing::default(),
-            spin: Spin::new(spec.spin),
             queue_wait: metrics.queue_wait(spec.name),
             metrics,
             engine: spec.name,
