@@ -159,12 +159,16 @@ static uint64_t long_wait(void)
 	return (uint64_t)surus_settings.spin * 10;
 }
 
+/* Events for which a worker that has lost the CPU while it looked sleeps at once. */
+enum { LEAST_PAUSE = 8, MOST_PAUSE = 8192 };
+
 void surus_event_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_rings_begin();
 	surus_self->usual_wait = long_wait();
+	surus_self->spin_pause = LEAST_PAUSE;
 	surus_self->inbox = epoll_create1(EPOLL_CLOEXEC);
 	if (surus_self->inbox >= 0 && epoll_ctl(surus_self->inbox, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
@@ -303,7 +307,6 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
  * for twice as many the next time. */
 static void note_spin(uint64_t us)
 {
-	enum { LEAST = 8, MOST = 8192 };
 	unsigned *pause = &surus_self->spin_pause;
 
 	if (us < surus_settings.spin * 5) {
@@ -312,7 +315,7 @@ static void note_spin(uint64_t us)
 		surus_self->spin_pause_left = *pause;
 		*pause *= 2;
 	}
-	*pause = *pause < LEAST ? LEAST : *pause < MOST ? *pause : MOST;
+	*pause = *pause < LEAST_PAUSE ? LEAST_PAUSE : *pause < MOST_PAUSE ? *pause : MOST_PAUSE;
 }
 
 /* About four of five are shorter than what is usual. */

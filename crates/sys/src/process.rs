@@ -155,6 +155,11 @@ impl Pid {
         self.signal(libc::SIGRTMIN())
     }
 
+    /// Keeps the process from running on (`SIGSTOP`): at once if it waits, else when it next has to do with the kernel, which interrupts it for that.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
     /// Ends the process at once.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(libc::SIGKILL)

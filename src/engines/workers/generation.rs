@@ -218,7 +218,12 @@ impl Generation {
         }
         let answer = match is_one_of_many {
             true => wait.await.ok(),
-            false => self.shared.spin.wait(&self.shared.post, now, wait).await,
+            false => {
+                // A worker that looked for the event when it was sent may have been stopped since.
+                let in_vain = || self.inbox.wake_if_needed();
+                let spin = &self.shared.spin;
+                spin.wait(&self.shared.post, now, wait, in_vain).await
+            }
         };
         std::mem::forget(waiting);
         answered(answer)

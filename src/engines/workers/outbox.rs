@@ -100,7 +100,7 @@ impl Outbox {
     /// Until the worker has ended.
     pub async fn run(&mut self) {
         if let Some(wrong) = self.read().await {
-            self.end(&wrong);
+            self.end(&wrong).await;
         }
         let exit = self.exit().await;
         self.worker_ended(exit).await;
@@ -228,13 +228,19 @@ impl Outbox {
     }
 
     /// Ends a worker that says what no worker of ours does, with the events that it has.
-    fn end(&mut self, wrong: &str) {
+    async fn end(&mut self, wrong: &str) {
         error!(
             pid = self.pid.get(),
             wrong, "a worker cannot be understood; killed"
         );
-        // What it has taken long ago is not known any more, and it may say any number.
+        // It would go on taking events while those that it has are counted; once it is killed, its line may be its successor's.
+        if let Err(error) = self.pid.pause() {
+            debug!(pid = self.pid.get(), %error, "cannot stop the worker");
+        }
+        tokio::time::sleep(PAUSED_WITHIN).await;
+        self.shared.may_miss.store(true, Ordering::Release);
         let taken = self.shared.line(self.index).taken;
+        // What it has taken long ago is not known any more, and it may say any number.
         let known = taken.saturating_sub(scoreboard::REMEMBERED);
         for number in self.turn.number().max(known)..=taken {
             match self.shared.board.took(self.index, self.pid.get(), number) {
@@ -493,6 +499,9 @@ impl Outbox {
         self.shared.slots.close(request);
     }
 }
+
+/// A process that is told to stop has done so.
+const PAUSED_WITHIN: Duration = Duration::from_millis(10);
 
 /// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
 const SMALL: usize = 64 * 1024;

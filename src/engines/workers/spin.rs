@@ -43,22 +43,29 @@ impl Spin {
         }
     }
 
-    /// Waits for the answer to an event that was sent at `began`. None: it will never come.
-    pub async fn wait<T>(&self, post: &Post, began: Instant, mut answer: Receiver<T>) -> Option<T> {
-        let looks = self.is_short() && !self.is_pausing();
-        let seen = match looks {
-            true => self.look(post, began, &mut answer).await,
-            false => Err(TryRecvError::Empty),
-        };
-        if looks {
-            self.note_look(began.elapsed());
+    /// Waits for the answer to an event that was sent at `began`. None: it will never come. `in_vain` is called when it has been looked for and has not
+    /// come in time, before the long wait.
+    pub async fn wait<T>(
+        &self,
+        post: &Post,
+        began: Instant,
+        mut answer: Receiver<T>,
+        in_vain: impl FnOnce(),
+    ) -> Option<T> {
+        if self.is_short() && !self.is_pausing() {
+            let seen = self.look(post, &mut answer).await;
+            // Not later: who asks may give up.
+            self.note(began.elapsed());
+            match seen {
+                Err(TryRecvError::Empty) => in_vain(),
+                seen => return seen.ok(),
+            }
+            return answer.await.ok();
         }
-        let answer = match seen {
-            Err(TryRecvError::Empty) => answer.await.ok(),
-            seen => seen.ok(),
-        };
-        self.note(began.elapsed(), looks);
-        answer
+        let answer = answer.await;
+        // Awake, it would have taken less by what it has taken to wake both.
+        self.note(began.elapsed().saturating_sub(self.most * 3 / 4));
+        answer.ok()
     }
 
     fn is_pausing(&self) -> bool {
@@ -69,11 +76,11 @@ impl Spin {
         left > 0
     }
 
-    /// Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken for fifty answers takes less. If it goes on so,
-    /// it is for twice as many the next time.
-    fn note_look(&self, took: Duration) {
+    /// To give way took at most so long. Who had to wait for others' slice, milliseconds, could have been woken for fifty answers instead. If it goes on
+    /// so, it is for twice as many the next time.
+    fn note_turns(&self, longest: Duration) {
         let pause = self.pause.load(Ordering::Relaxed);
-        let next = match took < self.most * 5 {
+        let next = match longest < self.most * 5 {
             true => pause - pause.div_ceil(64),
             false => {
                 self.pause_left.store(pause, Ordering::Relaxed);
@@ -88,14 +95,7 @@ impl Spin {
         self.usual.load(Ordering::Relaxed) < self.most.as_micros() as u64
     }
 
-    fn note(&self, took: Duration, looked: bool) {
-        // Awake, it would have taken less by what it has taken to wake both.
-        let woken = if looked {
-            Duration::ZERO
-        } else {
-            self.most * 3 / 4
-        };
-        let took = took.saturating_sub(woken);
+    fn note(&self, took: Duration) {
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
             true => usual - usual.div_ceil(16),
@@ -105,32 +105,35 @@ impl Spin {
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// Our other connections wait meanwhile, as they do for whatever a task of theirs computes; to go through tokio each time would wake its other
-    /// threads.
-    async fn look<T>(
-        &self,
-        post: &Post,
-        began: Instant,
-        answer: &mut Receiver<T>,
-    ) -> Result<T, TryRecvError> {
+    /// Our other connections wait meanwhile, as they do for whatever a task of theirs computes: where they have events, too, one after the other is had
+    /// done by a worker that is awake, and all of them in no more time than it takes to wake the others.
+    async fn look<T>(&self, post: &Post, answer: &mut Receiver<T>) -> Result<T, TryRecvError> {
         let _attending = post.attend();
-        loop {
+        let since = Instant::now();
+        let (mut now, mut longest) = (since, Duration::ZERO);
+        let seen = loop {
             match answer.try_recv() {
                 Err(TryRecvError::Empty) => (),
-                seen => return seen,
+                seen => break seen,
             }
             let is_news = post.look();
-            if began.elapsed() > self.most {
-                return Err(TryRecvError::Empty);
+            if now - since > self.most {
+                break Err(TryRecvError::Empty);
             }
+            let before = now;
             if is_news {
                 // The reader of that letter has its turn.
                 tokio::task::yield_now().await;
-                continue;
+                now = Instant::now();
+            } else {
+                // Whatever else has something to do here goes first; by way of tokio, that would be its other threads.
+                std::thread::yield_now();
+                now = Instant::now();
+                longest = longest.max(now - before);
             }
-            // Whatever else has something to do here goes first.
-            std::thread::yield_now();
-        }
+        };
+        self.note_turns(longest);
+        seen
     }
 }
 
@@ -145,23 +148,23 @@ mod tests {
         let spin = Spin::new(Duration::from_micros(100));
         assert!(!spin.is_short(), "nothing is known");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50), true);
+            spin.note(Duration::from_micros(50));
         }
         assert!(spin.is_short());
-        spin.note(Duration::from_secs(1), true);
+        spin.note(Duration::from_secs(1));
         assert!(spin.is_short(), "once says nothing");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50), true);
-            spin.note(Duration::from_micros(500), true);
+            spin.note(Duration::from_micros(50));
+            spin.note(Duration::from_micros(500));
         }
         assert!(!spin.is_short(), "every other one takes long");
         for _ in 0..100 {
-            spin.note(Duration::ZERO, true);
+            spin.note(Duration::ZERO);
         }
         assert!(spin.is_short());
         let spin = Spin::new(Duration::ZERO);
         for _ in 0..100 {
-            spin.note(Duration::ZERO, true);
+            spin.note(Duration::ZERO);
         }
         assert!(!spin.is_short(), "there is no CPU for it");
     }
@@ -170,7 +173,7 @@ mod tests {
     fn who_has_lost_the_cpu_sleeps_for_a_while() {
         let spin = Spin::new(Duration::from_micros(100));
         let paused = |took: u64| {
-            spin.note_look(Duration::from_micros(took));
+            spin.note_turns(Duration::from_micros(took));
             std::iter::from_fn(|| spin.is_pausing().then_some(())).count()
         };
         assert_eq!(paused(50), 0);
@@ -187,17 +190,20 @@ mod tests {
         assert_eq!(paused(3_000), 8192);
     }
 
-    #[test]
-    fn an_answer_for_which_nobody_looked_came_later_for_that() {
-        let spin = Spin::new(Duration::from_micros(100));
-        for _ in 0..100 {
-            spin.note(Duration::from_micros(140), false);
+    #[tokio::test]
+    async fn an_answer_for_which_nobody_looked_came_later_for_that() {
+        let post = Post::new(1).unwrap();
+        for (ago, is_short) in [(300, true), (3_000, false)] {
+            let spin = Spin::new(Duration::from_millis(1));
+            for _ in 0..100 {
+                spin.pause_left.store(1, Ordering::Relaxed);
+                let (sends, answer) = oneshot::channel();
+                sends.send(()).unwrap();
+                let began = Instant::now() - Duration::from_micros(750 + ago);
+                spin.wait(&post, began, answer, || ()).await;
+            }
+            assert_eq!(spin.is_short(), is_short, "{ago} us");
         }
-        assert!(spin.is_short());
-        for _ in 0..100 {
-            spin.note(Duration::from_micros(140), true);
-        }
-        assert!(!spin.is_short());
     }
 
     #[tokio::test]
@@ -205,7 +211,7 @@ mod tests {
         let post = Post::new(1).unwrap();
         let spin = Spin::new(Duration::from_micros(100));
         for _ in 0..100 {
-            spin.note(Duration::ZERO, true);
+            spin.note(Duration::ZERO);
         }
         for delay in [0, 50, 1_000, 20_000] {
             let (sends, answer) = oneshot::channel();
@@ -213,11 +219,17 @@ mod tests {
                 tokio::time::sleep(Duration::from_micros(delay)).await;
                 sends.send(delay).unwrap();
             });
-            let waited = spin.wait(&post, Instant::now(), answer).await;
-            assert_eq!(waited, Some(delay));
+            let mut in_vain = false;
+            let waited = spin.wait(&post, Instant::now(), answer, || in_vain = true);
+            assert_eq!(waited.await, Some(delay));
+            assert!(in_vain || delay < 20_000, "who looks does so for a moment");
         }
         let (sends, answer) = oneshot::channel::<()>();
         drop(sends);
-        assert!(spin.wait(&post, Instant::now(), answer).await.is_none());
+        assert!(
+            spin.wait(&post, Instant::now(), answer, || ())
+                .await
+                .is_none()
+        );
     }
 }
