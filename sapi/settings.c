@@ -135,6 +135,8 @@ bool surus_settings_read(int fd)
 			add_ini(value);
 		} else if (IS("spin")) {
 			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("direct_calls")) {
+			surus_settings.direct_calls = *value == '1';
 		} else if (IS("paranoid")) {
 			surus_settings.paranoid = *value == '1';
 		} else if (IS("tells_leaks")) {

@@ -37,6 +37,7 @@ struct surus_settings {
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
 	bool paranoid;       /* compare all memory after each rewind */
 	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
+	bool direct_calls;   /* PHP's library is to call itself directly */
 	bool profiles;       /* what happens at the start is noted, and when */
 	uint32_t spin;       /* for how many microseconds a worker may look for its next event before it sleeps */
 	uint32_t workers;

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "opcache.h"
 #include "report.h"
 #include "rewind.h"
@@ -413,6 +414,10 @@ int surus_template_run(const char *program)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 
+	if (surus_settings.direct_calls) {
+		surus_direct_calls();
+		surus_profile_mark("its calls are direct");
+	}
 	watch_control(true);
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_prepare();

@@ -1,6 +1,8 @@
 //! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` beside the other binaries.
 #![allow(clippy::unwrap_used)] // a build script's panic is its error message
 
+mod direct;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +22,7 @@ fn main() {
     let version = php.ask("--version");
     let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
-    let sources: Vec<PathBuf> = sapi
+    let mut sources: Vec<PathBuf> = sapi
         .read_dir()
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -29,6 +31,15 @@ fn main() {
     let sanitizers = env::var("SURUS_SANITIZE")
         .ok()
         .map(|s| format!("-fsanitize={s}"));
+    let library = php.library(&minor);
+    let sites = match sanitizers {
+        None => direct::find(&library.file),
+        // They look at calls in ways of their own.
+        Some(_) => None,
+    };
+    let generated = out.join("direct_sites.c");
+    std::fs::write(&generated, direct::Sites::to_c(sites.as_ref())).unwrap();
+    sources.push(generated);
     let mut build = cc::Build::new();
     build
         .cargo_metadata(false)
@@ -44,6 +55,7 @@ fn main() {
             format!("\"{}\"", env!("CARGO_PKG_VERSION")).as_str(),
         )
         .define("SURUS_PHP_MINOR", format!("\"{minor}\"").as_str())
+        .include(&sapi)
         .pic(true);
     for include in php.ask("--includes").split_whitespace() {
         // As system headers, so that only our own code is held to our warnings.
@@ -64,7 +76,6 @@ fn main() {
     let mut link = build.get_compiler().to_command();
     link.args(&objects).arg("-o").arg(&executable);
     link.args(php.ask("--ldflags").split_whitespace());
-    let library = php.library(&minor);
     link.arg(format!("-L{}", library.directory.display()))
         .arg(format!("-l{}", library.name))
         .arg(format!("-Wl,-rpath,{}", library.directory.display()));
@@ -84,6 +95,10 @@ fn main() {
     std::fs::rename(&fresh, &beside).unwrap(); // a running one keeps its file
     put_library(&sapi.join("../php"), &beside.with_file_name("php"));
     println!("cargo:rustc-env=SURUS_PHP_EXECUTABLE={}", beside.display());
+    println!(
+        "cargo:rustc-env=SURUS_PHP_LIBRARY={}",
+        library.file.display()
+    );
 }
 
 /// Puts the PHP library where `surus lambda` looks for what hands events to handlers.
@@ -113,6 +128,7 @@ struct PhpConfig {
 struct Library {
     directory: PathBuf,
     name: String,
+    file: PathBuf,
 }
 
 impl PhpConfig {
@@ -155,10 +171,13 @@ impl PhpConfig {
         }
         for directory in &directories {
             for name in [format!("php{minor}"), "php".to_string()] {
-                if directory.join(format!("lib{name}.so")).exists() {
+                let file = directory.join(format!("lib{name}.so"));
+                if file.exists() {
+                    println!("cargo:rerun-if-changed={}", file.display());
                     return Library {
                         directory: directory.clone(),
                         name,
+                        file,
                     };
                 }
             }

@@ -241,6 +241,14 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     if let Ok(program) = engines::program_of(entry, &config.engine) {
         findings.fine("run by", program.display());
     }
+    match report.get("direct_calls") {
+        "" => (),
+        "other library" => findings.note(
+            "PHP's library is another than the one that surus-php was built with, so that its own calls are not made direct \
+             (engine.direct_calls): PHP takes about a twentieth longer; build surus-php again (cargo build --release)",
+        ),
+        state => findings.fine("direct calls", state),
+    }
     match report.get("ini_file") {
         "" => findings.note(
             "PHP has found no php.ini and runs with its own defaults; engine.ini_file names one",

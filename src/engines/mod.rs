@@ -58,6 +58,9 @@ pub struct Settings {
     /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer, if there
     /// are two CPUs (four under a quota). Saves what it takes to be woken; not on Lambda.
     pub spin: bool,
+    /// PHP's library is made to call its own functions directly, and not by way of its table of symbols (`sapi/direct.c`). PHP takes a twentieth
+    /// less time so; its library is read as a whole at the start, which Lambda's cold starts would feel.
+    pub direct_calls: bool,
     /// On `standby` and `fork`: processes beyond `workers`, which serve as the others do.
     pub spares: usize,
     /// Events that may wait for a worker; more are refused at once.
@@ -107,6 +110,7 @@ impl Default for Settings {
             shared_sockets: Vec::new(),
             paranoid: false,
             spin: true,
+            direct_calls: true,
             spares: 2,
             tells_leaks: false,
             profile: None,
@@ -173,6 +177,7 @@ pub async fn boot(
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
+        direct_calls: settings.direct_calls,
         spin: match settings.spin && Machine::read().has_spare() {
             true => workers::SPIN,
             false => Duration::ZERO,

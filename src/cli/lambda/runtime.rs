@@ -139,6 +139,8 @@ async fn function(
     config.engine.queue_timeout = Time::seconds(900);
     // It shows two CPUs where it gives the time of a part of one.
     config.engine.spin = false;
+    // That reads all of PHP's code, which a start needs a part of.
+    config.engine.direct_calls = false;
     let reserve = config.lambda.reserve.0;
     config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
     let place = open_place(project, &config)?;

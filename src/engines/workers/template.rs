@@ -45,6 +45,8 @@ pub struct Spec {
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
     pub paranoid: bool,
+    /// See [`Settings`](crate::engines::Settings::direct_calls).
+    pub direct_calls: bool,
     /// For how long somebody may look for what is to come before he sleeps.
     pub spin: Duration,
     pub max_events: u64,
@@ -212,6 +214,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("socket", peer)?;
     }
     put("paranoid", if spec.paranoid { "1" } else { "0" })?;
+    put("direct_calls", if spec.direct_calls { "1" } else { "0" })?;
     put("spin", &spec.spin.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;

@@ -1,0 +1,186 @@
+//! Does PHP's library call itself directly where it can, and does PHP run as ever where it cannot?
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/executable.rs"]
+mod executable;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::Surus;
+use executable::write_executable;
+use tempfile::TempDir;
+
+const PAGE: &str = "<?php sort($_GET); echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', 'abb', $m), $m[0];";
+
+/// There is nothing to be done on other machines, and nothing is under sanitizers.
+fn can() -> bool {
+    cfg!(target_arch = "x86_64")
+}
+
+struct Site {
+    dir: TempDir,
+}
+
+impl Site {
+    fn new() -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(dir.path().join("index.php"), PAGE).unwrap();
+        Site { dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A `surus-php` that finds this library before the system's.
+    fn with_library(&self, bytes: &[u8]) -> String {
+        std::fs::write(self.path().join("libphp.so"), bytes).unwrap();
+        let program = self.path().join("surus-php8.x");
+        let text = format!(
+            "#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n",
+            self.path().display(),
+            surus_php::EXECUTABLE
+        );
+        write_executable(&program, &text);
+        program.display().to_string()
+    }
+
+    /// What `surus check` says of it, and that pages come from every engine.
+    fn look(&self, env: &[(&str, &str)]) -> String {
+        let check = Command::new(env!("CARGO_BIN_EXE_surus"))
+            .arg("check")
+            .arg(self.path())
+            .envs(env.iter().copied())
+            .output()
+            .unwrap();
+        let surus = Surus::spawn(self.path(), &["-d", "pcre.jit=0"], env).unwrap();
+        for _ in 0..3 {
+            let url = format!("{}/?a=y&b=x", surus.url);
+            let answer = Command::new("curl").args(["-s", &url]).output().unwrap();
+            assert_eq!(String::from_utf8(answer.stdout).unwrap(), "X Y1bb");
+        }
+        String::from_utf8(check.stdout).unwrap()
+    }
+}
+
+/// The library's file, as `surus-php` finds it.
+fn library() -> PathBuf {
+    let list = Command::new("ldd")
+        .arg(surus_php::EXECUTABLE)
+        .output()
+        .unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let line = list.lines().find(|line| line.contains("libphp")).unwrap();
+    line.split_whitespace().nth(2).unwrap().into()
+}
+
+/// Names of the files that a process executes code of.
+fn executed(pid: u32) -> String {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines()
+        .filter(|line| line.contains("r-xp"))
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .collect()
+}
+
+fn child_of(pid: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_librarys_code_is_replaced_by_what_calls_directly() {
+    let site = Site::new();
+    let state = if can() { "on" } else { "off" };
+    assert!(
+        site.look(&[])
+            .contains(&format!("direct calls     {state}\n"))
+    );
+    let off = [("SURUS_ENGINE_DIRECT_CALLS", "false")];
+    assert!(site.look(&off).contains("direct calls     off\n"));
+
+    for (env, is_replaced) in [(&[][..], can()), (&off[..], false)] {
+        let surus = Surus::spawn(site.path(), &[], env).unwrap();
+        let executed = executed(child_of(surus.pid()));
+        assert_eq!(!executed.contains("libphp"), is_replaced, "{executed}");
+    }
+}
+
+/// After an update of PHP.
+#[test]
+fn a_library_other_than_at_the_build_stays_as_it_is() {
+    if !can() {
+        return;
+    }
+    let site = Site::new();
+    let mut bytes = std::fs::read(library()).unwrap();
+    // ELF notes: sizes of name and value, type, name, value.
+    let note = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let at = bytes
+        .windows(note.len())
+        .position(|window| window == note)
+        .unwrap();
+    bytes[at + note.len()] ^= 1;
+    let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
+    assert!(
+        said.contains("another than the one that surus-php was built with"),
+        "{said}"
+    );
+}
+
+/// A library that somebody has changed without its ID.
+#[test]
+fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
+    if !can() {
+        return;
+    }
+    let site = Site::new();
+    let library = library();
+    let listing = Command::new("objdump")
+        .args(["-d", "--no-show-raw-insn"])
+        .arg(&library)
+        .output()
+        .unwrap();
+    let listing = String::from_utf8_lossy(&listing.stdout);
+    // What nobody runs here: the tables of phpinfo().
+    let call = listing
+        .lines()
+        .find(|line| {
+            line.contains("<php_info_print_table_colspan_header@plt>") && line.contains("call")
+        })
+        .unwrap();
+    let at = usize::from_str_radix(call.trim_start().split(':').next().unwrap(), 16).unwrap();
+    let mut bytes = std::fs::read(library).unwrap();
+    // Code lies in the file where it lies in memory.
+    assert_eq!(bytes[at], 0xe8);
+    bytes[at..at + 5].copy_from_slice(b"\x0f\x1f\x44\0\0"); // nop
+    let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
+    assert!(
+        said.contains("direct calls     failed: it has other code than at the build\n"),
+        "{said}"
+    );
+}
+
+/// systemd's `MemoryDenyWriteExecute`, by the kernel's means for it.
+#[test]
+fn where_the_system_lets_nobody_make_code_all_stays_as_it_is() {
+    let site = Site::new();
+    let program = site.path().join("surus-php8.x");
+    let text = format!(
+        "#!/usr/bin/env python3\nimport ctypes, os, sys\n\
+         PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1\n\
+         if ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0: open('{}', 'w')\n\
+         os.execv('{}', sys.argv)\n",
+        site.path().join("old-kernel").display(),
+        surus_php::EXECUTABLE
+    );
+    write_executable(&program, &text);
+    let said = site.look(&[("SURUS_ENGINE_PHP", &program.display().to_string())]);
+    let is_refused = said.contains("direct calls     failed: the system lets nobody make code\n");
+    let can_refuse = can() && !site.path().join("old-kernel").exists(); // Linux 6.3
+    assert_eq!(is_refused, can_refuse, "{said}");
+}
