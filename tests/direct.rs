@@ -38,7 +38,7 @@ impl Site {
 
     /// A `surus-php` that finds this library before the system's.
     fn with_library(&self, bytes: &[u8]) -> String {
-        std::fs::write(self.path().join("libphp.so"), bytes).unwrap();
+        std::fs::write(self.path().join(&library().0), bytes).unwrap();
         let program = self.path().join("surus-php8.x");
         let text = format!(
             "#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n",
@@ -67,15 +67,16 @@ impl Site {
     }
 }
 
-/// The library's file, as `surus-php` finds it.
-fn library() -> PathBuf {
+/// By which name `surus-php` asks for PHP's library, and the file that it finds.
+fn library() -> (String, PathBuf) {
     let list = Command::new("ldd")
         .arg(surus_php::EXECUTABLE)
         .output()
         .unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     let line = list.lines().find(|line| line.contains("libphp")).unwrap();
-    line.split_whitespace().nth(2).unwrap().into()
+    let fields: Vec<_> = line.split_whitespace().collect(); // "libphp.so => /usr/lib/libphp.so (0x…)"
+    (fields[0].to_string(), fields[2].into())
 }
 
 /// Names of the files that a process executes code of.
@@ -117,14 +118,11 @@ fn a_library_other_than_at_the_build_stays_as_it_is() {
         return;
     }
     let site = Site::new();
-    let mut bytes = std::fs::read(library()).unwrap();
-    // ELF notes: sizes of name and value, type, name, value.
-    let note = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
-    let at = bytes
-        .windows(note.len())
-        .position(|window| window == note)
-        .unwrap();
-    bytes[at + note.len()] ^= 1;
+    let mut bytes = std::fs::read(library().1).unwrap();
+    // The end of an ELF note's head: NT_GNU_BUILD_ID, by GNU. The ID follows.
+    let head = b"\x03\0\0\0GNU\0";
+    let at = bytes.windows(head.len()).position(|window| window == head);
+    bytes[at.unwrap() + head.len()] ^= 1;
     let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
     assert!(
         said.contains("another than the one that surus-php was built with"),
@@ -139,7 +137,7 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
         return;
     }
     let site = Site::new();
-    let library = library();
+    let library = library().1;
     let listing = Command::new("objdump")
         .args(["-d", "--no-show-raw-insn"])
         .arg(&library)
