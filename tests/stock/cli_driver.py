@@ -244,7 +244,7 @@ CASES = [
         "<?php session_name('S'); "
         "session_set_cookie_params(['lifetime' => 60, 'path' => '/p', 'secure' => true, 'httponly' => true, "
         "'samesite' => 'Strict']); session_start();",
-        mask=DATES + "|S=\\w+",
+        mask=DATES + "|\\bS=\\w+",
     ),
     Case(
         "a session regenerated",
