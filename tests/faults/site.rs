@@ -231,11 +231,17 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain until {what}");
 }
 
+/// Who is to stop has stopped when this returns: one that was asleep, and has not run since, still takes a message that comes meanwhile.
 pub fn kill(pid: u32, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, &pid.to_string()])
         .stderr(Stdio::null())
         .status();
+    if signal == "STOP" {
+        until("it has stopped", || {
+            !state(pid).is_some_and(|state| state != "T" && state != "Z")
+        });
+    }
 }
 
 /// Is it there, and not a zombie?
