@@ -112,9 +112,12 @@ impl Written {
     /// Returns when everything that has been written so far is in the log.
     pub async fn catch_up(&self) {
         let (done, is_done) = oneshot::channel();
-        // A worker's stream that has ended has been read to its end.
         if self.0.send(done).await.is_ok() {
-            let _ = is_done.await;
+            tokio::select! {
+                _ = is_done => {}
+                // A stream that has ended has been read to its end. What was asked just then may lie in the channel for as long as that exists.
+                () = self.0.closed() => {}
+            }
         }
     }
 }
@@ -324,6 +327,20 @@ mod tests {
         let mut lines = Vec::new();
         each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
         assert_eq!(lines, ["one", &long, "", "last without end"]);
+    }
+
+    /// Who ends and who asks may meet.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_waits_for_the_words_of_one_that_ends_meanwhile() {
+        for _ in 0..20_000 {
+            let (read, write) = io::pipe().unwrap();
+            let stream = pipe::Receiver::from_owned_fd(read.into()).unwrap();
+            let written = follow_worker(stream, 1, || None);
+            let ending = tokio::spawn(async move { drop(write) });
+            let caught_up = tokio::time::timeout(std::time::Duration::from_secs(20), written.catch_up());
+            caught_up.await.unwrap();
+            ending.await.unwrap();
+        }
     }
 
     #[tokio::test]

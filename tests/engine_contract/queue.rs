@@ -152,7 +152,9 @@ engine_contract! {
         let engine = engine.workers(2);
         let pids = engine.pids().await;
         let starter = engine.starter(&pids);
-        let running = engine.occupy(2, "usleep(500000); echo 'ran';").await;
+        let go = engine.writable().join("go");
+        let until_go = format!("while (!file_exists('{}')) usleep(1000);", go.display());
+        let running = engine.occupy(2, &format!("{until_go} echo 'ran';")).await;
         let mut waiting = Vec::new();
         for _ in 0..6 {
             waiting.push(engine.start(engine.php("usleep(50000); echo 'waited';")).await);
@@ -160,6 +162,7 @@ engine_contract! {
         let pool = engine.pool().await;
         until("six wait", || pool.status().queued == 6).await;
         let drain = tokio::spawn({ let pool = pool.clone(); async move { pool.drain().await } });
+        std::fs::write(&go, "").unwrap();
         for task in running {
             assert_eq!(task.await.unwrap().unwrap().text(), "ran");
         }
