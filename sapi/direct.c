@@ -7,10 +7,16 @@
 #include "direct.h"
 
 #include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <php.h>
 #include <php_main.h>
@@ -20,10 +26,14 @@
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 
 static const char *state = "off";
+static size_t replaced;
 
 struct library {
+	const char *file;
 	uintptr_t base, end;
 	uintptr_t code, code_end; /* whole pages */
+	off_t offset;             /* of the code in the file */
+	size_t in_file;           /* so much of the code is from there; zeros follow */
 	bool is_ours;             /* the one of the build */
 	bool is_bound;            /* the table has every address, and is not filled in as functions are called */
 };
@@ -69,6 +79,8 @@ static int find(struct dl_phdr_info *info, size_t size, void *found)
 			if (known >= start && known < end) {
 				library->code = start & ~(page - 1);
 				library->code_end = (end + page - 1) & ~(page - 1);
+				library->offset = (off_t)(segment->p_offset - (start - library->code));
+				library->in_file = start + segment->p_filesz - library->code;
 			}
 		} else if (segment->p_type == PT_NOTE) {
 			library->is_ours |= has_our_id(start, end);
@@ -79,6 +91,7 @@ static int find(struct dl_phdr_info *info, size_t size, void *found)
 	if (!library->code) {
 		library->is_ours = library->is_bound = false;
 	}
+	library->file = info->dlpi_name;
 	library->base = info->dlpi_addr;
 	return library->code != 0;
 }
@@ -141,9 +154,8 @@ static bool change(const struct library *library, unsigned char *copy, uintptr_t
 	if (!slot) {
 		return false;
 	}
-	if (calls) {
-		aim(copy, at, len, *slot);
-	} else if (*slot >= library->base && *slot < library->end && aim(copy, at, len, *slot)) {
+	/* What it takes from others, they may have exchanged later (profilers do, for read() and write()). */
+	if (*slot >= library->base && *slot < library->end && aim(copy, at, len, *slot) && loads) {
 		copy[1] = 0x8d; /* lea */
 	}
 	return true;
@@ -170,11 +182,47 @@ static bool change_all(const struct library *library, unsigned char *copy)
 	return true;
 }
 
+/* Reads the code from its file. False: that cannot be read, or has other code than is in memory, where a tracer's breakpoints (uprobes) lie. They
+ * are nothing without the file under them. */
+static bool read_code(const struct library *library, unsigned char *copy)
+{
+	int file = open(library->file, O_RDONLY | O_CLOEXEC);
+	size_t done = 0;
+	ssize_t len = 0;
+
+	while (file >= 0 && done < library->in_file && (len = pread(file, copy + done, library->in_file - done, library->offset + (off_t)done)) > 0) {
+		done += (size_t)len;
+	}
+	if (file >= 0) {
+		close(file);
+	}
+	return done == library->in_file && memcmp(copy, (const void *)library->code, done) == 0;
+}
+
+/* Makes it executable, and puts it where the library's is. NULL, or why not. */
+static const char *put(const struct library *library, unsigned char *copy, size_t size)
+{
+	if (mprotect(copy, size, PROT_READ | PROT_EXEC) != 0) {
+		/* systemd's MemoryDenyWriteExecute, SELinux's execmem */
+		return errno == ENOMEM ? "failed: no memory" : "failed: the system lets nobody make code";
+	}
+#ifdef PR_SET_VMA
+	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, copy, size, "code of PHP's library"); /* in /proc/PID/maps */
+#endif
+	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) == MAP_FAILED) {
+		/* What was there is gone, perhaps. */
+		perror("The code of PHP's library cannot be replaced (engine.direct_calls): mremap");
+		_exit(1);
+	}
+	replaced = size;
+	return NULL;
+}
+
 static const char *replace(const struct library *library)
 {
 	size_t size = library->code_end - library->code, area_size = size + 3 * HUGE_PAGE;
 	unsigned char *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *copy;
-	const char *failed = NULL;
+	const char *failed;
 
 	if (area == MAP_FAILED) {
 		return "failed: no memory";
@@ -183,31 +231,45 @@ static const char *replace(const struct library *library)
 	 * entry of the CPU's table of pages does for several. */
 	madvise(area, area_size, MADV_HUGEPAGE);
 	copy = area + (-(uintptr_t)area & (HUGE_PAGE - 1)) + (library->code & (HUGE_PAGE - 1));
-	memcpy(copy, (const void *)library->code, size);
-	if (!change_all(library, copy)) {
+	if (!read_code(library, copy)) {
+		failed = "failed: its code is not that of its file, as while it is traced";
+	} else if (!change_all(library, copy)) {
 		failed = "failed: it has other code than at the build";
-	} else if (mprotect(copy, size, PROT_READ | PROT_EXEC) != 0 ||
-	           mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) == MAP_FAILED) {
-		/* systemd's MemoryDenyWriteExecute, SELinux's execmem */
-		failed = "failed: the system lets nobody make code";
+	} else {
+		failed = put(library, copy, size);
 	}
-	munmap(area, area_size); /* what is left of it */
+	/* What is left of it. Between the two, others may have theirs by now. */
+	munmap(area, (size_t)(copy - area));
+	munmap(failed ? copy : copy + size, (size_t)(area + area_size - copy) - (failed ? 0 : size));
 	return failed ? failed : "on";
 }
 
 void surus_direct_calls(void)
 {
 	struct library library = {0};
+	const char *at_once = getenv("LD_BIND_NOW");
 
 	if (surus_direct_sites_len == 0) {
+#ifdef __x86_64__
+		state = "impossible: the build knows nothing of PHP's library";
+#else
+		state = "impossible: only on x86-64";
+#endif
 		return;
 	}
 	dl_iterate_phdr(find, &library);
 	if (!library.is_ours) {
 		state = "other library";
-	} else if (library.is_bound) {
+	} else if (library.is_bound || (at_once && *at_once)) {
 		state = replace(&library);
+	} else {
+		state = "impossible: PHP's library finds its functions as they are called; it has to be linked with -z now";
 	}
+}
+
+size_t surus_direct_replaced(void)
+{
+	return replaced;
 }
 
 const char *surus_direct_state(void)

@@ -15,7 +15,10 @@ extern const size_t surus_direct_sites_len;
 /* Has PHP's library call its own functions directly. Before there are threads, and before PHP starts. */
 void surus_direct_calls(void);
 
-/* How that has gone, as the report says it: "on", "off", "other library" than at the build, "failed: WHY". */
+/* So many bytes of the library's code are anonymous memory now. */
+size_t surus_direct_replaced(void);
+
+/* How that has gone, as the report says it: "on", "off", "other library" than at the build, "impossible: WHY", "failed: WHY". */
 const char *surus_direct_state(void);
 
 #endif

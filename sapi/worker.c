@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "direct.h"
+
 _Atomic uint8_t *surus_gone;
 
 uint64_t surus_now(void)
@@ -121,14 +123,16 @@ bool surus_worker_disguise(void)
 static uint64_t resident(void)
 {
 	char text[64];
-	unsigned long pages = 0, shared = 0;
+	unsigned long pages = 0, shared = 0, page = (unsigned long)sysconf(_SC_PAGESIZE);
 	ssize_t len = pread(surus_self->statm, text, sizeof(text) - 1, 0);
 
 	if (len > 0) {
 		text[len] = '\0';
 		sscanf(text, "%*u %lu %lu", &pages, &shared);
 	}
-	return (uint64_t)(pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+	/* All workers share that, too. */
+	shared += surus_direct_replaced() / page;
+	return pages > shared ? (uint64_t)(pages - shared) * page : 0;
 }
 
 static bool retire(int status)

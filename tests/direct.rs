@@ -39,10 +39,14 @@ impl Site {
     /// A `surus-php` that finds this library before the system's.
     fn with_library(&self, bytes: &[u8]) -> String {
         std::fs::write(self.path().join(&library().0), bytes).unwrap();
+        self.program_with(&format!("LD_LIBRARY_PATH='{}'", self.path().display()))
+    }
+
+    /// A `surus-php` with this variable in its environment.
+    fn program_with(&self, variable: &str) -> String {
         let program = self.path().join("surus-php8.x");
         let text = format!(
-            "#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n",
-            self.path().display(),
+            "#!/bin/sh\n{variable} exec '{}' \"$@\"\n",
             surus_php::EXECUTABLE
         );
         write_executable(&program, &text);
@@ -85,6 +89,7 @@ fn executed(pid: u32) -> String {
     maps.lines()
         .filter(|line| line.contains("r-xp"))
         .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|name| name.starts_with('/'))
         .collect()
 }
 
@@ -96,10 +101,10 @@ fn child_of(pid: u32) -> u32 {
 #[test]
 fn the_librarys_code_is_replaced_by_what_calls_directly() {
     let site = Site::new();
-    let state = if can() { "on" } else { "off" };
+    let state = if can() { "on\n" } else { "impossible: " };
     assert!(
         site.look(&[])
-            .contains(&format!("direct calls     {state}\n"))
+            .contains(&format!("direct calls     {state}"))
     );
     let off = [("SURUS_ENGINE_DIRECT_CALLS", "false")];
     assert!(site.look(&off).contains("direct calls     off\n"));
@@ -109,6 +114,38 @@ fn the_librarys_code_is_replaced_by_what_calls_directly() {
         let executed = executed(child_of(surus.pid()));
         assert_eq!(!executed.contains("libphp"), is_replaced, "{executed}");
     }
+}
+
+/// What all workers share is not a worker's own, which `max_memory` limits.
+#[test]
+fn replaced_code_is_not_a_workers_own_memory() {
+    let site = Site::new();
+    let own = |direct: &str| {
+        let socket = site.path().join("admin.sock");
+        let listen = format!("unix:{}", socket.display());
+        let env = [
+            ("SURUS_ADMIN_LISTEN", listen.as_str()),
+            ("SURUS_ENGINE_WORKERS", "1"),
+            ("SURUS_ENGINE_DIRECT_CALLS", direct),
+        ];
+        let surus = Surus::spawn(site.path(), &[], &env).unwrap();
+        let get = |args: &[&str]| {
+            let answer = Command::new("curl").arg("-s").args(args).output().unwrap();
+            String::from_utf8(answer.stdout).unwrap()
+        };
+        // It is measured now and then.
+        for _ in 0..20 {
+            get(&[&surus.url]);
+        }
+        let socket = socket.to_str().unwrap();
+        let status = get(&["--unix-socket", socket, "http://surus/-/status"]);
+        let (_, memory) = status.split_once("\"memory\":").unwrap();
+        let digits: String = memory.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap()
+    };
+    let (with, without) = (own("true"), own("false"));
+    assert!(with > 0 && without > 0);
+    assert!(with < without + (1 << 20), "{with} instead of {without}");
 }
 
 /// After an update of PHP.
@@ -158,7 +195,49 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
     bytes[at..at + 5].copy_from_slice(b"\x0f\x1f\x44\0\0"); // nop
     let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
     assert!(
-        said.contains("direct calls     failed: it has other code than at the build\n"),
+        said.contains("failed: it has other code than at the build\n"),
+        "{said}"
+    );
+}
+
+/// As the kernel does at the start of a process, when somebody traces the library with uprobes.
+const BREAKPOINT: &str = r#"
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <stdint.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+
+    __attribute__((constructor)) static void set(void)
+    {
+        unsigned char *code = dlsym(RTLD_DEFAULT, "php_info_print_table_colspan_header");
+        uintptr_t page = code ? (uintptr_t)code & -(uintptr_t)getpagesize() : 0;
+
+        if (page && mprotect((void *)page, getpagesize(), PROT_READ | PROT_WRITE | PROT_EXEC) == 0) {
+            *code = 0xcc;
+        }
+    }
+"#;
+
+/// A breakpoint without the file that it belongs to would be the end of the worker that comes there.
+#[test]
+fn code_that_is_traced_stays_as_it_is() {
+    if !can() {
+        return;
+    }
+    let site = Site::new();
+    let source = site.path().join("breakpoint.c");
+    std::fs::write(&source, BREAKPOINT).unwrap();
+    let preloaded = site.path().join("breakpoint.so");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&preloaded, &source])
+        .status();
+    assert!(compiled.unwrap().success());
+    let program = site.program_with(&format!("LD_PRELOAD='{}'", preloaded.display()));
+    let said = site.look(&[("SURUS_ENGINE_PHP", &program)]);
+    assert!(
+        said.contains("failed: its code is not that of its file"),
         "{said}"
     );
 }
@@ -178,7 +257,7 @@ fn where_the_system_lets_nobody_make_code_all_stays_as_it_is() {
     );
     write_executable(&program, &text);
     let said = site.look(&[("SURUS_ENGINE_PHP", &program.display().to_string())]);
-    let is_refused = said.contains("direct calls     failed: the system lets nobody make code\n");
+    let is_refused = said.contains("failed: the system lets nobody make code\n");
     let can_refuse = can() && !site.path().join("old-kernel").exists(); // Linux 6.3
     assert_eq!(is_refused, can_refuse, "{said}");
 }

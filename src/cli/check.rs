@@ -245,8 +245,12 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         "" => (),
         "other library" => findings.note(
             "PHP's library is another than the one that surus-php was built with, so that its own calls are not made direct \
-             (engine.direct_calls): PHP takes about a twentieth longer; build surus-php again (cargo build --release)",
+             (engine.direct_calls): PHP takes about a twentieth longer; build surus-php again (cargo clean --release -p surus-php && \
+             cargo build --release)",
         ),
+        state if state.starts_with("failed") => findings.note(format_args!(
+            "PHP's library does not call itself directly (engine.direct_calls), and PHP takes about a twentieth longer: {state}"
+        )),
         state => findings.fine("direct calls", state),
     }
     match report.get("ini_file") {

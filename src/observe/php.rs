@@ -337,7 +337,8 @@ mod tests {
             let stream = pipe::Receiver::from_owned_fd(read.into()).unwrap();
             let written = follow_worker(stream, 1, || None);
             let ending = tokio::spawn(async move { drop(write) });
-            let caught_up = tokio::time::timeout(std::time::Duration::from_secs(20), written.catch_up());
+            let caught_up =
+                tokio::time::timeout(std::time::Duration::from_secs(20), written.catch_up());
             caught_up.await.unwrap();
             ending.await.unwrap();
         }
