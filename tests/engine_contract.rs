@@ -42,6 +42,8 @@ macro_rules! engine_contract {
 
 #[path = "engine_contract/answers.rs"]
 mod answers;
+#[path = "engine_contract/bodies.rs"]
+mod bodies;
 #[path = "engine_contract/children.rs"]
 mod children;
 #[path = "engine_contract/ends.rs"]

@@ -152,7 +152,8 @@ async fn follow(
         };
         match read {
             Ok(0) => break,
-            Ok(_) => {}
+            // There may be always more, and who waits for our answer has its turn on this thread.
+            Ok(_) => tokio::task::yield_now().await,
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
             Err(error) => {
                 debug!(%error, "a log stream ended");
@@ -163,7 +164,7 @@ async fn follow(
     lines.end(with);
 }
 
-/// Reads until the pipe is empty, or at its end.
+/// Reads until the pipe is empty, or at its end, or has given as much as it can hold: whoever writes all the time is not waited for.
 fn read_all(
     stream: &pipe::Receiver,
     directly: &mut Option<File>,
@@ -176,10 +177,18 @@ fn read_all(
     let Some(pipe) = directly else {
         return Ok(0);
     };
+    let most = surus_sys::process::pipe_size(&*pipe)?;
+    let mut sum = 0;
     loop {
         match pipe.read(buffer) {
             Err(error) if error.kind() == Interrupted => {}
-            Ok(len) if len > 0 => with(&buffer[..len]),
+            Ok(len) if len > 0 => {
+                with(&buffer[..len]);
+                sum += len;
+                if sum >= most {
+                    return Ok(len);
+                }
+            }
             ended => return ended,
         }
     }

@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use surus::engines::stock::Address;
 use surus::event::Failure;
+use surus::units::Time;
 
 use crate::subject::{kill, lives, on_engine, until};
 
@@ -78,15 +80,70 @@ fn a_process_that_has_just_been_replaced_is_killed_at_a_deadline() {
 }
 
 #[test]
-fn who_inherits_the_port_of_a_builtin_server_is_not_waited_for() {
+fn who_inherits_the_connection_of_one_that_ends_is_not_waited_for() {
+    for name in ["builtin", "fpm"] {
+        on_engine(name, |engine| async move {
+            let engine = engine.workers(1);
+            let code = "exec('setsid sleep 20 >/dev/null 2>&1 &'); while (true) {}";
+            let late = engine.php(code).timeout(Duration::from_millis(500));
+            assert!(matches!(engine.answer(late).await, Err(Failure::TimedOut)));
+            assert_eq!(engine.text("echo 'next';").await, "next");
+            for write in ["", "echo 'begun'; flush();"] {
+                let crash = format!(
+                    "exec('setsid sleep 20 >/dev/null 2>&1 &'); {write} posix_kill(posix_getpid(), 9);"
+                );
+                let failed = engine.answer(engine.php(&crash)).await.unwrap_err();
+                assert!(matches!(failed, Failure::Died(_)), "{failed:?}");
+                assert_eq!(engine.text("echo 'next';").await, "next");
+            }
+        });
+    }
+}
+
+#[test]
+fn who_writes_to_the_log_without_end_holds_nobody() {
+    for name in ["cgi", "cli"] {
+        on_engine(name, |engine| async move {
+            let engine = engine.workers(1);
+            let pid = engine.writable().join("pid");
+            let chatty = format!("echo $$ >'{}'; exec yes >&2", pid.display());
+            let chatty = engine.write("chatty", &chatty);
+            let code = format!("exec('sh {} >/dev/null &'); echo 'ok';", chatty.display());
+            assert_eq!(engine.text(&code).await, "ok");
+            let next = engine.text("echo 'next';");
+            let next = tokio::time::timeout(Duration::from_secs(30), next).await;
+            until("it has begun", || {
+                std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
+            })
+            .await;
+            let pid = std::fs::read_to_string(&pid).unwrap();
+            kill(pid.trim().parse().unwrap(), "KILL");
+            assert_eq!(next.expect("an answer"), "next");
+        });
+    }
+}
+
+#[test]
+fn a_builtin_server_that_does_not_start_again_is_not_waited_for_without_end() {
     on_engine("builtin", |engine| async move {
-        let engine = engine.workers(1);
-        let code = "exec('setsid sleep 20 >/dev/null 2>&1 &'); while (true) {}";
-        let late = engine.php(code).timeout(Duration::from_millis(500));
-        assert!(matches!(engine.answer(late).await, Err(Failure::TimedOut)));
-        assert_eq!(engine.text("echo 'next';").await, "next");
-        let crash = "exec('setsid sleep 20 >/dev/null 2>&1 &'); posix_kill(posix_getpid(), 9);";
-        assert!(engine.answer(engine.php(crash)).await.is_err());
+        let hangs = engine.writable().join("hangs");
+        let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
+        let program = format!(
+            "#!/bin/sh\n[ -e '{}' ] && exec sleep 60\nexec php{minor} \"$@\"\n",
+            hangs.display()
+        );
+        let program = engine.write("php", &program);
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let engine = engine.workers(1).with(|settings| {
+            settings.php_cli = Some(program);
+            settings.boot_timeout = Time::seconds(2);
+        });
+        assert_eq!(engine.text("echo 'first';").await, "first");
+        std::fs::write(&hangs, "").unwrap();
+        let crash = engine.php("posix_kill(posix_getpid(), 9);");
+        assert!(engine.answer(crash).await.is_err());
+        assert!(engine.answer(engine.php("")).await.is_err());
+        std::fs::remove_file(&hangs).unwrap();
         assert_eq!(engine.text("echo 'next';").await, "next");
     });
 }

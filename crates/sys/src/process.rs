@@ -1,7 +1,7 @@
 //! Child processes: started with chosen descriptors, signalled without a race for their pid.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -299,6 +299,12 @@ pub fn raise_open_files() -> io::Result<u64> {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     }
     Ok(hard)
+}
+
+/// Bytes that a pipe holds at the most, read or not (F_GETPIPE_SZ, fcntl(2)).
+pub fn pipe_size(pipe: impl AsFd) -> io::Result<usize> {
+    let size = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_GETPIPE_SZ)?;
+    Ok(usize::try_from(size).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ struct Inner {
     servers: Vec<Mutex<Option<Server>>>,
     seats: Seats,
     max_events: u64,
+    /// How long a server may take to start.
+    boot_timeout: Duration,
     home: Home,
 }
 
@@ -78,6 +80,7 @@ impl Builtin {
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             seats: Seats::new(spec.workers),
             max_events: spec.max_events,
+            boot_timeout: spec.boot_timeout,
             home,
         });
         let starts = (0..spec.workers).map(|index| inner.renew(index));
@@ -124,12 +127,16 @@ impl Inner {
             }
         });
         let port = tokio::select! {
-            port = &mut started => port.ok(),
-            _ = daemon.ended() => None,
+            port = &mut started => port.map_err(|_| daemon.how()),
+            how = daemon.ended() => Err(how),
+            () = tokio::time::sleep(self.boot_timeout) => Err("it takes longer than engine.boot_timeout"),
         };
-        let Some(port) = port else {
-            log.catch_up().await;
-            bail!("php -S did not start: {}\n{}", daemon.how(), words.text());
+        let port = match port {
+            Ok(port) => port,
+            Err(why) => {
+                log.catch_up().await;
+                bail!("php -S did not start: {why}\n{}", words.text());
+            }
         };
         self.seats.set_pid(index, daemon.pid);
         *place = Some(Server {
@@ -210,17 +217,13 @@ impl Inner {
 
     /// Returns when the server of a seat has nothing else to do; fails when it has ended.
     async fn is_free(&self, index: usize) -> io::Result<()> {
-        let server = {
+        let address = {
             let place = self.servers[index].lock().await;
             let running = place.as_ref().filter(|server| server.daemon.is_running());
-            running.map(|server| (server.address, server.daemon.its_end()))
+            running.map(|server| server.address)
         };
-        // Whom it has started may have its port when it has ended, and never answers.
-        let (address, end) = server.ok_or(io::ErrorKind::NotConnected)?;
-        tokio::select! {
-            answered = self.ask(address) => answered,
-            _ = end.come() => Err(io::ErrorKind::ConnectionReset.into()),
-        }
+        let address = address.ok_or(io::ErrorKind::NotConnected)?;
+        self.while_it_runs(index, self.ask(address)).await?
     }
 
     async fn ask(&self, address: SocketAddr) -> io::Result<()> {
@@ -234,6 +237,24 @@ impl Inner {
         match stream.read(&mut [0; 64]).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Fails when the server of a seat ends before the future does. Whom it has started may hold the connection open.
+    async fn while_it_runs<T>(
+        &self,
+        index: usize,
+        future: impl Future<Output = T>,
+    ) -> io::Result<T> {
+        let server = {
+            let place = self.servers[index].lock().await;
+            place.as_ref().map(|server| server.daemon.its_end())
+        };
+        let end = server.ok_or(io::ErrorKind::NotConnected)?;
+        tokio::select! {
+            biased;
+            done = future => Ok(done),
+            _ = end.come() => Err(io::ErrorKind::ConnectionReset.into()),
         }
     }
 
@@ -362,8 +383,13 @@ struct Http {
 }
 
 impl Http {
+    fn close(&mut self) {
+        self.answer = Answer::Gone;
+        self.connection.abort();
+    }
+
     async fn broken(&mut self) -> Failure {
-        self.leave();
+        self.close();
         Failure::Died(self.inner.how_it_ended(self.seat.index).await)
     }
 }
@@ -371,9 +397,10 @@ impl Http {
 impl Exchange for Http {
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
         Box::pin(async {
+            let (inner, index) = (self.inner.clone(), self.seat.index);
             match &mut self.answer {
-                Answer::Waiting(response) => match response.await {
-                    Ok(response) => {
+                Answer::Waiting(response) => match inner.while_it_runs(index, response).await {
+                    Ok(Ok(response)) => {
                         let (mut head, body) = response.into_parts();
                         // The connection to us, and what our own front says.
                         for ours in [header::CONNECTION, header::HOST, header::DATE] {
@@ -386,18 +413,18 @@ impl Exchange for Http {
                             headers: head.headers,
                         })))
                     }
-                    Err(_) => Err(self.broken().await),
+                    _ => Err(self.broken().await),
                 },
                 Answer::Arriving(body) => loop {
-                    match body.frame().await {
-                        Some(Ok(frame)) => {
+                    match inner.while_it_runs(index, body.frame()).await {
+                        Ok(Some(Ok(frame))) => {
                             if let Ok(data) = frame.into_data() {
                                 return Ok(Some(Part::Data(data)));
                             }
                         }
-                        Some(Err(_)) => return Err(self.broken().await),
+                        Ok(Some(Err(_))) | Err(_) => return Err(self.broken().await),
                         // The end of an answer is the end of its connection, which that of its process looks like, too.
-                        None => match self.inner.is_free(self.seat.index).await {
+                        Ok(None) => match inner.is_free(index).await {
                             Ok(()) => {
                                 self.is_free = true;
                                 return Ok(None);
@@ -412,13 +439,15 @@ impl Exchange for Http {
     }
 
     fn leave(&mut self) {
-        self.answer = Answer::Gone;
-        self.connection.abort();
+        // PHP would run what it has got of the request by then when it has all of it, and that may be later than what comes next.
+        if !matches!(self.answer, Answer::Waiting(_)) {
+            self.close();
+        }
     }
 
     fn kill(&mut self) {
         self.is_killed = true;
-        self.leave();
+        self.close();
         let pid = self.seat.pid();
         // Locked only while it is started, when there is nothing to kill.
         if let Ok(place) = self.inner.servers[self.seat.index].try_lock()
@@ -431,16 +460,21 @@ impl Exchange for Http {
 
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            let index = self.seat.index;
+            let (inner, index) = (self.inner.clone(), self.seat.index);
+            if let Answer::Waiting(response) = &mut self.answer {
+                let _ = inner.while_it_runs(index, response).await;
+                self.close();
+            }
             let is_free =
                 self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
             let is_old =
                 self.inner.max_events > 0 && self.seat.served() + 1 >= self.inner.max_events;
-            if (!is_free || is_old)
-                && let Err(error) = self.inner.renew(index).await
-            {
-                // The next event tries again.
-                tracing::error!("{error:#}");
+            if !is_free || is_old {
+                self.seat.counts = false;
+                if let Err(error) = inner.renew(index).await {
+                    // The next event tries again.
+                    tracing::error!("{error:#}");
+                }
             }
         })
     }

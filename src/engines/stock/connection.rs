@@ -67,6 +67,14 @@ impl Stream {
         }
     }
 
+    /// Has the other end fail when it writes, while it can still read. False: that is not to be had over TCP.
+    pub fn refuse_more(&self) -> bool {
+        match self {
+            Stream::Unix(stream) => socket::refuse_more(stream).is_ok(),
+            Stream::Tcp(_) => false,
+        }
+    }
+
     pub async fn read(&self, into: &mut BytesMut) -> io::Result<usize> {
         into.reserve(64 * 1024);
         loop {

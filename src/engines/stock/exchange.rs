@@ -55,7 +55,7 @@ type Answer = oneshot::Sender<Result<Response, Failure>>;
 /// How the answer of an event ended.
 enum End {
     Answered,
-    /// Its client has left.
+    /// Nobody takes the rest: its client has left, or it is no answer.
     Left,
     /// It was over its deadline.
     Late,
@@ -138,11 +138,11 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
         Ok(Ok(_)) => {
             let why = "the script ended without an answer".into();
             let _ = answer.send(Err(Failure::Malformed(why)));
-            return End::Answered;
+            return End::Left;
         }
         Ok(Err(failure)) => {
             let _ = answer.send(Err(failure));
-            return End::Answered;
+            return End::Left;
         }
         Err(_) => {
             let _ = answer.send(Err(Failure::TimedOut));
@@ -168,7 +168,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             // It is going to say so again.
             Some(Err(failure)) => {
                 let _ = answer.send(Err(failure));
-                return End::Answered;
+                return End::Left;
             }
             None => break,
         }
@@ -195,7 +195,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             }
             Ok(Err(failure)) => {
                 backlog.end(Err(failure));
-                return End::Answered;
+                return End::Left;
             }
             Err(_) => {
                 backlog.end(Err(Failure::TimedOut));

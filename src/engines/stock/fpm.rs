@@ -2,16 +2,22 @@
 //!
 //! One pool of php-fpm's for each event that may run at once, with one process each. So it is known who has an event: that process can
 //! be killed at the event's deadline, and nobody waits behind it. The pools share one OPcache.
+//!
+//! A connection on which a client's bytes have gone to PHP takes no second event: where a script has not read all of its body, PHP would
+//! take the rest for the next request.
 
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
 use surus_sys::process::{self, Orphan};
+use tracing::error;
 
 use super::connection::{Address, Stream};
 use super::daemon::{Daemon, End};
@@ -203,13 +209,17 @@ impl Inner {
 /// How long a process that was killed may take to be replaced.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How often to look whether the process that has an event is still there: whom it has started may hold its connection open.
+const ALIVE: Duration = Duration::from_secs(1);
+
 /// How often to look whether php-fpm listens by now.
 const LOOK: Duration = Duration::from_millis(2);
 
 impl Php for Fpm {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
-            let head = encode(event)?;
+            let keeps = matches!(event.request.body(), Body::Empty);
+            let head = encode(event, keeps)?;
             let seat = self.0.seats.take(event).ok_or_else(no_seat)?;
             let stream = self.0.connection(seat.index).await;
             let stream = stream.map_err(|error| Failure::Died(format!("php-fpm: {error}")))?;
@@ -217,8 +227,12 @@ impl Php for Fpm {
             let (to, body) = (stream.clone(), event.request.body().clone());
             // Beside it: a script may answer before it has read all.
             let feeding = tokio::spawn(async move {
-                to.write_all(&head).await?;
-                feed(&to, &body).await
+                if to.write_all(&head).await.is_ok() {
+                    // PHP learns at the deadline that there is no more of a body.
+                    if let Err(failed) = feed(&to, &body).await {
+                        error!("the body of an event cannot be read: {failed}");
+                    }
+                }
             });
             Ok(Box::new(FastCgi {
                 fpm: self.0.clone(),
@@ -226,6 +240,7 @@ impl Php for Fpm {
                 seat,
                 event: event.id,
                 stream: Some(stream),
+                keeps,
                 feeding,
                 input: BytesMut::new(),
                 reply: Reply::default(),
@@ -261,7 +276,10 @@ struct FastCgi {
     event: u64,
     /// None when it is broken, or nobody wants the answer.
     stream: Option<Arc<Stream>>,
-    feeding: tokio::task::JoinHandle<io::Result<()>>,
+    /// PHP goes on with the connection when the event is done.
+    keeps: bool,
+    /// Has the connection, too, until PHP has all of the event.
+    feeding: tokio::task::JoinHandle<()>,
     input: BytesMut,
     reply: Reply,
     /// END_REQUEST has come. PHP may go on (`fastcgi_finish_request`).
@@ -310,11 +328,45 @@ impl FastCgi {
         }
         Err(io::ErrorKind::UnexpectedEof.into())
     }
+
+    /// Returns when the process at the seat waits for an event, with a connection to it; None when php-fpm has ended.
+    async fn free(&self, daemon: &Daemon) -> Option<Stream> {
+        let address = &self.fpm.pools[self.seat.index].address;
+        let mut asked = pin!(async {
+            loop {
+                // One that is busy takes it when it has done, one that is killed leaves it to the next.
+                if let Ok(stream) = Stream::connect(address).await
+                    && Self::is_free(&stream).await.is_ok()
+                {
+                    return stream;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        loop {
+            tokio::select! {
+                stream = &mut asked => {
+                    self.fpm.count_children();
+                    return Some(stream);
+                }
+                _ = daemon.ended() => return None,
+                // It may have been another that was killed, which was just being replaced.
+                () = tokio::time::sleep(AGAIN), if self.is_killed => self.fpm.kill_child(&self.seat),
+            }
+        }
+    }
+
+    /// Has the process that has the event ended?
+    fn is_gone(&self) -> bool {
+        let is_known = self.fpm.daemon.is_some() && self.pid != 0;
+        is_known && !Path::new(&format!("/proc/{}", self.pid)).exists()
+    }
 }
 
 impl Exchange for FastCgi {
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
         Box::pin(async {
+            let mut was_gone = false;
             loop {
                 match self.take()? {
                     Some(part) => return Ok(Some(part)),
@@ -325,7 +377,16 @@ impl Exchange for FastCgi {
                 let Some(stream) = &self.stream else {
                     return Err(Failure::Died("php-fpm's connection is gone".into()));
                 };
-                if !matches!(stream.read(&mut self.input).await, Ok(1..)) {
+                let read = tokio::select! {
+                    biased;
+                    read = stream.read(&mut self.input) => read,
+                    // Once more: it may have said the rest meanwhile.
+                    () = tokio::time::sleep(ALIVE) => match std::mem::replace(&mut was_gone, self.is_gone()) {
+                        true => Ok(0),
+                        false => continue,
+                    },
+                };
+                if !matches!(read, Ok(1..)) {
                     self.stream = None;
                     return Err(Failure::Died(
                         "php-fpm closed the connection before the end of the answer".into(),
@@ -336,50 +397,52 @@ impl Exchange for FastCgi {
     }
 
     fn leave(&mut self) {
-        self.feeding.abort();
-        self.stream = None;
+        if let Some(stream) = self.stream.take()
+            && !stream.refuse_more()
+        {
+            self.feeding.abort();
+        }
+        // Otherwise PHP gets the rest of the body: half of one would look whole to it.
     }
 
     fn kill(&mut self) {
         self.is_killed = true;
         self.fpm.kill_child(&self.seat);
-        self.leave();
+        self.feeding.abort();
+        self.stream = None;
     }
 
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            let stream = self.stream.take();
-            let index = self.seat.index;
-            let is_ours = self.fpm.daemon.is_some();
-            match stream {
-                Some(stream) if self.is_complete => {
-                    // Its end, too, says that the process has come back to it.
-                    if Self::is_free(&stream).await.is_err() || !is_ours {
-                        return;
-                    }
-                    self.feeding.abort();
+            let fpm = self.fpm.clone();
+            let asked = match self.stream.take() {
+                Some(stream) if self.is_complete && self.keeps => {
                     let _ = (&mut self.feeding).await;
-                    if let Some(stream) = Arc::into_inner(stream) {
-                        let mut kept = self.fpm.pools[index]
-                            .kept
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner);
-                        *kept = Some(stream);
+                    // Its end, too, says that the process has come back to it.
+                    match Self::is_free(&stream).await {
+                        Ok(()) => Arc::into_inner(stream),
+                        Err(_) => return,
                     }
                 }
-                _ if is_ours => loop {
-                    let asked = async {
-                        let stream = Stream::connect(&self.fpm.pools[index].address).await?;
-                        Self::is_free(&stream).await
-                    };
-                    match tokio::time::timeout(AGAIN, asked).await {
-                        Ok(_) => break,
-                        // It may have been another that was killed, which was just being replaced.
-                        Err(_) if self.is_killed => self.fpm.kill_child(&self.seat),
-                        Err(_) => {}
+                whole => {
+                    if whole.is_some() {
+                        // PHP waits for the end of what it has not read.
+                        self.feeding.abort();
                     }
-                },
-                _ => {}
+                    drop(whole);
+                    match &fpm.daemon {
+                        Some(daemon) => self.free(daemon).await,
+                        // Nobody knows whom to ask.
+                        None => {
+                            let _ = (&mut self.feeding).await;
+                            None
+                        }
+                    }
+                }
+            };
+            if fpm.daemon.is_some() {
+                let kept = &fpm.pools[self.seat.index].kept;
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = asked;
             }
         })
     }
@@ -391,11 +454,12 @@ impl Drop for FastCgi {
     }
 }
 
-/// BEGIN_REQUEST as a responder whose connection is kept, and the variables.
-fn encode(event: &Event) -> Result<Vec<u8>, Failure> {
+/// BEGIN_REQUEST as a responder, and the variables.
+fn encode(event: &Event, keeps: bool) -> Result<Vec<u8>, Failure> {
+    let flags = if keeps { fastcgi::KEEP_CONN } else { 0 };
     let mut head = Vec::with_capacity(1024);
     head.extend_from_slice(&fastcgi::header(fastcgi::BEGIN_REQUEST, REQUEST, 8));
-    head.extend_from_slice(&[0, fastcgi::RESPONDER, fastcgi::KEEP_CONN, 0, 0, 0, 0, 0]);
+    head.extend_from_slice(&[0, fastcgi::RESPONDER, flags, 0, 0, 0, 0, 0]);
     let mut params = Params::new(head, REQUEST);
     server_vars::each(event, &mut params);
     let mut head = params.end()?;
@@ -406,29 +470,34 @@ fn encode(event: &Event) -> Result<Vec<u8>, Failure> {
 /// There is one at a time on a connection.
 const REQUEST: u16 = 1;
 
+/// Fails when the body cannot be read. That PHP does not take it is its own affair.
 async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
-    let record = |len| fastcgi::header(fastcgi::STDIN, REQUEST, len);
-    match body {
-        Body::Empty => {}
-        Body::Memory(bytes) => {
-            for piece in bytes.chunks(fastcgi::MAX_CONTENT) {
-                to.write_all(&record(piece.len())).await?;
-                to.write_all(piece).await?;
+    let mut buffer = Vec::new();
+    let mut at = 0;
+    while at < body.len() {
+        let piece = match body {
+            Body::Empty => &[],
+            Body::Memory(bytes) => {
+                let rest = &bytes[at as usize..];
+                &rest[..rest.len().min(fastcgi::MAX_CONTENT)]
             }
-        }
-        Body::Spooled { file, len } => {
-            let mut buffer = vec![0; fastcgi::MAX_CONTENT];
-            let mut at = 0;
-            while at < *len {
+            Body::Spooled { file, .. } => {
+                buffer.resize(fastcgi::MAX_CONTENT, 0);
                 let n = file.read_at(&mut buffer, at)?;
-                if n == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                to.write_all(&record(n)).await?;
-                to.write_all(&buffer[..n]).await?;
-                at += n as u64;
+                &buffer[..n]
             }
+        };
+        if piece.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let record = fastcgi::header(fastcgi::STDIN, REQUEST, piece.len());
+        if to.write_all(&[&record, piece].concat()).await.is_err() {
+            return Ok(());
+        }
+        at += piece.len() as u64;
     }
-    to.write_all(&record(0)).await
+    let _ = to
+        .write_all(&fastcgi::header(fastcgi::STDIN, REQUEST, 0))
+        .await;
+    Ok(())
 }

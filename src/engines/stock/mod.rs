@@ -122,6 +122,8 @@ struct Inner {
     /// Held while PHP boots, so that reload and recovery do not boot at once.
     booting: Arc<tokio::sync::Mutex<()>>,
     metrics: Arc<Metrics>,
+    /// Cancelled with all boots.
+    dropped: CancellationToken,
 }
 
 impl Stock {
@@ -138,6 +140,7 @@ impl Stock {
             next_number: AtomicU64::new(1),
             booting: Arc::default(),
             metrics,
+            dropped: CancellationToken::new(),
         });
         let first = inner.boot().await?;
         inner.clone().install(first)?;
@@ -147,9 +150,8 @@ impl Stock {
 
 impl Drop for Stock {
     fn drop(&mut self) {
-        if let Some(last) = self.0.current.swap(None) {
-            last.dropped.cancel();
-        }
+        self.0.current.store(None);
+        self.0.dropped.cancel();
     }
 }
 
@@ -157,7 +159,9 @@ impl Inner {
     async fn boot(&self) -> anyhow::Result<Boot> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let limit = self.spec.boot_timeout;
-        let booted = tokio::time::timeout(limit, start(&self.spec, number)).await;
+        let booted =
+            tokio::time::timeout(limit, start(&self.spec, number, self.dropped.child_token()))
+                .await;
         booted.with_context(|| {
             format!(
                 "PHP was not ready within {} seconds (engine.boot_timeout)",
@@ -169,9 +173,10 @@ impl Inner {
     /// Makes it the one that gets events; the one before finishes what it holds, and ends.
     fn install(self: Arc<Self>, boot: Boot) -> anyhow::Result<()> {
         let boot = Arc::new(boot);
-        self.current.store(Some(boot.clone()));
+        let before = self.current.swap(Some(boot.clone()));
         if self.queue.is_draining() {
-            self.current.store(None);
+            // None, if that has been ended already.
+            self.current.store(before);
             bail!("shutting down");
         }
         let Some(end) = boot.php.its_end() else {
@@ -233,7 +238,7 @@ impl Inner {
 }
 
 /// Starts PHP and asks it what it is.
-async fn start(spec: &Spec, number: u64) -> anyhow::Result<Boot> {
+async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = Home::make(&spec.ini, spec.user.as_ref().map(|user| user.gid))?;
     let script = home.put("report.php", include_str!("report.php"))?;
     let php: Box<dyn Php> = match spec.way {
@@ -246,7 +251,7 @@ async fn start(spec: &Spec, number: u64) -> anyhow::Result<Boot> {
         number,
         php,
         report: Report::default(),
-        dropped: CancellationToken::new(),
+        dropped,
     });
     // Whoever gives up waits for nothing.
     let given_up = boot.dropped.clone().drop_guard();

@@ -23,6 +23,8 @@ struct State {
 pub struct Seat {
     seats: Seats,
     pub index: usize,
+    /// The process at the seat is the one that has had the event, which counts when this is dropped.
+    pub counts: bool,
 }
 
 impl Seats {
@@ -54,6 +56,7 @@ impl Seats {
         Some(Seat {
             seats: self.clone(),
             index,
+            counts: true,
         })
     }
 
@@ -111,7 +114,7 @@ impl Drop for Seat {
         state.is_taken = false;
         state.event = None;
         state.since = Instant::now();
-        state.served += 1;
+        state.served += u64::from(self.counts);
     }
 }
 
