@@ -1,13 +1,15 @@
 //! What a client sends reaches its own script, whole or not at all, and nobody else's, whatever the script does with it.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use surus::engines::stock::Address;
 use surus::event::Body;
 
-use crate::subject::{Ask, Subject};
+use crate::subject::{Ask, Subject, on_engine};
 
 /// A record of FastCGI (section 3.3 of its specification).
 fn record(kind: u8, content: &[u8]) -> Vec<u8> {
@@ -55,6 +57,57 @@ async fn goes_on(engine: &Subject) {
         let next = tokio::time::timeout(Duration::from_secs(15), next).await;
         assert_eq!(next.expect("an answer"), "next");
     }
+}
+
+/// A php-fpm that answers everything with its flags in BEGIN_REQUEST: whether it is to go on with the connection (1), or not (0).
+fn says_whether_it_keeps(listener: UnixListener) {
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        std::thread::spawn(move || {
+            let (mut head, mut flags) = ([0; 8], 0);
+            while stream.read_exact(&mut head).is_ok() {
+                let [_, kind, _, _, high, low, padding, _] = head;
+                let len = u16::from_be_bytes([high, low]) + u16::from(padding);
+                let mut content = vec![0; len.into()];
+                stream.read_exact(&mut content).unwrap();
+                let answer = match (kind, len) {
+                    (1, _) => {
+                        flags = content[2];
+                        Vec::new()
+                    }
+                    (5, 0) => {
+                        let text = format!("Content-Type: text/plain\r\n\r\n{flags}");
+                        [record(6, text.as_bytes()), record(3, &[0; 8])].concat()
+                    }
+                    (9, _) => record(10, b""),
+                    _ => Vec::new(),
+                };
+                stream.write_all(&answer).unwrap();
+            }
+        });
+    }
+}
+
+/// PHP before 8.2.36 or so leaves in the connection what a script has not read.
+#[test]
+fn php_fpm_does_not_go_on_with_a_connection_that_has_had_a_body() {
+    on_engine("fpm", |engine| async move {
+        let socket = engine.dir.path().join("fpm.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(|| says_whether_it_keeps(listener));
+        let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
+        let engine = engine.with(|settings| settings.address = Some(address));
+        for _ in 0..2 {
+            assert_eq!(engine.text("").await, "1");
+            let answer = engine.answer(put(engine.php(""), b"body")).await.unwrap();
+            assert_eq!(answer.text(), "0");
+            let answer = engine
+                .answer(engine.php("").post("text/plain", "body"))
+                .await
+                .unwrap();
+            assert_eq!(answer.text(), "0");
+        }
+    });
 }
 
 engine_contract! {
