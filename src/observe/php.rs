@@ -164,6 +164,9 @@ async fn follow(
     lines.end(with);
 }
 
+/// Bytes that one holds where the kernel does not say it (pipe(7)).
+const USUAL_PIPE: usize = 64 * 1024;
+
 /// Reads until the pipe is empty, or at its end, or has given as much as it can hold: whoever writes all the time is not waited for.
 fn read_all(
     stream: &pipe::Receiver,
@@ -177,7 +180,7 @@ fn read_all(
     let Some(pipe) = directly else {
         return Ok(0);
     };
-    let most = surus_sys::process::pipe_size(&*pipe)?;
+    let most = surus_sys::process::pipe_size(&*pipe).unwrap_or(USUAL_PIPE);
     let mut sum = 0;
     loop {
         match pipe.read(buffer) {

@@ -158,21 +158,19 @@ impl Exchange for OneEvent {
 
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            while self.exit.is_none() {
+            if self.exit.is_none() {
                 let Self { child, head, .. } = self;
-                let mut left = Vec::with_capacity(ROOM);
-                tokio::select! {
-                    ended = child.wait() => {
-                        self.exit = ended.ok();
-                        break;
+                // Read on, so that the driver need not care whether anybody wants it.
+                let unwanted = async {
+                    if let Some(head) = head {
+                        let _ = tokio::io::copy(head, &mut tokio::io::sink()).await;
                     }
-                    // Not closed, so that the driver need not care whether anybody wants it.
-                    read = read_some(head, &mut left), if head.is_some() => {
-                        if read == 0 {
-                            *head = None;
-                        }
-                    }
-                }
+                    std::future::pending().await
+                };
+                self.exit = tokio::select! {
+                    ended = child.wait() => ended.ok(),
+                    never = unwanted => never,
+                };
             }
             self.written.catch_up().await;
         })
@@ -185,17 +183,6 @@ impl Drop for OneEvent {
         self.seat.set_pid(0);
     }
 }
-
-/// Bytes; 0 at the end.
-async fn read_some(pipe: &mut Option<pipe::Receiver>, into: &mut Vec<u8>) -> usize {
-    match pipe {
-        Some(pipe) => pipe.read_buf(into).await.unwrap_or(0),
-        None => 0,
-    }
-}
-
-/// Bytes of a head that nobody wants that are read at once.
-const ROOM: usize = 64 * 1024;
 
 /// So long nothing may come from a process that has ended before its answer counts as whole.
 const QUIET: Duration = Duration::from_millis(100);
