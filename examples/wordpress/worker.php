@@ -106,13 +106,19 @@ final class Surus_Checkpoint {
  */
 final class Surus_Ahead {
 
-	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_(style_handles|types_from_metadata)|wp_register_core_block_metadata_collection|register_block_core_\w+(?<!_post_meta))$/';
+	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_(style_handles|types_from_metadata)|wp_register_core_block_metadata_collection|register_(block_core_\w+(?<!_post_meta)|legacy_post_comments_block))$/';
 
 	/** Through these others may change what is made, as the visitor has it. */
 	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
 
 	/** Through these, what themes build on: WordPress's own theme.json, and styles of its blocks. */
 	private const STYLES = [ 'wp_theme_json_data_default', 'wp_theme_json_data_blocks' ];
+
+	/** What makes the block that shows parts of templates. */
+	private const PARTS = 'register_block_core_template_part';
+
+	/** Themes with parts of templates support one of these. */
+	private const SUPPORTS = [ 'block-templates', 'block-template-parts' ];
 
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
@@ -140,7 +146,7 @@ final class Surus_Ahead {
 		$this->reasons = self::reasons();
 		$this->init    = clone $GLOBALS['wp_filter']['init'];
 		$filters       = preg_grep( self::FILTERS, array_keys( $GLOBALS['wp_filter'] ) );
-		if ( self::looks_at_templates() || array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
+		if ( array_filter( $filters, self::is_heard_by_others( ... ) ) ) {
 			return;
 		}
 		$before    = self::blocks();
@@ -156,8 +162,9 @@ final class Surus_Ahead {
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
 		$this->run();
-		if ( ! array_filter( self::STYLES, self::is_heard_by_others( ... ) ) ) {
+		if ( ! self::others_style() ) {
 			self::styles();
+			add_action( 'init', self::renew_styles( ... ), PHP_INT_MAX );
 		}
 		$this->blocks = array_diff( self::blocks(), $before );
 		unset( $GLOBALS['wp_actions']['init'] );
@@ -204,12 +211,31 @@ final class Surus_Ahead {
 					return;
 				}
 				if ( is_string( $function ) && preg_match( self::CALLBACKS, $function ) ) {
+					if ( self::PARTS === $function && self::looks_at_templates() ) {
+						$this->run_without_templates( $function, $priority );
+						continue;
+					}
 					$function();
 					remove_action( 'init', $function, $priority );
 					$this->forget_what_came_too_late( $priority );
 				}
 			}
 		}
+	}
+
+	/** Has the block made as for a theme without templates; the request adds those that there are then. */
+	private function run_without_templates( string $function, int $priority ): void {
+		$supported = $GLOBALS['_wp_theme_features'];
+		$GLOBALS['_wp_theme_features'] = array_diff_key( $supported, array_flip( self::SUPPORTS ) );
+		$function();
+		$GLOBALS['_wp_theme_features'] = $supported;
+		// At its place, and under its name, by which others remove it.
+		$GLOBALS['wp_filter']['init']->callbacks[ $priority ][ $function ]['function'] = static function () {
+			$block = WP_Block_Type_Registry::get_instance()->get_registered( 'core/template-part' );
+			if ( $block ) {
+				$block->variations = build_template_part_block_variations();
+			}
+		};
 	}
 
 	/** Reads them for the blocks that there are. Which those were, WordPress notes at the second call only, and reads anew where it finds others. */
@@ -220,6 +246,18 @@ final class Surus_Ahead {
 				WP_Theme_JSON_Resolver::get_block_data();
 			}
 		}
+	}
+
+	/** Many come with their say on `init`. */
+	private static function renew_styles(): void {
+		if ( self::others_style() ) {
+			WP_Theme_JSON_Resolver::clean_cached_data();
+		}
+	}
+
+	/** Has a plugin or the theme a say in them? */
+	private static function others_style(): bool {
+		return (bool) array_filter( self::STYLES, self::is_heard_by_others( ... ) );
 	}
 
 	/** What is added to `init` while it runs is not called where that place has passed. */
@@ -264,9 +302,9 @@ final class Surus_Ahead {
 		return [ is_ssl(), ...array_map( 'get_option', self::OPTIONS ) ];
 	}
 
-	/** A theme of blocks has parts of templates, which are content. Before 6.5 WordPress looks for them when it makes the block that shows them. */
+	/** Parts of templates are content. From 5.9 to 6.4 WordPress looks for them when it makes the block that shows them. */
 	private static function looks_at_templates(): bool {
-		return ! property_exists( WP_Block_Type::class, 'variation_callback' )
-			&& ( current_theme_supports( 'block-templates' ) || current_theme_supports( 'block-template-parts' ) );
+		return function_exists( 'build_template_part_block_variations' ) && ! property_exists( WP_Block_Type::class, 'variation_callback' )
+			&& array_filter( self::SUPPORTS, current_theme_supports( ... ) );
 	}
 }

@@ -57,6 +57,21 @@ fn same(reader: &Client, engine: &str, path: &str, headers: &[(&str, &str)]) -> 
     classic
 }
 
+/// All that WordPress makes on `init` for content, and the styles of the theme.
+const REGISTERED: &str = r#"<?php
+require __DIR__ . '/wp-load.php';
+// It has the time.
+unset( wp_scripts()->registered['utils'] );
+echo json_encode( [
+	WP_Block_Type_Registry::get_instance()->get_all_registered(),
+	get_post_types( [], 'objects' ),
+	get_taxonomies( [], 'objects' ),
+	wp_scripts()->registered,
+	wp_styles()->registered,
+	WP_Theme_JSON_Resolver::get_merged_data()->get_raw_data(),
+], JSON_THROW_ON_ERROR | JSON_PRETTY_PRINT );
+"#;
+
 /// What blocks load is registered ahead, and named in the page by its whole address; Debian's own theme is all made of them.
 #[test]
 fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
@@ -72,6 +87,7 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
             "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => 'publish', 'post_content' => '{blocks}']);"
         ),
     );
+    std::fs::write(root.join("registered.php"), REGISTERED).unwrap();
     for theme in ["alps", "twentytwentythree"] {
         run(&root, &format!("switch_theme('{theme}');"));
         let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
@@ -91,6 +107,7 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
                 "/wp-json/",
                 "/wp-json/wp/v2/posts",
                 "/wp-login.php",
+                "/registered.php",
             ] {
                 same(&reader, theme, path, headers).ok();
             }
@@ -99,9 +116,42 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
         same(&reader, theme, "/blocks/", &secure).shows(&format!(
             "https://{host}/wp-includes/blocks/navigation/view.min.js"
         ));
+        // Parts of templates are content, which comes after the boot.
+        let part = format!("gaiter-of-{theme}");
+        same(&reader, theme, "/registered.php", &[]).lacks(&part);
+        run(
+            &root,
+            &format!(
+                "$id = wp_insert_post(['post_type' => 'wp_template_part', 'post_title' => 'Gaiter', 'post_name' => '{part}', 'post_status' => 'publish', 'post_content' => 'Warm.']);
+                wp_set_object_terms($id, '{theme}', 'wp_theme');
+                wp_set_object_terms($id, 'header', 'wp_template_part_area');"
+            ),
+        );
+        let registered = same(&reader, theme, "/registered.php", &[]);
+        if theme == "twentytwentythree" {
+            registered.shows(&part);
+        }
         assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
     }
+    // It comes with its say after the boot.
+    let plugins = root.join("wp-content/mu-plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::write(plugins.join("late.php"), STYLES_ON_INIT).unwrap();
+    let _surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    let reader = Client::new(&format!("http://{host}"));
+    same(&reader, "late", "/registered.php", &[]).shows("elephant-grey");
+    same(&reader, "late", "/", &[]);
 }
+
+/// Has another colour beside WordPress's own.
+const STYLES_ON_INIT: &str = r#"<?php
+add_action( 'init', function () {
+	add_filter( 'wp_theme_json_data_default', function ( $data ) {
+		$color = [ 'slug' => 'elephant-grey', 'color' => '#888888', 'name' => 'Elephant' ];
+		return $data->update_with( [ 'version' => 2, 'settings' => [ 'color' => [ 'palette' => [ $color ] ] ] ] );
+	} );
+}, 30 );
+"#;
 
 /// Every kind of page, by the booted engine and by `classic`.
 #[test]
