@@ -125,7 +125,7 @@ pub struct Giver {
     file: Option<Arc<File>>,
     /// Where the file ends.
     written: u64,
-    /// The disk or the limit takes no more until the client has taken all that is in the file.
+    /// The disk or the limit takes no more until the client has taken all that is in the file; none any more where nothing is in it.
     is_full: bool,
     /// Bytes, and how long the client has been waited for.
     given: u64,
@@ -158,24 +158,21 @@ impl Giver {
                 Err(Refused::Gone) => return Err(Gone),
                 Err(Refused::Full(piece)) => piece,
             };
-            if self.client_is_quick().await {
+            if is_done() {
+                let mut state = self.shared.lock();
+                state.parts.push_back(Part::Memory(piece));
+                state.wake();
+                return Ok(());
+            }
+            if self.client_may_be_quick().await {
                 continue;
             }
             piece = match self.put_into_file(piece).await {
                 Ok(()) => return Ok(()),
                 Err(piece) => piece,
             };
-            loop {
-                if is_done() {
-                    let mut state = self.shared.lock();
-                    state.parts.push_back(Part::Memory(piece));
-                    state.wake();
-                    return Ok(());
-                }
-                if timeout(LOOK, self.room()).await.is_ok() {
-                    break;
-                }
-            }
+            // Whether there is or not, it is tried again.
+            let _ = timeout(LOOK, self.room()).await;
         }
     }
 
@@ -205,17 +202,17 @@ impl Giver {
         }
     }
 
-    /// Has it taken something soon? A client that keeps up needs no file.
-    async fn client_is_quick(&mut self) -> bool {
+    /// Waits for it a moment. A client that keeps up needs no file; one that does not is told apart by how long it has been waited for.
+    async fn client_may_be_quick(&mut self) -> bool {
         if self.spool.is_none() || self.is_full || self.shared.lock().ends_in_file() {
             return false;
         }
         let of_bytes = Duration::from_nanos(self.given.saturating_mul(NANOS_PER_BYTE));
         let left = (GRACE + of_bytes).saturating_sub(self.waited);
         let began = Instant::now();
-        let has_room = timeout(left, self.room()).await.is_ok();
+        let has_room = timeout(left.min(LOOK), self.room()).await.is_ok();
         self.waited += began.elapsed();
-        has_room
+        has_room || left > LOOK
     }
 
     /// Puts what waits in memory into the file, and the piece behind it. Gives it back where the file takes nothing now.
@@ -226,6 +223,10 @@ impl Giver {
         let mut pieces = Vec::new();
         {
             let mut state = self.shared.lock();
+            if self.is_full && self.written == 0 {
+                // It has taken nothing at all; what is in memory would only become more.
+                return Err(piece);
+            }
             if !state.is_spooled() {
                 (self.written, self.is_full) = (0, false);
                 pieces.extend(state.parts.drain(..).filter_map(|part| match part {
@@ -423,5 +424,77 @@ impl Drop for Taker {
         drop(state);
         close(file);
         self.shared.taken.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// More than has room in memory, for a client that takes nothing; then PHP is done. Says whether a file was made.
+    async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
+        let spool = Spool {
+            directory: None,
+            max: 1 << 30,
+        };
+        let (mut giver, taker) = backlog(Some(Arc::new(spool)));
+        // It has taken so much so quickly that it would be waited for, for an hour.
+        giver.given = if is_quick_so_far { 360 << 30 } else { 0 };
+        let looks = Cell::new(0);
+        for piece in 0..2 * PIECES {
+            let piece = Bytes::from(vec![piece as u8; 1000]);
+            let is_done = || {
+                looks.set(looks.get() + 1);
+                looks.get() > 3
+            };
+            giver.give(piece, is_done).await.unwrap();
+        }
+        let is_spooled = giver.shared.lock().is_spooled();
+        (giver, taker, is_spooled)
+    }
+
+    async fn all(mut taker: Taker) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(piece) = poll_fn(|cx| taker.poll_take(cx)).await {
+            all.extend(piece.unwrap());
+        }
+        all
+    }
+
+    /// As with a full disk.
+    #[tokio::test]
+    async fn where_a_file_takes_nothing_php_waits() {
+        let spool = Spool {
+            directory: None,
+            max: 999,
+        };
+        let (mut giver, taker) = backlog(Some(Arc::new(spool)));
+        let mut pieces = 0;
+        let piece = || Bytes::from(vec![1; 1000]);
+        while timeout(5 * GRACE, giver.give(piece(), || false))
+            .await
+            .is_ok()
+        {
+            pieces += 1;
+            assert!(pieces < 5 * PIECES, "memory takes it all");
+        }
+        giver.end(Ok(()));
+        assert_eq!(all(taker).await.len(), 1000 * pieces);
+    }
+
+    #[tokio::test]
+    async fn once_php_is_done_its_next_event_does_not_wait_for_the_client() {
+        let expected: Vec<u8> = (0..2 * PIECES)
+            .flat_map(|piece| [piece as u8; 1000])
+            .collect();
+        for is_quick_so_far in [true, false] {
+            let (giver, taker, is_spooled) = given(is_quick_so_far).await;
+            assert_eq!(is_spooled, !is_quick_so_far);
+            giver.end(Ok(()));
+            assert_eq!(all(taker).await, expected);
+        }
     }
 }
