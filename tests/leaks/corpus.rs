@@ -60,7 +60,16 @@ impl Corpus {
 
     /// The same in an environment.
     pub fn start_in(home: &Home, subject: Subject, env: &[(&str, &str)]) -> Corpus {
-        let args = ["-d", "ffi.enable=1", "-d", "apc.enabled=1"];
+        // Of a worker that is killed, PHP's temporary files stay.
+        let temporary = format!("sys_temp_dir={}", home.state.display());
+        let args = [
+            "-d",
+            "ffi.enable=1",
+            "-d",
+            "apc.enabled=1",
+            "-d",
+            &temporary,
+        ];
         let surus = home.serve_in(subject, "worker.php", "front.php", 1, &args, env);
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
