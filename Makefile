@@ -103,7 +103,7 @@ lint: ## Check format and lints, the Python of the benchmark, and that there is 
 	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo check --quiet --manifest-path fuzz/Cargo.toml
+	CARGO_TARGET_DIR=$(TARGET) cargo check --quiet --manifest-path fuzz/Cargo.toml
 
 .PHONY: deny
 deny: ## Check licences and advisories of dependencies
