@@ -428,6 +428,7 @@ impl Drop for Taker {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::cell::Cell;
     use std::future::poll_fn;
