@@ -135,7 +135,7 @@ final class Surus_Ahead {
 	 * the request. */
 	private array $registered = [ 'wp_scripts' => WP_Scripts::class, 'wp_styles' => WP_Styles::class ];
 
-	/** Names of those that were made. */
+	/** Those that were made, by name. */
 	private array $blocks = [];
 
 	public function __construct() {
@@ -162,11 +162,12 @@ final class Surus_Ahead {
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
 		$this->run();
-		if ( ! self::others_style() ) {
+		$this->blocks = array_diff_key( self::blocks(), $before );
+		// Before 6.1, what it has noted of the blocks cannot be noted anew.
+		if ( method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' ) && ! self::others_style() ) {
 			self::styles();
-			add_action( 'init', self::renew_styles( ... ), PHP_INT_MAX );
+			add_action( 'init', $this->renew_styles( ... ), PHP_INT_MAX );
 		}
-		$this->blocks = array_diff( self::blocks(), $before );
 		unset( $GLOBALS['wp_actions']['init'] );
 		array_pop( $GLOBALS['wp_current_filter'] );
 		foreach ( [ ...array_keys( $this->registered ), ...$undecided ] as $global ) {
@@ -196,7 +197,7 @@ final class Surus_Ahead {
 
 	/** Has `init` make everything anew. */
 	public function undo(): void {
-		foreach ( $this->blocks as $name ) {
+		foreach ( array_keys( $this->blocks ) as $name ) {
 			WP_Block_Type_Registry::get_instance()->unregister( $name );
 		}
 		WP_Theme_JSON_Resolver::clean_cached_data();
@@ -242,15 +243,17 @@ final class Surus_Ahead {
 	private static function styles(): void {
 		for ( $call = 1; $call <= 2; $call++ ) {
 			WP_Theme_JSON_Resolver::get_core_data();
-			if ( method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' ) ) {
-				WP_Theme_JSON_Resolver::get_block_data();
-			}
+			WP_Theme_JSON_Resolver::get_block_data();
 		}
 	}
 
-	/** Many come with their say on `init`. */
-	private static function renew_styles(): void {
-		if ( self::others_style() ) {
+	/** Many come with their say on `init`, or take blocks away. */
+	private function renew_styles(): void {
+		$are_there = array_intersect_key( self::blocks(), $this->blocks ) === $this->blocks;
+		if ( ! $are_there ) {
+			Closure::bind( static fn () => WP_Theme_JSON::$blocks_metadata = [], null, WP_Theme_JSON::class )();
+		}
+		if ( ! $are_there || self::others_style() ) {
 			WP_Theme_JSON_Resolver::clean_cached_data();
 		}
 	}
@@ -285,7 +288,7 @@ final class Surus_Ahead {
 	}
 
 	private static function blocks(): array {
-		return array_keys( WP_Block_Type_Registry::get_instance()->get_all_registered() );
+		return WP_Block_Type_Registry::get_instance()->get_all_registered();
 	}
 
 	private static function is_of_wordpress( mixed $callback ): bool {

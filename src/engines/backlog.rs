@@ -125,7 +125,7 @@ pub struct Giver {
     file: Option<Arc<File>>,
     /// Where the file ends.
     written: u64,
-    /// The disk or the limit takes no more until the client has taken all that is in the file; none any more where nothing is in it.
+    /// The disk or the limit takes no more until the client has taken all that is in the file.
     is_full: bool,
     /// Bytes, and how long the client has been waited for.
     given: u64,
@@ -223,8 +223,8 @@ impl Giver {
         let mut pieces = Vec::new();
         {
             let mut state = self.shared.lock();
-            if self.is_full && self.written == 0 {
-                // It has taken nothing at all; what is in memory would only become more.
+            if self.is_full && state.in_memory() > PIECES {
+                // What it has not taken is still there; with what it takes little of, memory would become more and more.
                 return Err(piece);
             }
             if !state.is_spooled() {
@@ -435,6 +435,9 @@ mod tests {
 
     use super::*;
 
+    /// For a disk, and for what would be for ever.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
     /// More than has room in memory, for a client that takes nothing; then PHP is done. Says whether a file was made.
     async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
         let spool = Spool {
@@ -451,7 +454,8 @@ mod tests {
                 looks.set(looks.get() + 1);
                 looks.get() > 3
             };
-            giver.give(piece, is_done).await.unwrap();
+            let giving = timeout(PATIENCE, giver.give(piece, is_done));
+            giving.await.expect("it is waited for the client").unwrap();
         }
         let is_spooled = giver.shared.lock().is_spooled();
         (giver, taker, is_spooled)
@@ -465,7 +469,7 @@ mod tests {
         all
     }
 
-    /// As with a full disk.
+    /// As with a full disk, which takes nothing, or has a page left.
     #[tokio::test]
     async fn where_a_file_takes_nothing_php_waits() {
         let spool = Spool {
@@ -475,7 +479,7 @@ mod tests {
         let (mut giver, taker) = backlog(Some(Arc::new(spool)));
         let mut pieces = 0;
         let piece = || Bytes::from(vec![1; 1000]);
-        while timeout(5 * GRACE, giver.give(piece(), || false))
+        while timeout(PATIENCE, giver.give(piece(), || false))
             .await
             .is_ok()
         {
@@ -484,6 +488,24 @@ mod tests {
         }
         giver.end(Ok(()));
         assert_eq!(all(taker).await.len(), 1000 * pieces);
+    }
+
+    /// It has taken a little, and the client that; what is left in memory is still more than is to wait there.
+    #[tokio::test]
+    async fn a_file_that_takes_little_is_not_asked_before_there_is_room() {
+        let spool = Spool {
+            directory: None,
+            max: 1 << 30,
+        };
+        let (mut giver, _taker) = backlog(Some(Arc::new(spool)));
+        (giver.written, giver.is_full) = (4096, true);
+        let waiting = (0..=PIECES).map(|_| Part::Memory(Bytes::from_static(b"left")));
+        giver.shared.lock().parts.extend(waiting);
+        let piece = Bytes::from_static(b"next");
+        assert_eq!(giver.put_into_file(piece.clone()).await, Err(piece.clone()));
+        giver.shared.lock().parts.pop_front();
+        assert_eq!(giver.put_into_file(piece).await, Ok(()));
+        assert!(giver.shared.lock().is_spooled());
     }
 
     #[tokio::test]

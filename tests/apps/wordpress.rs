@@ -137,10 +137,16 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
     let plugins = root.join("wp-content/mu-plugins");
     std::fs::create_dir_all(&plugins).unwrap();
     std::fs::write(plugins.join("late.php"), STYLES_ON_INIT).unwrap();
-    let _surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
     let reader = Client::new(&format!("http://{host}"));
     same(&reader, "late", "/registered.php", &[]).shows("elephant-grey");
     same(&reader, "late", "/", &[]);
+    drop(surus);
+    std::fs::write(plugins.join("late.php"), NO_PULLQUOTES).unwrap();
+    let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    let reader = Client::new(&format!("http://{host}"));
+    same(&reader, "without", "/registered.php", &[]).lacks("core\\/pullquote");
+    assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
 }
 
 /// Has another colour beside WordPress's own.
@@ -151,6 +157,11 @@ add_action( 'init', function () {
 		return $data->update_with( [ 'version' => 2, 'settings' => [ 'color' => [ 'palette' => [ $color ] ] ] ] );
 	} );
 }, 30 );
+"#;
+
+/// Takes a block away, and with it its styles.
+const NO_PULLQUOTES: &str = r#"<?php
+add_action( 'init', fn () => unregister_block_type( 'core/pullquote' ), 20 );
 "#;
 
 /// Every kind of page, by the booted engine and by `classic`.
