@@ -24,4 +24,5 @@ mod apps {
     mod symfony;
     mod warmup;
     mod wordpress;
+    mod wordpress_blocks;
 }

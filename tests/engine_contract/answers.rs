@@ -184,9 +184,9 @@ engine_contract! {
         let echo = engine.file("echo $_GET['n'];");
         // A process for each takes its time.
         let many = match (engine.is_standing(), engine.entry.serves_one) {
-            (true, false) => 500,
-            (true, true) => 100,
-            (false, _) => 15,
+            (true, false) => 1250,
+            (true, true) => 250,
+            (false, _) => 50,
         };
         let (engine, echo) = (&engine, &echo);
         futures_util::future::join_all((0..8).map(|asker| async move {

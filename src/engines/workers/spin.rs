@@ -242,6 +242,7 @@ mod tests {
         let (sends, answer) = oneshot::channel();
         let in_vain = || sends.send("slept for").unwrap();
         let waited = spin.wait(&post, Instant::now(), answer, in_vain);
-        assert_eq!(waited.await, Some("slept for"));
+        let waited = tokio::time::timeout(Duration::from_secs(10), waited);
+        assert_eq!(waited.await.unwrap(), Some("slept for"));
     }
 }

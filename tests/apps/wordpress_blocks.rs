@@ -1,0 +1,112 @@
+//! What WordPress makes on `init`, blocks above all, is the same where it was made at the boot.
+
+use super::blog::{database, install, run};
+use super::client::Client;
+use super::wordpress::{both, host, same};
+
+/// All that WordPress makes on `init` for content, and the styles of the theme.
+const REGISTERED: &str = r#"<?php
+require __DIR__ . '/wp-load.php';
+// It has the time.
+unset( wp_scripts()->registered['utils'] );
+echo json_encode( [
+	WP_Block_Type_Registry::get_instance()->get_all_registered(),
+	get_post_types( [], 'objects' ),
+	get_taxonomies( [], 'objects' ),
+	wp_scripts()->registered,
+	wp_styles()->registered,
+	WP_Theme_JSON_Resolver::get_merged_data()->get_raw_data(),
+], JSON_THROW_ON_ERROR | JSON_PRETTY_PRINT );
+"#;
+
+/// What blocks load is registered ahead, and named in the page by its whole address; Debian's own theme is all made of them.
+#[test]
+fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
+    let database = database();
+    let site = both(&database);
+    let root = site.www().join("wordpress");
+    let host = host();
+    install(&root, &host);
+    let blocks = r#"<!-- wp:search {"label":"Find","buttonPosition":"button-only"} /--><!-- wp:navigation --><!-- wp:navigation-link {"label":"x","url":"/"} /--><!-- wp:navigation-submenu {"label":"y","url":"/y"} --><!-- wp:navigation-link {"label":"z","url":"/z"} /--><!-- /wp:navigation-submenu --><!-- /wp:navigation --><!-- wp:latest-posts /--><!-- wp:file {"href":"/a.pdf","displayPreview":true} --><div class="wp-block-file"><object class="wp-block-file__embed" data="/a.pdf" type="application/pdf"></object><a href="/a.pdf">a</a></div><!-- /wp:file -->"#;
+    run(
+        &root,
+        &format!(
+            "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => 'publish', 'post_content' => '{blocks}']);"
+        ),
+    );
+    std::fs::write(root.join("registered.php"), REGISTERED).unwrap();
+    for theme in ["alps", "twentytwentythree"] {
+        run(&root, &format!("switch_theme('{theme}');"));
+        let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+        let reader = Client::new(&format!("http://{host}"));
+        for headers in [&[][..], &[("x-forwarded-proto", "https")]] {
+            for path in [
+                "/",
+                "/blocks/",
+                "/alpen/",
+                "/?s=elephants",
+                "/no/such/page/",
+            ] {
+                same(&reader, theme, path, headers);
+            }
+            for path in [
+                "/feed/",
+                "/wp-json/",
+                "/wp-json/wp/v2/posts",
+                "/wp-login.php",
+                "/registered.php",
+            ] {
+                same(&reader, theme, path, headers).ok();
+            }
+        }
+        let secure = [("x-forwarded-proto", "https")];
+        same(&reader, theme, "/blocks/", &secure).shows(&format!(
+            "https://{host}/wp-includes/blocks/navigation/view.min.js"
+        ));
+        // Parts of templates are content, which comes after the boot.
+        let part = format!("gaiter-of-{theme}");
+        same(&reader, theme, "/registered.php", &[]).lacks(&part);
+        run(
+            &root,
+            &format!(
+                "$id = wp_insert_post(['post_type' => 'wp_template_part', 'post_title' => 'Gaiter', 'post_name' => '{part}', 'post_status' => 'publish', 'post_content' => 'Warm.']);
+                wp_set_object_terms($id, '{theme}', 'wp_theme');
+                wp_set_object_terms($id, 'header', 'wp_template_part_area');"
+            ),
+        );
+        let registered = same(&reader, theme, "/registered.php", &[]);
+        if theme == "twentytwentythree" {
+            registered.shows(&part);
+        }
+        assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
+    }
+    // It comes with its say after the boot.
+    let plugins = root.join("wp-content/mu-plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::write(plugins.join("late.php"), STYLES_ON_INIT).unwrap();
+    let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    let reader = Client::new(&format!("http://{host}"));
+    same(&reader, "late", "/registered.php", &[]).shows("elephant-grey");
+    same(&reader, "late", "/", &[]);
+    drop(surus);
+    std::fs::write(plugins.join("late.php"), NO_PULLQUOTES).unwrap();
+    let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    let reader = Client::new(&format!("http://{host}"));
+    same(&reader, "without", "/registered.php", &[]).lacks("core\\/pullquote");
+    assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
+}
+
+/// Has another colour beside WordPress's own.
+const STYLES_ON_INIT: &str = r#"<?php
+add_action( 'init', function () {
+	add_filter( 'wp_theme_json_data_default', function ( $data ) {
+		$color = [ 'slug' => 'elephant-grey', 'color' => '#888888', 'name' => 'Elephant' ];
+		return $data->update_with( [ 'version' => 2, 'settings' => [ 'color' => [ 'palette' => [ $color ] ] ] ] );
+	} );
+}, 30 );
+"#;
+
+/// Takes a block away, and with it its styles.
+const NO_PULLQUOTES: &str = r#"<?php
+add_action( 'init', fn () => unregister_block_type( 'core/pullquote' ), 20 );
+"#;
