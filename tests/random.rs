@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::extension_files;
-use common::php::{is_since, lacks};
+use common::php::lacks;
 use engines::{Home, subjects};
 use random::hello::Listener;
 use serde::Deserialize;
@@ -71,8 +71,6 @@ struct Exceptions {
 struct Exception {
     engines: Vec<String>,
     sources: Vec<String>,
-    /// The minor version of PHP.
-    since: Option<String>,
     reason: String,
 }
 
@@ -81,9 +79,7 @@ impl Exceptions {
     fn judge(&self, engine: &str, repeated: &[(String, String)]) -> Vec<String> {
         let mut excepted = BTreeMap::new();
         for exception in &self.exception {
-            if exception.engines.iter().any(|name| name == engine)
-                && is_since(exception.since.as_deref())
-            {
+            if exception.engines.iter().any(|name| name == engine) {
                 for source in &exception.sources {
                     excepted.insert(source, &exception.reason);
                 }

@@ -111,14 +111,15 @@ function random_draw(array $boot): array
         $bits = gmp_random_bits(...);
         $draws['gmp_random_bits, by a closure'] = gmp_strval($bits(128), 16);
     }
+    // Before what seeds libc's generator by itself, each time, with the moment and the process: libuuid and libgd.
+    if (extension_loaded('xsl')) {
+        $draws['math:random() of EXSLT'] = random_transformed();
+    }
     if (extension_loaded('uuid')) {
         $draws['uuid_create'] = uuid_create(UUID_TYPE_RANDOM);
     }
     if (extension_loaded('zip')) {
         $draws['zip encryption'] = random_zip_salt();
-    }
-    if (extension_loaded('xsl')) {
-        $draws['math:random() of EXSLT'] = random_transformed();
     }
     if (extension_loaded('gd')) {
         $draws['imagescatter'] = random_scattered();
