@@ -19,7 +19,10 @@ class Load:
     requests: int
     per_second: float
     mean_us: float
+    """From one answer of a connection to the next, with what wrk itself does in between. Not the mean that wrk prints: where an answer comes
+    late, wrk 4.1 counts as well those that would have been asked for meanwhile (stats_correct() in its src/stats.c)."""
     p50_us: float
+    """As wrk prints it, with those; so is the p99."""
     p99_us: float
     cpu_us: float
     """CPU of all server processes for one request."""
@@ -54,10 +57,11 @@ def load(server: Server, page: Page, connections: int, seconds: int) -> Load:
             raise Refused(f"{who}: {line.group().strip()}")
     if not server.contestant.renews and sorted(now) != sorted(pids):
         raise Changed(f"{who}: the server's processes changed during the load")
+    per_second = float(_find(result.stdout, r"Requests/sec:\s+([\d.]+)"))
     return Load(
         requests=requests,
-        per_second=float(_find(result.stdout, r"Requests/sec:\s+([\d.]+)")),
-        mean_us=_time(result.stdout, r"Latency\s+([\d.]+)(\w+)"),
+        per_second=per_second,
+        mean_us=connections / per_second * 1e6,
         p50_us=_time(result.stdout, r"50%\s+([\d.]+)(\w+)"),
         p99_us=_time(result.stdout, r"99%\s+([\d.]+)(\w+)"),
         cpu_us=cpu / requests * 1e6,

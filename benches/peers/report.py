@@ -241,7 +241,8 @@ def _round_trips(results: dict[str, RoundTrip]) -> str:
     lines = [
         "One worker, one connection; all take turns. PHP's own time is what php-cgi needs for the script by itself, again and again in one process; added is "
         "the round trip less that. The C program answers with fixed bytes, after it has handed the request to another process and back, each of which "
-        "sleeps until then: what machine, kernel and wrk take by themselves. Surus looks for a moment before it sleeps, where that has paid lately.",
+        "sleeps until then: what machine, kernel and wrk take by themselves. Surus looks for a moment before it sleeps, where that has paid lately. "
+        "The mean is a second by the requests in it; the p50 is wrk's, which counts an answer that is late several times.",
         "",
         "| | hello, mean | p50 | PHP's own | added to the mean | added to the p50 | CPU per request | a static file of its size |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
