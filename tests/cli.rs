@@ -10,6 +10,8 @@ mod common;
 mod configuration;
 #[path = "common/executable.rs"]
 mod executable;
+#[path = "cli/stdout.rs"]
+mod stdout;
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;

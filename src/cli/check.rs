@@ -10,6 +10,7 @@ use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
 use super::options::Args;
 use super::{readable, serve, user_ini};
+use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
@@ -28,18 +29,18 @@ struct Findings {
 impl Findings {
     /// What will run.
     fn fine(&self, what: &str, is: impl std::fmt::Display) {
-        println!("✓ {what:<17}{is}");
+        say!("✓ {what:<17}{is}");
     }
 
     /// What will run, and not as its owner may expect.
     fn note(&self, text: impl std::fmt::Display) {
-        println!("! {text}");
+        say!("! {text}");
     }
 
     /// What would not run.
     fn stop(&mut self, error: &anyhow::Error) {
         self.stops += 1;
-        println!("✗ {error:#}");
+        say!("✗ {error:#}");
     }
 }
 

@@ -1,14 +1,17 @@
 //! `surus engines`.
 
+use crate::cli::stdout::say;
 use crate::engines::CATALOGUE;
 
 pub fn run() -> anyhow::Result<()> {
     for entry in CATALOGUE {
-        println!("{:<12}{}", entry.name, entry.what_happens);
-        println!("{:<12}published as {}", "", entry.published_as);
-        println!(
+        say!("{:<12}{}", entry.name, entry.what_happens);
+        say!("{:<12}published as {}", "", entry.published_as);
+        say!(
             "{:<12}application boots {}; survives between events: {}",
-            "", entry.boots, entry.survives
+            "",
+            entry.boots,
+            entry.survives
         );
     }
     Ok(())

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 
 use super::boot::{self, Asked};
 use super::options::Args;
+use crate::cli::stdout::say;
 use crate::engine::Engine;
 use crate::engines;
 use crate::event::Event;
@@ -55,11 +56,11 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
                     .with_context(|| format!("GET {url}"))?
                     .0;
             }
-            println!("GET {url}: {status}");
+            say!("GET {url}: {status}");
             match leavings(&*pool, url, &site).await? {
-                None => println!("  its process ended with it; the error is above"),
-                Some(left) if left.is_empty() => println!("  leaves nothing behind"),
-                Some(left) => left.lines().for_each(|line| println!("  {line}")),
+                None => say!("  its process ended with it; the error is above"),
+                Some(left) if left.is_empty() => say!("  leaves nothing behind"),
+                Some(left) => left.lines().for_each(|line| say!("  {line}")),
             }
         }
         pool.drain().await;

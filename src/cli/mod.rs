@@ -1,4 +1,5 @@
 //! The command line: one file per subcommand.
+#![deny(clippy::print_stdout)]
 
 mod boot;
 mod check;
@@ -11,6 +12,7 @@ mod readable;
 mod reload;
 mod serve;
 mod status;
+mod stdout;
 mod user_ini;
 
 use std::path::Path;
@@ -56,7 +58,8 @@ pub fn run() -> ExitCode {
         Command::Leaks(args) => leaks::run(args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
-    };
+    }
+    .and_then(|()| stdout::end());
     log::end(result.as_ref().err());
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -64,8 +64,8 @@ pub struct Args {
     /// Number of PHP processes
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// PHP file to boot, or with `classic` the one that answers what no other file does; index.php of the document root when there
-    /// is one
+    /// PHP file to boot, or with `classic` the one that answers what no other file does, relative to where the command is given;
+    /// index.php of the document root when there is one
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// Entry of php.ini, as in `php -d`; may be repeated

@@ -4,6 +4,7 @@ use anyhow::bail;
 use http::Method;
 
 use super::options::Project;
+use crate::cli::stdout;
 use crate::fronts::admin;
 
 pub fn run(project: Project) -> anyhow::Result<()> {
@@ -14,6 +15,6 @@ pub fn run(project: Project) -> anyhow::Result<()> {
     if !status.is_success() {
         bail!("{}", text.trim_end());
     }
-    print!("{text}");
+    stdout::print(text);
     Ok(())
 }

@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use super::options::Args;
 use super::{boot, findings};
+use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
@@ -118,7 +119,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         // What reads lines of JSON from stdout can do nothing with another.
         match config.access_log.format {
             access::Format::Json => info!(address = listener.name(), "listening"),
-            _ => println!("listening on {}", listener.name()),
+            _ => stdout::announce(format_args!("listening on {}", listener.name())),
         }
     }
     let draining = tokio_util::sync::CancellationToken::new();

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::options::Project;
+use crate::cli::stdout::{self, say};
 use crate::fronts::admin;
 use crate::observe::status::EngineStatus;
 
@@ -21,12 +22,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let asked = admin::ask(&address, &project, Method::GET, "/-/status");
     let (_, text) = super::block_on(asked)?;
     if args.json {
-        println!("{text}");
+        say!("{text}");
         return Ok(());
     }
     let engines: Vec<EngineStatus> = serde_json::from_str(&text)?;
     for engine in engines {
-        print!("{}", table(&engine));
+        stdout::print(table(&engine));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 
 use super::runtime::EVENTS;
 use crate::cli::options::Project;
+use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::findings::{self, Failures, Runs};
 use crate::deploy::{document, stack};
@@ -28,7 +29,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut certain = 0;
     let mut say = |is_certain: bool, place: &str, text: &str| {
         certain += usize::from(is_certain);
-        println!("{} {place}: {text}", if is_certain { '✗' } else { '!' });
+        say!("{} {place}: {text}", if is_certain { '✗' } else { '!' });
     };
 
     let configuration = match &loaded.file {
@@ -76,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     match certain {
-        0 if found.is_empty() => println!("✓ {}: nothing found", file.display()),
+        0 if found.is_empty() => say!("✓ {}: nothing found", file.display()),
         0 => {}
         1 => bail!("1 thing would go wrong, marked ✗"),
         certain => bail!("{certain} things would go wrong, marked ✗"),

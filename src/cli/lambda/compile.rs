@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::json;
 
+use crate::cli::stdout::say;
 use crate::emulator::{Emulator, Function};
 use crate::package::{Files, application, compiled, settings};
 
@@ -72,9 +73,9 @@ pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> 
     )?;
     let skipped = crate::cli::block_on(compile(root))?;
     let count = compiled::add(&root.join("tmp/opcache"), files)?;
-    println!("compiled: {count} of {} PHP files", sources.len());
+    say!("compiled: {count} of {} PHP files", sources.len());
     if !skipped.is_empty() {
-        println!(
+        say!(
             "! not compiled, as PHP finds errors in them or will not have them: {}",
             skipped.join(", ")
         );

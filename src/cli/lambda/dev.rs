@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::emulated::Options;
+use crate::cli::stdout;
 use crate::emulator::Emulator;
 use crate::emulator::http::{Front, Gateway, invoke_api};
 use crate::emulator::schedule::Schedule;
@@ -89,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 pollers: args.environments.max(1),
             };
             let poller = Poller::new(emulator.clone(), mapping, tell.clone()).await?;
-            println!("polling the {poller}");
+            stdout::announce(format_args!("polling the {poller}"));
             sources.spawn(poller.run());
         }
         for schedule in args.every {
@@ -98,10 +99,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let gateway = Gateway::new(emulator.clone(), args.front, args.stream);
         sources.spawn(gateway.serve(listener));
         if let Some(api) = api {
-            println!("invoke by {}", invoke_api::url(api.local_addr()?));
+            stdout::announce(format_args!(
+                "invoke by {}",
+                invoke_api::url(api.local_addr()?)
+            ));
             sources.spawn(invoke_api::serve(api, emulator.clone()));
         }
-        println!("listening on http://{address}");
+        stdout::announce(format_args!("listening on http://{address}"));
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

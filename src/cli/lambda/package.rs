@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
+use crate::cli::stdout::{self, say};
 use crate::config::{Config, Loaded};
 use crate::deploy::dockerfile;
 use crate::engines;
@@ -61,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .transpose()?;
 
     let sizes = Sizes::of(&files)?;
-    print!("{}", sizes.table());
+    stdout::print(sizes.table());
     if !sizes.fits() {
         bail!(
             "Lambda takes {} bytes, and this is {}; exclude files in .surusignore or leave out extensions, or deploy a container \
@@ -72,9 +73,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     let zipped = write(&files, &output)?;
-    println!("{}  zipped: {}", mebibytes(zipped), output.display());
+    say!("{}  zipped: {}", mebibytes(zipped), output.display());
     if zipped > sizes::UPLOADED {
-        println!(
+        say!(
             "! above 50 MiB Lambda takes a zip from S3 only: aws s3 cp it, and name bucket and key; `sam deploy`, CDK and \
              Serverless do that by themselves"
         );
@@ -111,7 +112,7 @@ impl Dockerfile {
     fn write(&self) -> anyhow::Result<()> {
         std::fs::write(&self.path, &self.text)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
-        println!("for a container image: {}", self.path.display());
+        say!("for a container image: {}", self.path.display());
         Ok(())
     }
 }
@@ -153,15 +154,15 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     }
     application::add(project, &except, place, &mut files)?;
 
-    println!("PHP {} for {}", installed.version, placed.machine.name());
+    say!("PHP {} for {}", installed.version, placed.machine.name());
     let names: Vec<_> = chosen
         .load
         .iter()
         .map(|extension| extension.name.as_str())
         .collect();
-    println!("extensions: {}", names.join(", "));
+    say!("extensions: {}", names.join(", "));
     if !chosen.left_out.is_empty() {
-        println!(
+        say!(
             "left out, though PHP loads them here: {}; name what the application uses with --extension, or in [package] \
              extensions",
             chosen.left_out.join(", ")

@@ -13,6 +13,7 @@ use surus_sys::{process, scoreboard::now_micros};
 
 use crate::cli::boot::{self, Asked};
 use crate::cli::options;
+use crate::cli::stdout::{self, say};
 use crate::engine::Engine;
 use crate::fronts::site::Site;
 use crate::observe::log;
@@ -76,8 +77,8 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
         place,
         median,
     )?;
-    print!("{}", profile::tell(&timeline));
-    println!(
+    stdout::print(profile::tell(&timeline));
+    say!(
         "\n{said}; the median of {} starts, with all files in this machine's memory, which on Lambda they are not",
         args.starts
     );

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::cli::options::Project;
+use crate::cli::stdout;
 use crate::config::Config;
 use crate::deploy::{
     API_SECONDS, Function, Http, Queue, cdk, dockerfile, sam, serverless, terraform,
@@ -66,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let config = args.project.load()?.config;
     if args.tool == Tool::Dockerfile {
-        print!("{}", image(&args, &project, &config)?);
+        stdout::print(image(&args, &project, &config)?);
         return Ok(());
     }
     let function = function(&args, &project, &config)?;
@@ -77,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Tool::Cdk => cdk::template(&function),
         Tool::Serverless | Tool::Dockerfile => serverless::template(&function),
     };
-    print!("{text}");
+    stdout::print(text);
     Ok(())
 }
 

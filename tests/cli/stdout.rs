@@ -1,0 +1,100 @@
+//! What becomes of a command that cannot print?
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{project, says};
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// The writing end of a pipe that nobody reads.
+fn unread() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
+#[test]
+fn who_has_read_enough_hears_of_no_error() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let place = project.path().to_str().unwrap();
+    for args in [&["engines"][..], &["check", place]] {
+        let mut child = command(args)
+            .stdout(unread())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = String::new();
+        let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {stderr}");
+        assert!(!stderr.contains("pipe"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    let mut child = command(&["engines"])
+        .stdout(full())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = String::new();
+    let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+    says(
+        &stderr,
+        &["cannot write all of it to stdout: No space left"],
+    );
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn a_server_serves_whoever_hears_that_it_listens() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let place = project.path().to_str().unwrap();
+    for stdout in [Stdio::from(full()), Stdio::from(unread())] {
+        let sockets = tempfile::tempdir().unwrap();
+        let socket = sockets.path().join("http.sock");
+        let listen = format!("unix:{}", socket.display());
+        let mut child = command(&["serve", place, "--listen", &listen, "--workers", "1"])
+            .stdout(stdout)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let answer = ask(&socket, &mut child);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(answer, "HTTP/1.0 200 OK\r\n");
+    }
+}
+
+/// The first line of its answer, as soon as it listens.
+fn ask(socket: &Path, server: &mut Child) -> String {
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut stream = loop {
+        if let Ok(stream) = UnixStream::connect(socket) {
+            break stream;
+        }
+        if let Some(status) = server.try_wait().unwrap() {
+            return format!("it has ended: {status}");
+        }
+        assert!(Instant::now() < until, "it does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    stream
+        .write_all(b"GET / HTTP/1.0\r\nHost: t\r\n\r\n")
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
