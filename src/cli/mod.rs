@@ -1,5 +1,5 @@
 //! The command line: one file per subcommand.
-#![deny(clippy::print_stdout)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod boot;
 mod check;

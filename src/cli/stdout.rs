@@ -1,4 +1,5 @@
 //! What commands print. `println!` would end the process in the midst of its work where nobody reads any more, or the disk is full.
+//! What goes to stderr is `observe::log`'s.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};

@@ -186,6 +186,11 @@ pub async fn written() {
     }
 }
 
+/// Writes to stderr, where there is no log. Work goes on where nobody reads that any more, which `eprint!` would end.
+pub fn tell(text: impl fmt::Display) {
+    let _ = write!(io::stderr(), "{text}");
+}
+
 /// Ends the log, and with it a failure.
 pub fn end(failure: Option<&anyhow::Error>) {
     let failure = failure.map(|failure| format!("surus: {failure:#}\n"));
@@ -197,7 +202,7 @@ pub fn end(failure: Option<&anyhow::Error>) {
             }
             log.wait_until_written(LAST);
         }
-        None => eprint!("{}", failure.unwrap_or_default()),
+        None => tell(failure.unwrap_or_default()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a command that cannot print?
+//! What becomes of a command that cannot print, or not say why it fails?
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,38 +24,47 @@ fn unread() -> std::io::PipeWriter {
     std::io::pipe().unwrap().1
 }
 
+/// Exit status of a command that writes to this, and what it says on stderr.
+fn said(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
+    let mut child = command(args)
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = String::new();
+    let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
+    (child.wait().unwrap().code(), stderr)
+}
+
 #[test]
 fn who_has_read_enough_hears_of_no_error() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let place = project.path().to_str().unwrap();
     for args in [&["engines"][..], &["check", place]] {
-        let mut child = command(args)
-            .stdout(unread())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = String::new();
-        let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {stderr}");
+        let (status, stderr) = said(args, unread());
+        assert_eq!(status, Some(0), "{args:?}: {stderr}");
         assert!(!stderr.contains("pipe"), "{args:?}: {stderr}");
     }
 }
 
 #[test]
 fn what_cannot_be_written_is_a_failure() {
-    let mut child = command(&["engines"])
-        .stdout(full())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = String::new();
-    let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+    let (status, stderr) = said(&["engines"], full());
+    assert_eq!(status, Some(1), "{stderr}");
     says(
         &stderr,
         &["cannot write all of it to stdout: No space left"],
     );
     assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn a_failure_is_one_whether_it_can_be_told_or_not() {
+    for stderr in [Stdio::from(full()), Stdio::from(unread())] {
+        let mut reload = command(&["reload", "/nonexistent"]);
+        let status = reload.stdout(Stdio::null()).stderr(stderr).status();
+        assert_eq!(status.unwrap().code(), Some(1));
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.project.load()?;
     let mut certain = 0;
-    let mut say = |is_certain: bool, place: &str, text: &str| {
+    let mut tell = |is_certain: bool, place: &str, text: &str| {
         certain += usize::from(is_certain);
         say!("{} {place}: {text}", if is_certain { '✗' } else { '!' });
     };
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(handler) = &loaded.config.lambda.handler
         && !project.join(handler).is_file()
     {
-        say(
+        tell(
             true,
             &configuration,
             &format!(
@@ -70,7 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     let found = findings::find(&stack, &runs).with_context(place)?;
     for finding in &found {
-        say(
+        tell(
             finding.is_certain,
             &format!("{}:{}", file.display(), finding.line),
             &finding.text,

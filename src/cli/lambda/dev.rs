@@ -15,6 +15,7 @@ use crate::emulator::Emulator;
 use crate::emulator::http::{Front, Gateway, invoke_api};
 use crate::emulator::schedule::Schedule;
 use crate::emulator::sqs::{Mapping, Poller};
+use crate::observe::log;
 use crate::units::Time;
 
 #[derive(Debug, clap::Args)]
@@ -79,7 +80,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             None => None,
         };
         let emulator = Emulator::start(function).await?;
-        let tell: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| eprintln!("surus: {line}"));
+        let tell: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(|line| log::tell(format_args!("surus: {line}\n")));
         let mut sources = JoinSet::new();
         if let Some(queue) = args.sqs {
             let mapping = Mapping {

@@ -9,6 +9,7 @@ use crate::config;
 use crate::emulator::cgroup::Cgroup;
 use crate::emulator::fault::{Faults, Injection};
 use crate::emulator::{Function, Initialization, LogFormat, Resources, Runtime};
+use crate::observe::log;
 use crate::units::Time;
 
 #[derive(Debug, clap::Args)]
@@ -132,16 +133,16 @@ impl Options {
             function.variables.insert(name.into(), value.into());
         }
         function.keeps_log = false;
-        function.sink = Some(Arc::new(|line: &str| eprintln!("{line}")));
+        function.sink = Some(Arc::new(|line: &str| log::tell(format_args!("{line}\n"))));
         if !self.unlimited {
             match Cgroup::try_out(self.memory) {
                 Ok(()) => function.resources = Resources::Limited,
-                Err(error) => eprintln!(
+                Err(error) => log::tell(format_args!(
                     "surus: the function has the whole machine instead of {:.2} CPU and {} MB, since control groups are not allowed \
-                     here ({error:#}); --unlimited says that this is meant",
+                     here ({error:#}); --unlimited says that this is meant\n",
                     Cgroup::share(self.memory),
                     self.memory
-                ),
+                )),
             }
         }
         Ok(function)

@@ -1,6 +1,6 @@
 //! `surus lambda package`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -222,16 +222,15 @@ fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
     archive::write(files, fresh.as_file_mut(), |done| {
         // Enough to see that it goes on.
         if terminal && (done % 50 == 0 || done == count) {
-            eprint!(
+            log::tell(format_args!(
                 "\r{done} of {count} files, {:.0} s",
                 began.elapsed().as_secs_f32()
-            );
-            let _ = std::io::stderr().flush();
+            ));
         }
     })
     .with_context(cannot)?;
     if terminal {
-        eprintln!();
+        log::tell("\n");
     }
     let size = fresh.as_file().metadata()?.len();
     fresh.persist(output).with_context(cannot)?;
