@@ -12,5 +12,6 @@ pub mod fronts;
 pub mod observe;
 pub mod package;
 pub mod profile;
+pub mod spin;
 pub mod spool;
 pub mod units;

@@ -6,12 +6,19 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours each module may use, beside itself. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("spin", &[]),
     ("spool", &[]),
     ("event", &["spool", "units"]),
     ("observe", &["units"]),
     ("engine", &["event", "observe", "units"]),
-    ("engines", &["engine", "event", "observe", "spool", "units"]),
-    ("fronts", &["engine", "event", "observe", "spool", "units"]),
+    (
+        "engines",
+        &["engine", "event", "observe", "spin", "spool", "units"],
+    ),
+    (
+        "fronts",
+        &["engine", "event", "observe", "spin", "spool", "units"],
+    ),
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
     ("package", &["units"]),

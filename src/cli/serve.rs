@@ -76,6 +76,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         },
         access_log: AccessLog::start(config.access_log.format)?,
         next_event: AtomicU64::new(1),
+        lookout: http::Lookout::new(engines::spin(&config.engine)),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
     });

@@ -24,6 +24,7 @@ use tracing::info;
 use crate::engine::Engine;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
+use crate::spin::SPIN;
 use crate::units::{self, Size, Time};
 use stock::{Address, Stock, Way};
 use workers::{Limits, Pool, Spec};
@@ -55,8 +56,8 @@ pub struct Settings {
     pub shared_sockets: Vec<String>,
     /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
     pub paranoid: bool,
-    /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer, if there
-    /// are two CPUs (four under a quota). Saves what it takes to be woken; not on Lambda.
+    /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer and for
+    /// the next request, if there are two CPUs (four under a quota). Saves what it takes to be woken; not on Lambda.
     pub spin: bool,
     /// PHP's library is made to call its own functions directly, and not by way of its table of symbols (`sapi/direct.c`). PHP takes a twentieth
     /// less time so; its library is read as a whole at the start, which Lambda's cold starts would feel.
@@ -178,10 +179,7 @@ pub async fn boot(
         shared_sockets: settings.shared_sockets.clone(),
         paranoid: settings.paranoid,
         direct_calls: settings.direct_calls,
-        spin: match settings.spin && Machine::read().has_spare() {
-            true => workers::SPIN,
-            false => Duration::ZERO,
-        },
+        spin: spin(settings),
         max_events: settings.max_events,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -223,6 +221,14 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     let mut names = vec![name.to_string()];
     names.extend((2..=9).rev().map(|minor| format!("{name}8.{minor}")));
     stock::find(configured.as_deref(), setting, &names, package)
+}
+
+/// How long is looked for what comes next before one sleeps.
+pub fn spin(settings: &Settings) -> Duration {
+    match settings.spin && Machine::read().has_spare() {
+        true => SPIN,
+        false => Duration::ZERO,
+    }
 }
 
 /// The processes that the engine has.

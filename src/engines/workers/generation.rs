@@ -222,7 +222,7 @@ impl Generation {
                 // A worker that looked for the event when it was sent may have been stopped since.
                 let in_vain = || self.inbox.wake_if_needed();
                 let spin = &self.shared.spin;
-                spin.wait(&self.shared.post, now, wait, in_vain).await
+                super::wait::wait(spin, &self.shared.post, now, wait, in_vain).await
             }
         };
         std::mem::forget(waiting);

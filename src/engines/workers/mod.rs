@@ -7,10 +7,10 @@ mod outbox;
 mod post;
 mod shared;
 mod slots;
-mod spin;
 mod stream;
 mod template;
 mod turn;
+mod wait;
 mod watch;
 mod why;
 
@@ -25,7 +25,6 @@ use tracing::{error, info};
 
 pub use generation::Limits;
 pub use post::observe_sleep;
-pub use spin::SPIN;
 pub use template::{Boot, FindScript, Spec};
 
 use crate::engine::{Engine, Pending, Prepared, Report};

@@ -12,6 +12,7 @@ mod forwarded;
 mod io;
 mod line;
 pub mod listen;
+mod lookout;
 mod multiplexed;
 mod outgoing;
 mod placeholder;
@@ -38,6 +39,7 @@ pub use application::{Application, Place, fit};
 pub use check::check_relayed;
 pub use forwarded::{Proxy, origin as forwarded_origin};
 pub use listen::{Address, Listener, Mode};
+pub use lookout::Lookout;
 pub use reply::plain;
 pub use service::{Peer, Service};
 
@@ -203,6 +205,10 @@ pub async fn run(
             ))
         })
         .collect();
+    let lookout = {
+        let service = service.clone();
+        tokio::spawn(async move { service.lookout.run().await })
+    };
     shutdown.await;
     draining.cancel();
     for task in accepting {
@@ -213,4 +219,5 @@ pub async fn run(
         info!(connections = connections.len(), "draining");
     }
     let _ = tokio::time::timeout(grace, connections.wait()).await;
+    lookout.abort();
 }

@@ -133,11 +133,13 @@ impl End {
             })
         });
         let event = service.next_event.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        service.lookout.request_begins(began);
         End {
             service,
             connection,
             event,
-            began: Instant::now(),
+            began,
             engine: STATIC,
             status: None,
             bytes: 0,
@@ -154,6 +156,7 @@ fn client_left() -> StatusCode {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
+        self.service.lookout.request_ends();
         if self.status.is_none() {
             let metrics = &self.service.application.metrics;
             metrics.answered(self.engine, "gone", self.began.elapsed());

@@ -20,6 +20,7 @@ use super::check::{Refusal, check, ends_connection, refuse};
 use super::files::FileRange;
 use super::forwarded;
 use super::io::Shared;
+use super::lookout::Lookout;
 use super::outgoing::{End, Outgoing};
 use super::placeholder::Placeholders;
 use super::reply::{class, failed, failure_name, no_content, plain};
@@ -53,6 +54,7 @@ pub struct Service {
     pub spool: Option<Arc<Spool>>,
     pub access_log: Option<AccessLog>,
     pub next_event: AtomicU64,
+    pub lookout: Lookout,
 }
 
 impl Service {

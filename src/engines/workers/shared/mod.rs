@@ -15,13 +15,13 @@ use tracing::debug;
 use super::finishing::Finishing;
 use super::post::Post;
 use super::slots::{Reached, Refusal, Slot, Slots};
-use super::spin::Spin;
 use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
 use crate::event::{Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
+use crate::spin::Spin;
 use prometheus_client::metrics::histogram::Histogram;
 
 /// What a generation shares with the tasks that serve it and with the responses that come from it.
