@@ -98,6 +98,7 @@ pub struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
+    /// From now on.
     pub fn begin(spin: &'a Spin) -> Look<'a> {
         let now = Instant::now();
         Look {

@@ -9,12 +9,11 @@ use tokio::sync::Notify;
 
 use crate::spin::{Look, Spin};
 
+/// What is known of when requests come.
 pub struct Lookout {
     spin: Spin,
     /// Requests whose response is not complete, of all connections.
     in_flight: AtomicUsize,
-    /// All that there have ever been.
-    requests: AtomicU64,
     since: Instant,
     /// When the last one in flight was answered, in microseconds since `since`, and whether the next is looked for.
     answered: AtomicU64,
@@ -28,7 +27,6 @@ impl Lookout {
         Lookout {
             spin: Spin::new(most),
             in_flight: AtomicUsize::new(0),
-            requests: AtomicU64::new(0),
             since: Instant::now(),
             answered: AtomicU64::new(0),
             looks: AtomicBool::new(false),
@@ -38,7 +36,6 @@ impl Lookout {
 
     /// There is a request, since `now`.
     pub fn request_begins(&self, now: Instant) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         if self.in_flight.fetch_add(1, Ordering::Relaxed) > 0 {
             return;
         }
@@ -69,9 +66,14 @@ impl Lookout {
     pub async fn run(&self) {
         loop {
             self.wanted.notified().await;
-            let before = self.requests.load(Ordering::Relaxed);
+            let answered = self.answered.load(Ordering::Relaxed);
+            // One may have come and been answered while it was its turn.
+            let none_has_come = || {
+                self.in_flight.load(Ordering::Relaxed) == 0
+                    && self.answered.load(Ordering::Relaxed) == answered
+            };
             let mut look = Look::begin(&self.spin);
-            while !look.is_over() && self.requests.load(Ordering::Relaxed) == before {
+            while none_has_come() && !look.is_over() {
                 look.give_way();
                 look.give_turn().await;
             }
@@ -127,6 +129,8 @@ mod tests {
         lookout.request_ends();
         assert!(!looks(&lookout), "the other one's answer is to come");
         lookout.request_ends();
+        // Where others wanted the CPU while it looked, it pauses.
+        asked(&lookout, 20, Duration::ZERO);
         assert!(looks(&lookout));
         tokio::time::sleep(Duration::from_secs(1)).await;
         task.abort();
