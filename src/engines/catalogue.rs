@@ -1,0 +1,167 @@
+//! Which ways of running PHP there are.
+
+use serde::{Deserialize, Deserializer};
+
+use super::stock::Way;
+
+/// One way of running PHP, as users choose and compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub name: &'static str,
+    /// The name under which others have published it.
+    pub published_as: &'static str,
+    pub what_happens: &'static str,
+    /// When the application boots.
+    pub boots: &'static str,
+    /// What one event can leave behind for the next.
+    pub survives: &'static str,
+    /// It boots one script ahead of the events, which calls `surus_serve()`.
+    pub boots_script: bool,
+    /// Each of its processes serves one event.
+    pub serves_one: bool,
+    /// What one event does to PHP's memory, the next does not see.
+    pub isolates: bool,
+    pub runs: Runs,
+}
+
+/// Whose PHP an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// `surus-php`.
+    Ours,
+    /// That which is installed.
+    Stock(Way),
+}
+
+impl Entry {
+    /// Do its processes wait for events, and not come with them?
+    pub fn is_standing(&self) -> bool {
+        !matches!(self.runs, Runs::Stock(way) if way.starts_per_event())
+    }
+}
+
+/// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
+pub const CATALOGUE: &[Entry] = &[
+    Entry {
+        name: "classic",
+        published_as: "G; php-fpm semantics",
+        what_happens: "surus-php: request startup, script, request shutdown",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "worker",
+        published_as: "A; RoadRunner, FrankenPHP, Swoole style",
+        what_happens: "surus-php boots a script in each of n processes, which then serves events in a loop",
+        boots: "once per worker",
+        survives: "everything, until recycled",
+        boots_script: true,
+        serves_one: false,
+        isolates: false,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "standby",
+        published_as: "C",
+        what_happens: "surus-php boots the script, waits, serves one event, dies; a spare is always ready",
+        boots: "per event, before the caller comes",
+        survives: "nothing",
+        boots_script: true,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "fork",
+        published_as: "D",
+        what_happens: "the booted process is a template; a child, forked ahead of time, serves one event",
+        boots: "once",
+        survives: "nothing (copy-on-write)",
+        boots_script: true,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "rewind",
+        published_as: "nobody",
+        what_happens: "boots once, serves, puts every written page back, serves again",
+        boots: "once",
+        survives: "nothing but OPcache",
+        boots_script: true,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Ours,
+    },
+    Entry {
+        name: "fpm",
+        published_as: "E; fe-php's FPM mode",
+        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.address",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Stock(Way::Fpm),
+    },
+    Entry {
+        name: "builtin",
+        published_as: "F",
+        what_happens: "HTTP to servers that Surus starts with `php -S`",
+        boots: "per event",
+        survives: "OPcache",
+        boots_script: false,
+        serves_one: false,
+        isolates: true,
+        runs: Runs::Stock(Way::Builtin),
+    },
+    Entry {
+        name: "cgi",
+        published_as: "H",
+        what_happens: "php-cgi, started for each event",
+        boots: "per event",
+        survives: "nothing",
+        boots_script: false,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Stock(Way::Cgi),
+    },
+    Entry {
+        name: "cli",
+        published_as: "B; Bref 0.2; fe-php's CLI mode",
+        what_happens: "php, started for each event",
+        boots: "per event",
+        survives: "nothing",
+        boots_script: false,
+        serves_one: true,
+        isolates: true,
+        runs: Runs::Stock(Way::Cli),
+    },
+];
+
+/// The entry of that name; the error names those that there are.
+pub fn find(name: &str) -> anyhow::Result<&'static Entry> {
+    CATALOGUE
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = CATALOGUE.iter().map(|entry| entry.name).collect();
+            anyhow::anyhow!(
+                "there is no engine `{name}`; the engines are: {}",
+                names.join(", ")
+            )
+        })
+}
+
+/// For settings: the name of an engine, or none.
+pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    if let Some(name) = &name {
+        find(name).map_err(serde::de::Error::custom)?;
+    }
+    Ok(name)
+}
