@@ -9,6 +9,7 @@ pub mod engine;
 pub mod engines;
 pub mod event;
 pub mod fronts;
+pub mod in_flight;
 pub mod observe;
 pub mod package;
 pub mod profile;

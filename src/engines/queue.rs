@@ -8,11 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
 use crate::event::Failure;
+use crate::in_flight::InFlight;
 
 /// Admits as many events as the workers can hold; the others wait, first come, first served.
 pub struct Queue {
     places: Arc<Semaphore>,
     capacity: usize,
+    in_flight: Arc<InFlight>,
     waiting: AtomicUsize,
     max_waiting: usize,
     max_wait: Duration,
@@ -20,7 +22,18 @@ pub struct Queue {
 }
 
 /// The right to hand an event to the workers, given back when it is dropped.
-pub type Place = OwnedSemaphorePermit;
+pub struct Place {
+    since: std::time::Instant,
+    in_flight: Arc<InFlight>,
+    /// Given back last.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.in_flight.end(self.since);
+    }
+}
 
 impl Queue {
     /// `capacity` events at the workers, `max_waiting` more here, none longer than `max_wait`.
@@ -28,6 +41,7 @@ impl Queue {
         Queue {
             places: Arc::new(Semaphore::new(capacity)),
             capacity,
+            in_flight: Arc::default(),
             waiting: AtomicUsize::new(0),
             max_waiting,
             max_wait,
@@ -41,7 +55,7 @@ impl Queue {
             return Err(CLOSED);
         }
         match self.places.clone().try_acquire_owned() {
-            Ok(place) => Ok(Some(place)),
+            Ok(permit) => Ok(Some(self.place(permit))),
             Err(TryAcquireError::NoPermits) => Ok(None),
             Err(TryAcquireError::Closed) => Err(CLOSED),
         }
@@ -57,16 +71,31 @@ impl Queue {
         match tokio::time::timeout_at(until.min(deadline), self.places.clone().acquire_owned())
             .await
         {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(permit)) => Ok(self.place(permit)),
             Ok(Err(_)) => Err(CLOSED),
             Err(_) if deadline <= until => Err(Failure::TimedOut),
             Err(_) => Err(Failure::Busy("no worker became free in time")),
         }
     }
 
+    fn place(&self, permit: OwnedSemaphorePermit) -> Place {
+        let since = std::time::Instant::now();
+        self.in_flight.begin(since);
+        Place {
+            since,
+            in_flight: self.in_flight.clone(),
+            _permit: permit,
+        }
+    }
+
     /// Places that are taken.
     pub fn taken(&self) -> usize {
         self.capacity - self.places.available_permits()
+    }
+
+    /// Those of them that have not been so for long.
+    pub fn taken_lately(&self) -> usize {
+        self.in_flight.lately()
     }
 
     pub fn waiting(&self) -> usize {

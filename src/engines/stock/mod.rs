@@ -25,7 +25,6 @@ use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
 use http_body_util::BodyExt;
 use surus_sys::process::User;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -294,8 +293,8 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
 
 /// A place of no queue.
 fn place() -> anyhow::Result<Place> {
-    let place: OwnedSemaphorePermit = Arc::new(Semaphore::new(1)).try_acquire_owned()?;
-    Ok(place)
+    let place = Queue::new(1, 0, Duration::ZERO).try_enter()?;
+    place.context("it has one")
 }
 
 fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {

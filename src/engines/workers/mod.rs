@@ -168,11 +168,13 @@ impl Inner {
                 return Err(Failure::Busy("shutting down"));
             };
             // Where a worker is free, it has been so for longer than one that is about to be.
-            if self.queue.taken() <= self.spec.workers {
+            let is_one_free = self.queue.taken() <= self.spec.workers;
+            if is_one_free {
                 generation.shared.finishing.wait().await;
             }
+            let is_one_of_many = !is_one_free || self.queue.taken_lately() > 1;
             let refusal = match generation
-                .dispatch(event, place, began, self.queue.taken() > 1)
+                .dispatch(event, place, began, is_one_of_many)
                 .await
             {
                 Ok(response) => return Ok(response),

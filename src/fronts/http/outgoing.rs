@@ -156,7 +156,7 @@ fn client_left() -> StatusCode {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
-        self.service.lookout.request_ends();
+        self.service.lookout.request_ends(self.began);
         if self.status.is_none() {
             let metrics = &self.service.application.metrics;
             metrics.answered(self.engine, "gone", self.began.elapsed());
