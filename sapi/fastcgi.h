@@ -22,7 +22,7 @@ struct surus_event_record {
 	unsigned char deadline[8], body_len[8]; /* as in struct surus_event */
 	unsigned char wakes[4]; /* the place of the worker that the message was sent to wake, and 1; or 0. Such four bytes alone are a message, too: that
 	                           there is something in the ring */
-	unsigned char one_of_many; /* surus has other events in hand */
+	unsigned char one_of_many; /* surus has other events in hand, and not because they take long */
 };
 
 /* Writes the eight bytes that precede a record's content. */

@@ -1,7 +1,7 @@
 //! Who waits for something that usually comes within a moment looks for it all the time instead of sleeping: to be woken takes longer than a
 //! short script. On a CPU that has nothing else to do, and is a virtual machine's, that is 30 us, and 15 of the one who wakes. So Surus waits
-//! for the answer to the only event in hand (`engines/workers/wait.rs`) and for the next request (`fronts/http/lookout.rs`), and a worker for its
-//! next event (`sapi/event.c`).
+//! for the answer to an event (`engines/workers/wait.rs`) and for the next request (`fronts/http/lookout.rs`), and a worker for its next event
+//! (`sapi/event.c`), each where there is no other but such as take long (`in_flight.rs`).
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -242,9 +242,7 @@ def _round_trips(results: dict[str, RoundTrip]) -> str:
         "One worker, one connection; all take turns. PHP's own time is what php-cgi needs for the script by itself, again and again in one process; added is "
         "the round trip less that. The C program answers with fixed bytes, after it has handed the request to another process and back, each of which "
         "sleeps until then: what machine, kernel and wrk take by themselves. Surus looks for a moment before it sleeps, where that has paid lately. "
-        "The mean is a second by the requests in it; the p50 is wrk's, which counts those that would have been asked for while an answer is late. "
-        "On few CPUs it depends on where the kernel puts wrk: beside the front, which hands over without waking another CPU, or beside the worker; so a "
-        "round of the pages above at one connection may be slower, or quicker, than these.",
+        "The mean is a second by the requests in it; the p50 is wrk's, which counts those that would have been asked for while an answer is late.",
         "",
         "| | hello, mean | p50 | PHP's own | added to the mean | added to the p50 | CPU per request | a static file of its size |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

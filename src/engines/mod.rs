@@ -59,7 +59,7 @@ pub struct Settings {
     /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
     pub paranoid: bool,
     /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer and for
-    /// the next request, if there are two CPUs (four under a quota). Saves what it takes to be woken; not on Lambda.
+    /// the next request, if there are two CPUs (four under a quota). Events that take long do not count. Saves what it takes to be woken; not on Lambda.
     pub spin: bool,
     /// PHP's library is made to call its own functions directly, and not by way of its table of symbols (`sapi/direct.c`). PHP takes a twentieth
     /// less time so; its library is read as a whole at the start, which Lambda's cold starts would feel.

@@ -183,6 +183,21 @@ mod tests {
         assert!(queue.enter(later()).await.is_ok());
     }
 
+    #[test]
+    fn who_has_a_place_for_long_is_not_taken_for_many() {
+        let queue = Queue::new(3, 0, Duration::ZERO);
+        let first = queue.try_enter();
+        let second = queue.try_enter();
+        assert_eq!((queue.taken(), queue.taken_lately()), (2, 2));
+        std::thread::sleep(Duration::from_millis(20));
+        let third = queue.try_enter();
+        assert_eq!((queue.taken(), queue.taken_lately()), (3, 1));
+        drop((first, second));
+        assert_eq!((queue.taken(), queue.taken_lately()), (1, 1));
+        drop(third);
+        assert_eq!((queue.taken(), queue.taken_lately()), (0, 0));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn emptied_waits_for_the_last_event_and_closes() {
         let queue = Arc::new(Queue::new(2, 10, Duration::from_secs(5)));

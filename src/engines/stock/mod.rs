@@ -291,7 +291,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
     })
 }
 
-/// A place of no queue.
+/// A place of a queue of its own.
 fn place() -> anyhow::Result<Place> {
     let place = Queue::new(1, 0, Duration::ZERO).try_enter()?;
     place.context("it has one")

@@ -148,7 +148,7 @@ impl Generation {
 
     /// Gives the event to the workers and waits for the head of the answer.
     /// It has waited for its place since `began`, if it had to.
-    /// It may be one of many in hand.
+    /// It may be one of many in hand, those that take long not counted.
     pub async fn dispatch(
         &self,
         event: &Event,

@@ -1,4 +1,4 @@
-//! Waits for the answer to the only event in hand, awake where that is usually there soon. A hello world on one connection has 2.7 times as many
+//! Waits for the answer to an event, awake where that is usually there soon. A hello world on one connection has 2.7 times as many
 //! requests/s so (2 CPUs, KVM), for less of the CPUs.
 
 use std::time::Instant;
