@@ -112,16 +112,26 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
     })
 }
 
-/// A line that a message goes on with is indented: it is none of ours, whatever it looks like.
+/// A line that a message goes on with is indented: it is none of ours, whatever it looks like. Bytes by which a visitor could have the reader's
+/// terminal obey are spelled out.
 fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     if field.name() != "message" {
         return write!(to, "{field}={value:?}");
     }
     let message = format!("{value:?}");
-    match message.contains(['\n', '\r']) {
-        true => write!(to, "{}", message.replace('\r', "").replace('\n', "\n    ")),
-        false => write!(to, "{message}"),
+    for piece in message.split_inclusive(char::is_control) {
+        let text = piece.trim_end_matches(char::is_control);
+        to.write_str(text)?;
+        for control in piece[text.len()..].chars() {
+            match control {
+                '\t' => to.write_char(control)?,
+                '\n' => to.write_str("\n    ")?,
+                '\r' => {}
+                _ => write!(to, "{}", control.escape_default())?,
+            }
+        }
     }
+    Ok(())
 }
 
 /// The same, where each line names the event that it belongs to.
@@ -231,12 +241,12 @@ mod tests {
             .with_target(false)
             .fmt_fields(debug_fn(field).delimited(" "))
             .finish();
-        let message = "one\r\n2026-11-22T08:00:00Z  INFO paid";
+        let message = "one\r\n2026-11-22T08:00:00Z  INFO paid\t\x1b[2J\u{9b}2J \0\x07ü";
         with_default(&log.into(), || error!(pid = 7, user = "a\nb", "{message}"));
         let written = String::from_utf8(TO.lock().unwrap().clone()).unwrap();
         assert_eq!(
             written,
-            "ERROR one\n    2026-11-22T08:00:00Z  INFO paid pid=7 user=\"a\\nb\"\n"
+            "ERROR one\n    2026-11-22T08:00:00Z  INFO paid\t\\u{1b}[2J\\u{9b}2J \\u{0}\\u{7}ü pid=7 user=\"a\\nb\"\n"
         );
     }
 
