@@ -12,6 +12,7 @@ pub mod fronts;
 pub mod in_flight;
 pub mod observe;
 pub mod package;
+pub mod private_files;
 pub mod profile;
 pub mod spin;
 pub mod spool;

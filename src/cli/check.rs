@@ -8,6 +8,7 @@ use http::Method;
 
 use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
+use super::no_pages::NoPages;
 use super::options::Args;
 use super::{readable, serve, user_ini};
 use crate::cli::stdout::say;
@@ -87,7 +88,7 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         Err(error) => {
             findings.stop(&error);
             // What is wrong there, it has said.
-            Routes::new(&config.route, config.site.symlinks).ok()
+            Routes::new(&config.route, &config.site).ok()
         }
     };
     let Some(routes) = routes else { return };
@@ -138,18 +139,9 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
              document root",
         ),
     }
-    if project.canonicalize().is_ok_and(|project| project == root) {
-        let private: Vec<_> = ["composer.json", ".env", "vendor"]
-            .into_iter()
-            .filter(|name| root.join(name).exists())
-            .collect();
-        if !private.is_empty() {
-            findings.note(format_args!(
-                "the document root is the project itself, which holds {}: visitors can ask for every file but dot files; \
-                 move what is public into public/ or name its directory in site.root",
-                private.join(", ")
-            ));
-        }
+    let holds_project = project.canonicalize().is_ok_and(|project| project == root);
+    for sentence in NoPages::of(site, holds_project).sentences() {
+        findings.note(sentence);
     }
 }
 

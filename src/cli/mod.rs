@@ -7,6 +7,7 @@ mod engines;
 mod findings;
 mod lambda;
 mod leaks;
+mod no_pages;
 mod options;
 mod readable;
 mod reload;

@@ -211,7 +211,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         config.site.symlinks,
         &config.send_file,
     )?;
-    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = Routes::new(&config.route, &config.site)?;
     let routes = routes.read_with(site.rights().as_ref());
     Ok(Place {
         site,

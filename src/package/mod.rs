@@ -7,6 +7,7 @@ pub mod compiled;
 pub mod elf;
 pub mod extensions;
 pub mod ini;
+pub mod left_out;
 pub mod libraries;
 pub mod library;
 pub mod php;

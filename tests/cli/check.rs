@@ -53,6 +53,9 @@ fn check_says_what_contradicts() {
         ("composer.json", composer),
         ("surus.toml", configuration),
         ("about.php", ""),
+        ("src/Kernel.php", ""),
+        ("dumps/a.sql", ""),
+        ("vendor/autoload.php", ""),
     ]);
     let said = check(project.path());
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
@@ -60,7 +63,11 @@ fn check_says_what_contradicts() {
         &said.stdout,
         &[
             "! there is no front controller",
-            "! the document root is the project itself, which holds composer.json:",
+            "! the document root holds files that are no pages, and answers 404 for them: ",
+            "dependency manifests (composer.json); ",
+            "dumps and databases (dumps/a.sql); ",
+            "libraries (vendor/); ",
+            "! the document root is the project itself, and visitors can ask for what is in src/;",
             "! post_max_size is 8M, but bodies above 1M are refused",
             "! display_errors is on",
             "! PHP has no setting memory_limt",

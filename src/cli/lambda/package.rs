@@ -152,7 +152,7 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     if args.dockerfile {
         except.push(output.with_file_name("Dockerfile"));
     }
-    application::add(project, &except, place, &mut files)?;
+    let left_out = application::add(project, &except, place, &mut files)?;
 
     say!("PHP {} for {}", installed.version, placed.machine.name());
     let names: Vec<_> = chosen
@@ -167,6 +167,9 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
              extensions",
             chosen.left_out.join(", ")
         );
+    }
+    if !left_out.is_empty() {
+        say!("{left_out}");
     }
     Ok(files)
 }

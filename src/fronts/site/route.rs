@@ -10,7 +10,7 @@ use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::rights::Rights;
 
-use super::{Site, Symlinks};
+use super::{Settings, Site};
 use crate::units::checked_if_set;
 
 /// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, exactly one of `engine`, `root` and `deny`, and as many
@@ -79,10 +79,10 @@ enum Pattern {
 }
 
 impl Routes {
-    /// Checks the rules and opens their directories, in which symbolic links are followed as `symlinks` says.
-    pub fn new(rules: &[Rule], symlinks: Symlinks) -> Result<Routes> {
+    /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
+    pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
         let route = |(index, rule)| {
-            Route::new(rule, symlinks).with_context(|| format!("[[route]] number {}", index + 1))
+            Route::new(rule, settings).with_context(|| format!("[[route]] number {}", index + 1))
         };
         Ok(Routes(
             rules.iter().enumerate().map(route).collect::<Result<_>>()?,
@@ -126,7 +126,7 @@ impl Routes {
 }
 
 impl Route {
-    fn new(rule: &Rule, symlinks: Symlinks) -> Result<Route> {
+    fn new(rule: &Rule, settings: &Settings) -> Result<Route> {
         Ok(Route {
             path: pattern(rule)?,
             methods: rule.methods.as_deref().map(methods).transpose()?,
@@ -141,7 +141,7 @@ impl Route {
                 .clone()
                 .map(|name| named("query", name))
                 .transpose()?,
-            action: action(rule, symlinks)?,
+            action: action(rule, settings)?,
         })
     }
 
@@ -225,22 +225,22 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
-fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
+fn action(rule: &Rule, settings: &Settings) -> Result<Action> {
     match (&rule.engine, &rule.root, rule.deny) {
         (Some(engine), None, false) => Ok(Action::Engine(engine.clone())),
-        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root, symlinks)?))),
+        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root, settings)?))),
         (None, None, true) => Ok(Action::Deny),
         _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`"),
     }
 }
 
-fn files(root: &Path, symlinks: Symlinks) -> Result<Site> {
+fn files(root: &Path, settings: &Settings) -> Result<Site> {
     ensure!(
         root.is_absolute(),
         "`root` is {}; it must be an absolute path",
         root.display()
     );
-    Site::of_files(root, symlinks)
+    Site::of_files(root, settings.symlinks)?.hiding(&settings.hidden)
 }
 
 fn methods(names: &[String]) -> Result<Vec<Method>> {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn routes(toml: &str) -> Routes {
-        Routes::new(&rules(toml).unwrap(), Symlinks::Owner).unwrap()
+        Routes::new(&rules(toml).unwrap(), &Settings::default()).unwrap()
     }
 
     fn chosen(
@@ -390,7 +390,7 @@ mod tests {
     fn a_directory_of_files_runs_no_php() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("s")).unwrap();
-        for name in ["s/a.css", "s/a.php", "s/index.php"] {
+        for name in ["s/a.css", "s/a.php", "s/index.php", "s/dump.sql"] {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
         let rule = Rule {
@@ -398,7 +398,7 @@ mod tests {
             root: Some(dir.path().into()),
             ..Rule::default()
         };
-        let routes = Routes::new(&[rule], Symlinks::Owner).unwrap();
+        let routes = Routes::new(&[rule], &Settings::default()).unwrap();
         let Some(Action::Files(site)) =
             routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None)
         else {
@@ -406,7 +406,14 @@ mod tests {
         };
         use super::super::Resolution::{File, NotFound};
         assert!(matches!(site.resolve("/s/a.css"), File(_)));
-        for path in ["/s/a.php", "/s/a.php/x", "/s/", "/s", "/none"] {
+        for path in [
+            "/s/dump.sql",
+            "/s/a.php",
+            "/s/a.php/x",
+            "/s/",
+            "/s",
+            "/none",
+        ] {
             assert!(matches!(site.resolve(path), NotFound), "{path}");
         }
     }
@@ -460,7 +467,7 @@ mod tests {
                 // Where it stands, the error knows by its span.
                 Err(error) => error.message().to_owned(),
                 Ok(rules) => {
-                    let error = Routes::new(&rules, Symlinks::Owner).unwrap_err();
+                    let error = Routes::new(&rules, &Settings::default()).unwrap_err();
                     let error = format!("{error:#}");
                     assert!(error.starts_with("[[route]] number 2: "), "{error}");
                     error
