@@ -404,7 +404,8 @@ pub static LIBRARIES: Class = Class {
     patterns: &["/vendor/", "/node_modules/", "/bower_components/"],
 };
 
-/// The endings of what browsers load from [`LIBRARIES`].
+/// The endings of what pages load. Files of these kinds are never private, and most of all requests
+/// for files are for them: their names are not compared with the list.
 const ASSETS: &[&str] = &[
     "avif", "css", "cur", "eot", "gif", "ico", "jpeg", "jpg", "js", "map", "mjs", "mp3", "mp4",
     "ogg", "otf", "png", "svg", "ttf", "wasm", "webm", "webp", "woff", "woff2",
@@ -416,6 +417,7 @@ pub fn class_of(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'st
     static SENDING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Sending));
     static PACKAGING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Packaging));
     let matched = match purpose {
+        Purpose::Sending if !is_directory && is_asset(path) => return None,
         Purpose::Sending => SENDING.matched_path_or_any_parents(path, is_directory),
         // Whoever packages has decided about the directories above already.
         Purpose::Packaging => PACKAGING.matched(path, is_directory),
@@ -437,10 +439,12 @@ pub fn is_in_libraries(path: &str, is_directory: bool) -> bool {
         .patterns
         .iter()
         .any(|pattern| pattern.trim_matches('/') == first);
-    let ending = rest.rsplit_once('.').map(|(_, ending)| ending);
-    is_below
-        && (is_directory
-            || !rest.is_empty() && !ending.is_some_and(|ending| ASSETS.contains(&ending)))
+    is_below && (is_directory || !rest.is_empty() && !is_asset(rest))
+}
+
+fn is_asset(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+    ending.is_some_and(|ending| ASSETS.contains(&ending))
 }
 
 impl Class {

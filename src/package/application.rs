@@ -27,6 +27,9 @@ pub fn add(
         .iter()
         .filter_map(|path| path.canonicalize().ok())
         .collect();
+    let is_excepted = move |path: &Path| {
+        !except.is_empty() && path.canonicalize().is_ok_and(|path| except.contains(&path))
+    };
     let root = project.to_path_buf();
     let noted = left_out.clone();
     let walk = WalkBuilder::new(project)
@@ -37,6 +40,10 @@ pub fn add(
             let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
             if inside.as_os_str().is_empty() {
                 return true;
+            }
+            // An earlier package at the same place is not worth a line.
+            if is_excepted(entry.path()) {
+                return false;
             }
             let Some(why) = why_left_out(&own, inside, entry.path(), is_directory) else {
                 return true;
@@ -55,12 +62,7 @@ pub fn add(
         let Some(kind) = entry.file_type() else {
             continue;
         };
-        if kind.is_dir()
-            || entry
-                .path()
-                .canonicalize()
-                .is_ok_and(|path| except.contains(&path))
-        {
+        if kind.is_dir() {
             continue;
         }
         let inside = entry.path().strip_prefix(project)?;
