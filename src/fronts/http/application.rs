@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::check::{Refusal, check_relayed, refuse};
 use super::reply::{fit_length, plain, redirect, strip_connection_headers};
 use super::send_file::{self, SendFile};
-use super::{compress, files};
+use super::{compress, entity_tag, files};
 use crate::engine::{Engine, Pending};
 use crate::event::{Event, Failure, Response, Script};
 use crate::fronts::site::route::{Action, Routes};
@@ -102,6 +102,7 @@ impl Application {
             method: head.method.clone(),
             headers: asked(&head.headers),
         };
+        entity_tag::unmark(&mut head.headers);
         Begun::Event {
             engine,
             asked,
@@ -121,7 +122,8 @@ impl Application {
     }
 
     /// Makes of an engine's response what the client has asked for.
-    pub async fn shape(&self, asked: &Asked, response: Response) -> Response {
+    pub async fn shape(&self, asked: &Asked, mut response: Response) -> Response {
+        entity_tag::mark_as_asked(&asked.headers, &mut response);
         if send_file::is_asked(&response) {
             // As files go: what they are compressed to, lies beside them.
             let place = self.place.load();

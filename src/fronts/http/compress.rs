@@ -17,6 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
+use super::entity_tag::marked;
 use crate::event::{Failure, Response, ResponseBody};
 use crate::units::Size;
 
@@ -182,20 +183,22 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
         header::CONTENT_ENCODING,
         HeaderValue::from_static(coding.name()),
     );
-    if let Some(weak) = head.headers.get(header::ETAG).and_then(weakened) {
-        head.headers.insert(header::ETAG, weak);
+    if let Some(marked) = head.headers.get(header::ETAG).and_then(marked) {
+        head.headers.insert(header::ETAG, marked);
     }
     Response::from_parts(head, body)
 }
 
 fn is_eligible(response: &Response, settings: &Settings) -> bool {
     // A digest or signature of the bytes would no longer be one.
-    const FIXED: [HeaderName; 5] = [
+    const FIXED: [HeaderName; 6] = [
         header::CONTENT_ENCODING,
         header::CONTENT_RANGE,
         HeaderName::from_static("content-digest"),
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
+        // Its clients compare tags with those of a PROPFIND, letter by letter.
+        HeaderName::from_static("dav"),
     ];
     // Most cheaply known, and decides most often.
     if length(response).is_some_and(|length| length < settings.min_size.0) {
@@ -203,12 +206,15 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     }
     let headers = response.headers();
     let status = response.status();
-    let bodiless = status.is_informational()
+    let unsuited = status.is_informational()
         || matches!(
             status,
-            StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
+            StatusCode::NO_CONTENT
+                | StatusCode::PARTIAL_CONTENT
+                | StatusCode::MULTI_STATUS
+                | StatusCode::NOT_MODIFIED
         );
-    if bodiless || FIXED.iter().any(|name| headers.contains_key(name)) {
+    if unsuited || FIXED.iter().any(|name| headers.contains_key(name)) {
         return false;
     }
     let mut cache_control = headers.get_all(header::CACHE_CONTROL).iter();
@@ -221,7 +227,25 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)
         .and_then(|t| t.to_str().ok());
-    !no_transform && content_type.is_some_and(is_compressible)
+    !no_transform && content_type.is_some_and(|t| is_compressible(t) && !is_of_groupware(t))
+}
+
+/// Calendars and address books: CalDAV and CardDAV clients compare tags letter by letter.
+fn is_of_groupware(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    [
+        "text/calendar",
+        "text/x-vcalendar",
+        "text/vcard",
+        "text/x-vcard",
+        "text/directory",
+        "application/calendar+json",
+        "application/calendar+xml",
+        "application/vcard+json",
+        "application/vcard+xml",
+    ]
+    .iter()
+    .any(|of| essence.eq_ignore_ascii_case(of))
 }
 
 fn length(response: &Response) -> Option<u64> {
@@ -230,14 +254,6 @@ fn length(response: &Response) -> Option<u64> {
         said.and_then(|length| length.to_str().ok()?.parse().ok())
     };
     response.body().size_hint().exact().or_else(said)
-}
-
-/// The compressed body is equivalent to the other one and not the same.
-fn weakened(etag: &HeaderValue) -> Option<HeaderValue> {
-    if etag.as_bytes().starts_with(b"W/") {
-        return None;
-    }
-    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).ok()
 }
 
 /// Gives the body back when it could not be compressed.
@@ -608,7 +624,7 @@ mod tests {
                     head.headers[header::CONTENT_LENGTH],
                     bytes.len().to_string()
                 );
-                assert_eq!(head.headers[header::ETAG], "W/\"a\"");
+                assert_eq!(head.headers[header::ETAG], "W/\"a-surus\"");
                 assert!(!head.headers.contains_key(header::ACCEPT_RANGES));
                 let vary: Vec<_> = head.headers.get_all(header::VARY).iter().collect();
                 assert_eq!(vary, ["Cookie", "accept-encoding"]);
@@ -635,6 +651,13 @@ mod tests {
             with(&[("cache-control", "public, No-Transform")]),
             with(&[("content-range", "bytes 0-1/2")]),
             with(&[("content-digest", "sha-256=:x:")]),
+            with(&[("dav", "1, 3, calendar-access")]),
+            with(&[
+                ("content-type", "text/calendar; charset=utf-8"),
+                ("etag", "\"a\""),
+            ]),
+            with(&[("content-type", "Text/VCard"), ("etag", "\"a\"")]),
+            status(StatusCode::MULTI_STATUS),
             status(StatusCode::PARTIAL_CONTENT),
             status(StatusCode::NO_CONTENT),
             status(StatusCode::NOT_MODIFIED),

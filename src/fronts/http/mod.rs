@@ -7,6 +7,7 @@ mod body;
 mod check;
 pub mod compress;
 mod connection;
+mod entity_tag;
 pub mod files;
 mod forwarded;
 mod io;
