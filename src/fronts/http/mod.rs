@@ -5,6 +5,7 @@ mod activity;
 mod application;
 mod body;
 mod check;
+mod chunks;
 pub mod compress;
 mod connection;
 mod entity_tag;
