@@ -135,6 +135,7 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	if (surus_self->child) {
 		surus_child_end();
 	}
+	surus_error_header();
 	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
 	return survived && !CG(unclean_shutdown);
 }

@@ -395,6 +395,7 @@ static void execute(const char *script)
 	file.primary_script = 1;
 	EG(exit_status) = 0;
 	php_execute_script(&file);
+	surus_error_header();
 	zend_destroy_file_handle(&file);
 }
 

@@ -336,6 +336,16 @@ void surus_extensions_find(void);
 void surus_extensions_begin(void);
 void surus_extensions_end(void);
 
+/* --- url_rewriter.c --- */
+
+/* Behind the output of an event: ends what session.use_trans_sid has begun. */
+void surus_url_rewriter_end(void);
+
+/* --- error_header.c --- */
+
+/* When a script has ended, before the functions that run at its end. */
+void surus_error_header(void);
+
 /* --- warmup.c: warm-ups --- */
 
 /* Runs all that there are. False: one could not be served as an event is, said on stderr. */
