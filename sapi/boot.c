@@ -110,7 +110,10 @@ int surus_boot_run(void)
 			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED : SURUS_EXIT_ENDED;
 		}
 	}
-	if (!surus_serve_called()) {
+	if (!surus_serve_called() && EG(exit_status) == 255) {
+		/* Without log_errors this is all that anybody hears. */
+		fprintf(stderr, "surus-php: %s ended with a fatal error, or an exception that nothing caught, before it served anything\n", path);
+	} else if (!surus_serve_called()) {
 		fprintf(stderr,
 		        "surus-php: %s has ended without serving anything. A script that the engine boots calls surus_serve($handler); "
 		        "one that does not belongs to the engine `classic`.\n",

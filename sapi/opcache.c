@@ -3,6 +3,9 @@
 
 #include "surus.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include <php.h>
 #include <php_ini.h>
 #include <php_main.h>
@@ -35,6 +38,20 @@ static bool says(zval *status, const char *what)
 	zval *value = Z_TYPE_P(status) == IS_ARRAY ? zend_hash_str_find(Z_ARRVAL_P(status), what, strlen(what)) : NULL;
 
 	return value && Z_TYPE_P(value) == IS_TRUE;
+}
+
+void surus_opcache_explain_preload(void)
+{
+	const char *file = EG(ini_directives) ? INI_STR("opcache.preload") : NULL;
+
+	if (!file || !*file) {
+		return;
+	}
+	if (access(file, R_OK) != 0) {
+		fprintf(stderr, "surus-php: cannot read %s (opcache.preload): %m\n", file);
+	} else {
+		fprintf(stderr, "surus-php: PHP did not start, most likely because %s failed (opcache.preload); log_errors = 1 tells why\n", file);
+	}
 }
 
 const char *surus_opcache_state(void)

@@ -9,6 +9,9 @@ const char *surus_opcache_state(void);
  * NULL when it is well, or nobody may ask. To be asked inside the booted script. */
 const char *surus_opcache_stuck(void);
 
+/* When PHP's start-up has failed: says whether opcache.preload may be why. PHP itself says so with log_errors alone. */
+void surus_opcache_explain_preload(void);
+
 /* To be called when the request of the boot has started, and at the beginning of every event. OPcache learns the time when a request starts,
  * and takes it for all that the boot is followed by: it would never look at a changed file again (opcache.revalidate_freq), and never keep
  * one that is younger than the boot (opcache.file_update_protection), but compile it for every event. */

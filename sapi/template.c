@@ -423,6 +423,7 @@ int surus_template_run(const char *program)
 		surus_rewind_prepare();
 	}
 	if (!surus_php_startup(program)) {
+		surus_opcache_explain_preload();
 		return 70;
 	}
 	surus_report(report, sizeof(report));

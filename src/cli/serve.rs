@@ -188,7 +188,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
     }
     let listeners: Vec<Listener> = listen
         .iter()
-        .map(Listener::bind)
+        .map(|address| Listener::bind(address, "--listen or http.listen"))
         .collect::<Result<_, _>>()?;
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     if listen.iter().any(is_unix) {

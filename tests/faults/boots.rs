@@ -56,6 +56,9 @@ fn a_boot_that_fails_says_why() {
                 _ => words,
             };
             assert!(log.contains(words), "{engine}: {boot}\n{log}");
+            // Who has thrown, has not forgotten to serve.
+            let is_fatal = boot.contains("no_such_function") || boot.contains("throw");
+            assert!(!is_fatal || !log.contains("calls surus_serve"), "{log}");
         }
     }
 }

@@ -30,7 +30,6 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::ensure;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -87,6 +86,7 @@ pub struct Settings {
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
     /// could call itself anybody, and without the header there is nobody to call it by.
@@ -141,13 +141,12 @@ impl Settings {
 }
 
 fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
-    units::checked(from, |addresses: &Vec<Address>| {
-        ensure!(
-            !addresses.is_empty(),
-            "http.listen is empty; nobody could reach the application"
-        );
-        Ok(())
-    })
+    let addresses = units::one_or_more(from)?;
+    if addresses.is_empty() {
+        let text = "http.listen is empty; nobody could reach the application";
+        return Err(serde::de::Error::custom(text));
+    }
+    Ok(addresses)
 }
 
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

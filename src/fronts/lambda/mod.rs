@@ -29,7 +29,7 @@ pub use handler::Handler;
 pub use runtime::{Environment, Initialization, run};
 
 use crate::fronts::http::Proxy;
-use crate::units::Time;
+use crate::units::{self, Time};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,6 +60,7 @@ pub struct Settings {
     /// Statuses of answers to HTTP events that are failures of the event.
     pub fail_on: Vec<fail_on::Statuses>,
     /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
