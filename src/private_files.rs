@@ -5,7 +5,9 @@
 //! root or the project. The last pattern that matches decides, so exceptions (`!`) stand after
 //! what they except.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -457,6 +459,7 @@ impl Class {
     }
 
     /// Whether the content of a file shows that its name has misled.
+    /// `content` is read only where that matters.
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
             (Rule::BothIfPrivateKey, _) => !beginning(content).contains(PRIVATE_KEY),
@@ -472,6 +475,43 @@ impl Class {
 
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 const PUBLIC: [&str; 2] = ["CERTIFICATE-----", "PUBLIC KEY-----"];
+
+/// A file that is opened when it is read, if it is a regular one: others could make their reader wait.
+pub struct Unopened<'a>(&'a Path, Option<File>);
+
+impl<'a> Unopened<'a> {
+    pub fn new(path: &'a Path) -> Unopened<'a> {
+        Unopened(path, None)
+    }
+}
+
+impl Read for Unopened<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let file = match &mut self.1 {
+            Some(file) => file,
+            None if self.0.is_file() => self.1.insert(File::open(self.0)?),
+            None => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        file.read(buffer)
+    }
+}
+
+/// A file that is open for somebody else, whose position in it stays.
+pub struct Shared<'a>(&'a File, u64);
+
+impl<'a> Shared<'a> {
+    pub fn new(file: &'a File) -> Shared<'a> {
+        Shared(file, 0)
+    }
+}
+
+impl Read for Shared<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.0.read_at(buffer, self.1)?;
+        self.1 += length as u64;
+        Ok(length)
+    }
+}
 
 /// As much of a file as keys and collections of certificates have.
 fn beginning(content: impl Read) -> String {
@@ -495,6 +535,32 @@ fn built_in(purpose: Purpose) -> Gitignore {
     };
     // The list is constant, and a test builds it.
     build().expect("the built-in patterns are valid")
+}
+
+/// What stays out of packages for its secrets, in the words of `.dockerignore`: patterns begin at
+/// the project, and letters are compared with their case. Contents are not looked at there.
+pub fn dockerignore() -> String {
+    let concerns = |class: &&Class| match class.rule {
+        Rule::Both | Rule::BothUnlessPublic => true,
+        Rule::Unpackaged => class.name.is_empty(),
+        Rule::Unsent | Rule::BothIfPrivateKey => false,
+    };
+    let patterns = CLASSES.iter().filter(concerns);
+    let patterns = patterns.flat_map(|class| class.patterns);
+    let lines = patterns.map(|pattern| {
+        let (not, pattern) = match pattern.strip_prefix('!') {
+            Some(pattern) => ("!", pattern),
+            None => ("", *pattern),
+        };
+        match pattern.strip_prefix('/') {
+            Some(pattern) => format!("{not}{pattern}\n"),
+            None => {
+                let pattern = pattern.trim_start_matches("**/").trim_start_matches('\\');
+                format!("{not}**/{pattern}\n")
+            }
+        }
+    });
+    lines.collect()
 }
 
 /// Patterns that an application gives, in the order of its list.
@@ -629,6 +695,27 @@ mod tests {
                     "{path} {purpose:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn dockerignore_names_secrets_from_the_project_on() {
+        let text = dockerignore();
+        let lines: Vec<_> = text.lines().collect();
+        for line in [
+            "**/auth.json",
+            "!**/locales/**/auth.json",
+            "**/*.pem",
+            "**/.ssh",
+            "**/*.tfstate*",
+            "**/#*#",
+            "function.zip",
+            "!vendor/**",
+        ] {
+            assert!(lines.contains(&line), "{line} is not in:\n{text}");
+        }
+        for line in ["**/id_*", "**/.env", "**/composer.json", "**/node_modules"] {
+            assert!(!lines.contains(&line), "{line}");
         }
     }
 

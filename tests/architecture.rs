@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
     ("package", &["private_files", "units"]),
-    ("deploy", &["units"]),
+    ("deploy", &["private_files", "units"]),
     ("profile", &["units"]),
     (
         "config",

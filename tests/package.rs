@@ -387,6 +387,9 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
         .unwrap();
     assert_eq!(text(&printed), written);
 
+    let ignored = fs::read_to_string(project.0.path().join(".dockerignore")).unwrap();
+    assert!(ignored.contains("\n**/auth.json\n"), "{ignored}");
+
     // Once more, it is the same, and belongs to no package.
     let again = project.package(&zip, &args);
     assert!(again.status.success(), "{}", text(&again));
@@ -404,6 +407,31 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "FROM scratch\n");
     assert!(!zip.exists());
+}
+
+#[test]
+fn secrets_are_left_out_and_named() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let project = Project::new();
+    for name in ["auth.json", "terraform.tfstate", "dump.sql", "id_rsa"] {
+        fs::write(project.0.path().join(name), "secret").unwrap();
+    }
+    let zip = project.0.path().join("function.zip");
+    for _ in 0..2 {
+        let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+        let said = text(&made);
+        assert!(made.status.success(), "{said}");
+        for line in [
+            "private keys: 1 (id_rsa)",
+            "dumps and databases: 1 (dump.sql)",
+        ] {
+            assert!(said.contains(line), "{line} is not in:\n{said}");
+        }
+        let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
+        let has = |name| archive.index_for_name(name).is_some();
+        assert!(has("index.php") && !has("auth.json") && !has("terraform.tfstate"));
+        assert!(!has("dump.sql") && !has("id_rsa") && !has("function.zip"));
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Which files of the project belong into the package?
 
-use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +10,7 @@ use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
 use super::{Files, OURS};
-use crate::private_files::{self, Purpose};
+use crate::private_files::{self, Purpose, Unopened};
 
 /// Adds the project's files below the directory `place` of the package, and returns what it has left
 /// out. `except` are files that the caller writes.
@@ -107,8 +106,7 @@ fn why_left_out(
     }
     let name = private_files::lowercase(inside);
     let class = private_files::class_of(&name, is_directory, Purpose::Packaging)?;
-    let is_excused =
-        !is_directory && File::open(path).is_ok_and(|file| class.excuses(file, Purpose::Packaging));
+    let is_excused = !is_directory && class.excuses(Unopened::new(path), Purpose::Packaging);
     (!is_excused).then_some(class.name)
 }
 

@@ -113,6 +113,14 @@ impl Dockerfile {
         std::fs::write(&self.path, &self.text)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         say!("for a container image: {}", self.path.display());
+        let ignore = self.path.with_file_name(".dockerignore");
+        if ignore.exists() {
+            say!("{} stays as it is", ignore.display());
+            return Ok(());
+        }
+        std::fs::write(&ignore, dockerfile::ignore())
+            .with_context(|| format!("cannot write {}", ignore.display()))?;
+        say!("private files stay out of it: {}", ignore.display());
         Ok(())
     }
 }

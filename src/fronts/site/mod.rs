@@ -39,6 +39,7 @@ use surus_sys::rights::Rights;
 use tracing::debug;
 
 use crate::event::Script;
+use crate::private_files::{Shared, Unopened};
 use crate::units::checked;
 use hidden::Hidden;
 use htaccess::Htaccess;
@@ -301,7 +302,8 @@ impl Site {
                 Resolution::Denied(Denial::Closed)
             }
             Opened::Regular { file, real, .. }
-                if asker == Asker::Visitor && self.hides(files, real.as_deref(), &file) =>
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
                 Resolution::NotFound
             }
@@ -418,7 +420,9 @@ impl Site {
                     }
                     Opened::Regular {
                         file: open, real, ..
-                    } if self.hides(&file, real.as_deref(), &open) => Some(Resolution::NotFound),
+                    } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
+                        Some(Resolution::NotFound)
+                    }
                     Opened::Regular {
                         file: open,
                         metadata,
@@ -470,11 +474,8 @@ impl Site {
     /// Why a file or directory below the document root is hidden from visitors.
     pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
         let relative = path.strip_prefix(self.root.path()).ok()?;
-        let content: Box<dyn Read> = match File::open(path) {
-            Ok(file) if !is_directory => Box::new(file),
-            _ => Box::new(std::io::empty()),
-        };
         let hidden = self.hidden.as_ref()?;
+        let content = Unopened::new(path);
         hidden.why(&relative.to_string_lossy(), None, is_directory, content)
     }
 
