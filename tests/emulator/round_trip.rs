@@ -122,7 +122,7 @@ async fn pass(
             response = response.header("set-cookie", cookie);
         }
         let head = response.body(()).unwrap().into_parts().0;
-        let answer = http_event::write(&event.format, &head, &said.body);
+        let answer = http_event::write(&event.format, &head, &said.body).json;
         sender.send(event).unwrap();
         answer.into()
     });

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
@@ -211,9 +211,10 @@ impl Function {
             size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
-        let format = request.format;
+        let (format, decodes_base64) = (request.format, request.decodes_base64);
         let (head, body) = handler.request(request, task).await?;
-        self.answered(&format, head, body, task).await
+        self.answered(&format, decodes_base64, head, body, task)
+            .await
     }
 
     async fn answer_request(
@@ -226,6 +227,7 @@ impl Function {
             request,
             origin,
             format,
+            decodes_base64,
             request_context,
         } = request;
         let is_head = request.method() == Method::HEAD;
@@ -235,13 +237,15 @@ impl Function {
             true => ResponseBody::empty(),
             false => body,
         };
-        self.answered(&format, head, body, task).await
+        self.answered(&format, decodes_base64, head, body, task)
+            .await
     }
 
     /// What the service that has sent a request takes for its answer.
     async fn answered(
         &self,
         format: &http_event::Format,
+        decodes_base64: bool,
         head: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
@@ -258,10 +262,25 @@ impl Function {
             return Ok(Answer::Streaming(streaming));
         }
         let body = take(body).await?;
-        let answer = fitting(http_event::write(format, &head, &body).into())?;
+        let written = http_event::write(format, &head, &body);
+        if written.is_base64 && !decodes_base64 {
+            warn_of_base64();
+        }
+        let answer = fitting(written.json.into())?;
         limits::size(*format, answer.len()).map_err(refused)?;
         Ok(Answer::Whole(answer))
     }
+}
+
+/// Says once what a REST API makes of an answer that is not text.
+fn warn_of_base64() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        warn!(
+            "an answer is not text, and the REST API passes it on as base64 unless its binaryMediaTypes \
+             match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
+        );
+    });
 }
 
 /// Waits until PHP has wholly done with what nobody reads the answer of.

@@ -57,6 +57,8 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these.
+    pub binary_media_types: Vec<http_event::MediaType>,
     /// Statuses of answers to HTTP events that are failures of the event.
     pub fail_on: Vec<fail_on::Statuses>,
     /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
@@ -95,6 +97,7 @@ impl Default for Settings {
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            binary_media_types: Vec::new(),
             fail_on: Vec::new(),
             trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),
