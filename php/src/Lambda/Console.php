@@ -50,7 +50,7 @@ final readonly class Console
             // Stopped at the deadline, this process leaves no command behind.
             register_shutdown_function(static function () use ($process, &$ended): void {
                 if (!$ended) {
-                    proc_terminate($process, \SIGKILL);
+                    proc_terminate($process, 9);
                 }
             });
             $status = self::follow($process, $pipes[1], $output);

@@ -167,20 +167,18 @@ impl Function {
     async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
         let payload = &task.invocation.payload;
         let answered = match (&self.application, &self.handler) {
-            (Some(application), handler) => {
-                match (http_event::read(payload, &self.settings), handler) {
-                    (Ok(Some(request)), _) => {
-                        return self.answer_request(application, request, task).await;
-                    }
-                    (Ok(None), Some(handler)) => self.handle(handler, task).await,
-                    (Ok(None), None) => answer_other(application, payload.clone(), task).await,
-                    (Err(malformed), _) => Err(Fault::new(
-                        fault::MALFORMED_EVENT,
-                        format!("the event cannot be understood: {malformed}"),
-                    )),
+            (Some(application), handler) => match (self.read(payload), handler) {
+                (Ok(Some(request)), _) => {
+                    return self.answer_request(application, request, task).await;
                 }
-            }
-            (None, Some(handler)) => match http_event::read(payload, &self.settings) {
+                (Ok(None), Some(handler)) => self.handle(handler, task).await,
+                (Ok(None), None) => answer_other(application, payload.clone(), task).await,
+                (Err(malformed), _) => Err(Fault::new(
+                    fault::MALFORMED_EVENT,
+                    format!("the event cannot be understood: {malformed}"),
+                )),
+            },
+            (None, Some(handler)) => match self.read(payload) {
                 Ok(Some(request)) => return self.handle_request(handler, request, task).await,
                 // Whatever it is, it is the handler's.
                 _ => self.handle(handler, task).await,
@@ -191,6 +189,18 @@ impl Function {
             )),
         };
         answered.map(Answer::Whole)
+    }
+
+    /// The request that an event stands for, if it does.
+    fn read(&self, payload: &[u8]) -> Result<Option<HttpEvent>, http_event::Malformed> {
+        let mut read = http_event::read(payload, &self.settings)?;
+        if let Some(event) = &mut read
+            && !event.decodes_base64
+        {
+            // Compressed text would be base64. Without this header neither Surus nor PHP compresses.
+            event.request.headers_mut().remove(header::ACCEPT_ENCODING);
+        }
+        Ok(read)
     }
 
     async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {

@@ -14,7 +14,6 @@ mod request;
 mod target;
 
 use http::Request;
-use http::header::ACCEPT_ENCODING;
 
 pub use answer::{Written, prelude, write};
 pub use binary::MediaType;
@@ -79,14 +78,10 @@ pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malf
     let Some(format) = format::of(&event, context.as_ref()) else {
         return Ok(None);
     };
-    let (mut request, origin) = request::of(format, &event, context.as_ref(), settings)?;
+    let (request, origin) = request::of(format, &event, context.as_ref(), settings)?;
     // A stream has no base64: its bytes arrive as they are.
     let decodes_base64 = settings.mode == Mode::Stream
         || binary::decodes(format, &settings.binary_media_types, request.headers());
-    if !decodes_base64 {
-        // Compressed text would be base64. Without this header neither Surus nor PHP compresses.
-        request.headers_mut().remove(ACCEPT_ENCODING);
-    }
     Ok(Some(HttpEvent {
         request,
         origin,
