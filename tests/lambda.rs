@@ -26,3 +26,5 @@ mod requests;
 mod starts;
 #[path = "lambda/streams.rs"]
 mod streams;
+#[path = "lambda/warm.rs"]
+mod warm;

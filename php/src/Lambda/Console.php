@@ -63,6 +63,11 @@ final readonly class Console
     public function handle(mixed $event, Context $context): Answer
     {
         $command = \is_array($event) ? $event['command'] ?? $event['cli'] ?? null : $event;
+        if (!\is_string($command) && self::isScheduleWithoutInput($event)) {
+            Log::line('surus: a schedule names no command, so nothing is run. Its input has to be "name --option" or {"command": "name --option"}.');
+
+            return new Answer('{"warm":true}');
+        }
         if (!\is_string($command)) {
             throw new \InvalidArgumentException('This function runs commands; its events are "name --option" or {"command": "name --option"}.');
         }
@@ -81,6 +86,14 @@ final readonly class Console
         }
 
         return new Answer(json_encode($answer, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_THROW_ON_ERROR));
+    }
+
+    /** What EventBridge sends on its own where no input is configured. */
+    private static function isScheduleWithoutInput(mixed $event): bool
+    {
+        return \is_array($event) && 'Scheduled Event' === ($event['detail-type'] ?? null)
+            && \in_array($event['source'] ?? null, ['aws.events', 'aws.scheduler'], true)
+            && \in_array($event['detail'] ?? null, [[], '{}'], true);
     }
 
     /** Bytes of the output that are in an error's message. */

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use http::header;
 use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::fault::{self, Fault};
 use super::handler::{self, Handler};
@@ -23,7 +23,7 @@ use super::payload::{error_kind, fitting, result, take, take_result, unsuccessfu
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::task::{Task, origin, request};
-use super::{Mode, Settings};
+use super::{Mode, Settings, warm};
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::http::Application;
@@ -166,6 +166,9 @@ impl Function {
 
     async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
         let payload = &task.invocation.payload;
+        if warm::is_warmer(payload) {
+            return Ok(Answer::Whole(Bytes::from_static(warm::ANSWER.as_bytes())));
+        }
         let answered = match (&self.application, &self.handler) {
             (Some(application), handler) => match (self.read(payload), handler) {
                 (Ok(Some(request)), _) => {
@@ -188,6 +191,16 @@ impl Function {
                 "there is neither an application nor a handler",
             )),
         };
+        let answered = answered.or_else(|fault| {
+            if fault.kind != fault::NO_HANDLER || !warm::is_schedule_without_input(payload) {
+                return Err(fault);
+            }
+            info!(
+                event = task.id,
+                "a schedule without input has only kept the function warm"
+            );
+            Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
+        });
         answered.map(Answer::Whole)
     }
 
@@ -314,13 +327,6 @@ async fn answer_other(
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
     let body = take_result(&head, body).await?;
-    if head.status == StatusCode::NOT_FOUND {
-        return Err(Fault::new(
-            fault::NO_HANDLER,
-            "the event is not HTTP and the application has no POST /events; name the PHP file for such events in lambda.handler, or as \
-             the function's handler",
-        ));
-    }
     fitting(result(&head, body)?)
 }
 

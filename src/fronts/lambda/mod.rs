@@ -19,6 +19,7 @@ mod snapshot;
 mod streaming;
 mod task;
 mod thaw;
+mod warm;
 
 use std::path::PathBuf;
 
