@@ -3,6 +3,7 @@
 mod check;
 mod compile;
 mod compiled;
+mod deployed;
 mod dev;
 mod emulated;
 mod invoke;
