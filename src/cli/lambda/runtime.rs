@@ -267,6 +267,10 @@ fn for_events(
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
     config.engine.script = Some(script.to_path_buf());
     config.engine.warmup.clear();
+    if config.engine.name.is_none() && is_library(script) {
+        // The handler's file makes things once, connections among them, with which `rewind` could not boot.
+        config.engine.name = Some("worker".into());
+    }
     // The records of one event are done by as many workers as the machine has time for.
     if config.lambda.batch == batch::Mode::Whole {
         config.engine.workers.get_or_insert(concurrency);
@@ -280,6 +284,12 @@ fn for_events(
         entry: boot::chosen(project, &config)?,
         config,
     })
+}
+
+/// Is it the script of the Composer package? Others may not be made to be booted.
+fn is_library(script: &Path) -> bool {
+    let text = std::fs::read_to_string(script).unwrap_or_default();
+    text.contains(r"Surus\Lambda\Runner::serve(")
 }
 
 /// Where the PHP library finds the handler's file.
