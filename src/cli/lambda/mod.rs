@@ -11,6 +11,7 @@ mod package;
 mod profile;
 mod runtime;
 mod template;
+mod writable;
 
 /// What is to be done with a function.
 #[derive(clap::Args)]

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use function::Function;
 pub use handler::Handler;
 pub use runtime::{Environment, Initialization, run};
+pub use task::{origin as event_origin, request as event_request};
 
 use crate::fronts::http::Proxy;
 use crate::units::Time;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// Where a package has what OPcache has made of its PHP files.
     pub compiled: Option<PathBuf>,
+    /// Where a package has the application's warmed-up cache, which is copied to `APP_CACHE_DIR`.
+    pub cache: Option<PathBuf>,
     /// How the answers to HTTP events are sent.
     pub mode: Mode,
     /// What of an event's time is kept for ending late workers and sending the answer.
@@ -90,6 +93,7 @@ impl Default for Settings {
             handler: None,
             script: None,
             compiled: None,
+            cache: None,
             mode: Mode::Buffered,
             reserve: Time::millis(500),
             init_timeout: Time::millis(9800),
