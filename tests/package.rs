@@ -446,3 +446,75 @@ fn what_is_missing_is_said_before_anything_is_written() {
     assert!(said.contains("make musl"), "{said}");
     assert!(!zip.exists());
 }
+
+/// `examples/symfony` with its libraries inside, as Composer would have them.
+fn symfony() -> Project {
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let shell = |script: &str| {
+        let status = Command::new("sh")
+            .args(["-ec", script])
+            .env("EXAMPLES", &example)
+            .current_dir(dir.path())
+            .status();
+        assert!(status.unwrap().success(), "{script}");
+    };
+    shell(
+        "cp -r $EXAMPLES/symfony/. . && rm -rf vendor var && php $EXAMPLES/vendor.php . >/dev/null
+        mkdir vendor/debian
+        for name in $(grep -oh '/usr/share/php/[A-Za-z]*' vendor/*.php | sort -u); do cp -rL $name vendor/debian/; done
+        sed -i \"s|'/usr/share/php/|__DIR__.'/debian/|g\" vendor/*.php",
+    );
+    Project(dir)
+}
+
+#[test]
+fn symfony_runs_from_its_package_as_it_is() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let zips = tempfile::tempdir().unwrap();
+    let project = symfony();
+    let get = |path: &str| {
+        let mut event = request();
+        event["rawPath"] = path.into();
+        event["requestContext"]["http"]["path"] = path.into();
+        event
+    };
+    let zip = zips.path().join("function.zip");
+    let made = project.package(
+        &zip,
+        &["--bootstrap", bootstrap.to_str().unwrap(), "--compile"],
+    );
+    let said = text(&made);
+    assert!(made.status.success(), "{said}");
+    assert!(said.contains("Symfony's cache: "), "{said}");
+    let root = unpack(&zip);
+    assert!(root.path().join("var/task/.surus/cache/prod").is_dir());
+    for environment in [
+        "",
+        "APP_RUNTIME=Surus\\\\Symfony\\\\Runtime",
+        // As without --compile: the first request makes the cache.
+        "SURUS_LAMBDA_CACHE=/nowhere",
+    ] {
+        let function = Function::start(root.path(), environment);
+        for (number, (path, shows)) in [
+            ("/hello/Gisgo", "Hello, Gisgo!"),
+            ("/guestbook", "<form"),
+            ("/visits", "Your first visit"),
+            ("/api/hello", "{"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let answer = function.ask(&format!("s-{number}"), &get(path)).json();
+            let what = format!("{environment} {path}: {answer}");
+            assert_eq!(answer["statusCode"], 200, "{what}");
+            assert!(answer["body"].as_str().unwrap().contains(shows), "{what}");
+        }
+        // Symfony logs it as an error, and it is no failure.
+        let answer = function.ask("s-gone", &get("/no/such/page")).json();
+        assert_eq!(answer["statusCode"], 404, "{answer}");
+    }
+}

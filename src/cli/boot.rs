@@ -1,6 +1,5 @@
 //! Which engines a configuration asks for, and what they boot.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +46,7 @@ fn script(project: &Path, config: &Config) -> Option<PathBuf> {
 fn boots_laravel(config: &Config) -> bool {
     let engine = config.engine.name.as_deref();
     let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
-    runtime(&config.env) == Some(Runtime::Laravel) && engine.is_none_or(boots)
+    runtime(config) == Some(Runtime::Laravel) && engine.is_none_or(boots)
 }
 
 fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
@@ -70,7 +69,7 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
         return engines::find("classic");
     };
     let text = std::fs::read(&entry).unwrap_or_default();
-    let boots = runtime(&config.env).is_some() || calls_serve(&String::from_utf8_lossy(&text));
+    let boots = runtime(config).is_some() || calls_serve(&String::from_utf8_lossy(&text));
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
@@ -82,13 +81,22 @@ enum Runtime {
     Laravel,
 }
 
-fn runtime(env: &BTreeMap<String, String>) -> Option<Runtime> {
-    match env.get("APP_RUNTIME")?.trim_start_matches('\\') {
+/// As `[env]` says, or the environment where PHP gets all of it, as on AWS Lambda.
+fn runtime(config: &Config) -> Option<Runtime> {
+    let inherited = || match config.engine.clear_env {
+        true => None,
+        false => std::env::var(APP_RUNTIME).ok(),
+    };
+    let class = config.env.get(APP_RUNTIME).cloned().or_else(inherited)?;
+    match class.trim_start_matches('\\') {
         r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
         r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
         _ => None,
     }
 }
+
+/// Where Symfony's Runtime component looks for the name of a class.
+const APP_RUNTIME: &str = "APP_RUNTIME";
 
 /// Does this PHP file call a function that only a booted script may call?
 fn calls_serve(php: &str) -> bool {
@@ -264,11 +272,16 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Runtime, calls_serve, runtime};
+    use super::{APP_RUNTIME, Runtime, calls_serve, runtime};
+    use crate::config::Config;
 
     #[test]
     fn runtimes_are_known_by_their_class() {
-        let of = |class: &str| runtime(&[("APP_RUNTIME".to_string(), class.to_string())].into());
+        let of = |class: &str| {
+            let mut config = Config::default();
+            config.env.insert(APP_RUNTIME.into(), class.into());
+            runtime(&config)
+        };
         assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));

@@ -13,6 +13,7 @@ pub mod library;
 pub mod php;
 pub mod settings;
 pub mod sizes;
+pub mod symfony;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

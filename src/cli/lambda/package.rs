@@ -18,7 +18,7 @@ use crate::observe::metrics::Metrics;
 use crate::package::php::Php;
 use crate::package::sizes::{self, Sizes, mebibytes};
 use crate::package::{
-    self, Files, application, archive, bootstrap, extensions, library, php, settings,
+    self, Files, application, archive, bootstrap, extensions, library, php, settings, symfony,
 };
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let compiles = args.compile || loaded.config.package.compile;
     // Until the zip has been written.
     let _compiled = compiles
-        .then(|| super::compile::add(&mut files, package::place(&project)))
+        .then(|| super::compile::add(&mut files, &project))
         .transpose()?;
 
     let sizes = Sizes::of(&files)?;
@@ -154,7 +154,12 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     let place = package::place(project);
     files.text(
         application::inside_of(place, "surus.toml"),
-        settings::compose(table, &placed, script.as_deref())?,
+        settings::compose(
+            table,
+            &placed,
+            script.as_deref(),
+            symfony::is_there(project)?,
+        )?,
     )?;
     let mut except = vec![output.to_path_buf()];
     if args.dockerfile {
