@@ -211,19 +211,23 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
         Ok(Boot {
             script,
             document_root: document_root.to_string(),
-            warmup: config
-                .engine
-                .warmup
-                .iter()
-                .map(|url| warmup(url, &site))
-                .collect::<anyhow::Result<_>>()?,
+            warmup: warmups(&config.engine.warmup, &site)?,
         })
     })
 }
 
-/// The request of a warm-up.
-fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
-    get(url, site).context("engine.warmup")
+/// The requests of `engine.warmup`. Each tells PHP that it is one, and which of how many, so that an
+/// application can leave out what a visitor alone may cause, and a runner clean up after the last.
+fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
+    (1..)
+        .zip(urls)
+        .map(|(number, url)| {
+            let mut event = get(url, site).context("engine.warmup")?;
+            let which = format!("{number}/{}", urls.len());
+            event.variables.push(("SURUS_WARMUP".into(), which));
+            Ok(event)
+        })
+        .collect()
 }
 
 /// A request for `/path?query`, or for a whole URL where the application looks at its host.
