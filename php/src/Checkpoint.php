@@ -117,10 +117,10 @@ final class Checkpoint
         }
     }
 
-    /** How much there is to put back. */
-    public function size(): int
+    /** Is this an object that is put back? */
+    public function has(object $object): bool
     {
-        return \count($this->objects);
+        return ($this->seen[spl_object_id($object)] ?? null) === $object;
     }
 
     private function leaves(object $object): bool

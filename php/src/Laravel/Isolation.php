@@ -4,12 +4,16 @@ namespace Surus\Laravel;
 
 use Illuminate\Database\Connection;
 use Illuminate\Foundation\Application;
+use Illuminate\Http\Request;
 use Illuminate\Redis\Connections\Connection as RedisConnection;
 use Illuminate\Redis\RedisManager;
 use Illuminate\Routing\Events\RouteMatched;
 use Illuminate\Routing\Route;
+use Laravel\Octane\Cache\OctaneArrayStore;
+use Laravel\Octane\Cache\OctaneStore;
 use Surus\Checkpoint;
 use Surus\Process;
+use Surus\Retained;
 
 /**
  * Puts a booted application back to its state before a request: the same application object, with what it,
@@ -39,7 +43,8 @@ final class Isolation
                 Connection::class => ['pdo', 'readPdo'],
                 RedisManager::class => ['connections'],
             ],
-            [RedisConnection::class, self::class],
+            // Octane's cache in memory is there to outlive requests.
+            [RedisConnection::class, OctaneArrayStore::class, OctaneStore::class, self::class],
             // An application has hundreds, of which a request uses one.
             [Route::class],
         );
@@ -87,9 +92,14 @@ final class Isolation
         $this->used = false;
     }
 
-    public function size(): int
+    /** Has the visitor's objects watched that are not put back: nothing may keep them when the request has ended. */
+    public function watch(Retained $retained, Application $app, Request $request): void
     {
-        return $this->checkpoint->size();
+        foreach (Visitor::of($app, $request) as $object) {
+            if (!$this->checkpoint->has($object)) {
+                $retained->watch($object);
+            }
+        }
     }
 
     private function releaseDatabases(): void

@@ -25,16 +25,18 @@ final class Octane implements Client
         $client = new self();
         $worker = new Worker(self::booted($app), $client);
         $worker->boot();
-        $worker->onRequestHandled(static function (Request $request, $response, Application $sandbox) use ($retained): void {
-            foreach (Visitor::of($sandbox, $request) as $object) {
-                $retained->watch($object);
-            }
-        });
-        surus_serve(static function () use ($client, $worker, $retained): void {
+        // Octane shares what the boot has made with every clone, and flushes only what it knows of.
+        $isolation = new Isolation($app);
+        $worker->onRequestHandled(
+            static fn (Request $request, $response, Application $sandbox) => $isolation->watch($retained, $sandbox, $request),
+        );
+        surus_serve(static function () use ($client, $worker, $isolation, $retained): void {
             Hook::begin();
+            $isolation->begin();
             $worker->handle(...$client->marshalRequest(new RequestContext()));
-            $client->fail();
+            $isolation->restore();
             $retained->check();
+            $client->fail();
         });
     }
 

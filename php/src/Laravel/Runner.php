@@ -15,8 +15,8 @@ use Surus\Warmup;
  * Bootstraps an application, providers and all, and has its kernel handle every request that comes.
  *
  * On an engine that restores memory or serves one request for each process, the booted application serves, and only
- * warm-ups have to be undone here. On `worker` every request is: by Octane's listeners where Octane is installed,
- * else by Isolation.
+ * warm-ups have to be undone here. On `worker` every request is, and Octane's listeners hear of it where Octane is
+ * installed.
  */
 final class Runner
 {
@@ -81,10 +81,8 @@ final class Runner
         $response = $this->kernel->handle($request);
         $response->send();
         $this->kernel->terminate($request, $response);
-        if ($this->isolation && !Engine::forgets()) {
-            foreach (Visitor::of($this->app, $request) as $object) {
-                $this->retained->watch($object);
-            }
+        if (!Engine::forgets()) {
+            $this->isolation->watch($this->retained, $this->app, $request);
         }
     }
 
