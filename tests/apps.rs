@@ -23,6 +23,7 @@ mod apps {
     mod psr15;
     mod slim;
     mod symfony;
+    mod symfony_visitors;
     mod visitors;
     mod warmup;
     mod wordpress;

@@ -24,11 +24,14 @@ final class Retained
      * @param \Closure(\ReflectionClass<object>): bool $isApplication is this a class of the application, and
      *                                                                not of a library?
      * @param \Closure(string): void                   $log
+     * @param list<string>                             $harmless      namespaces whose classes replace what they keep
+     *                                                                before they use it
      */
     public function __construct(
         private readonly \Closure $roots,
         private readonly \Closure $isApplication,
         private readonly \Closure $log,
+        private readonly array $harmless = [],
     ) {
     }
 
@@ -59,8 +62,8 @@ final class Retained
     }
 
     /**
-     * What reaches an object: "App\Basket->request", and null where it was not found. $onlyRoots: the application's
-     * classes alone, and without statics.
+     * What reaches an object: "App\Basket->request"; null where it was not found, '' where only what is harmless
+     * reaches it. $onlyRoots: the application's classes alone, and without statics.
      */
     public function holder(object $wanted, bool $onlyRoots = false): ?string
     {
@@ -73,10 +76,13 @@ final class Retained
             $queue->enqueue([$value, $name, str_contains($name, '(library) ') ? null : $name]);
         }
         $seen = [spl_object_id($this) => $this, spl_object_id($queue) => $queue];
+        $found = null;
         while (!$queue->isEmpty() && \count($seen) < self::MOST) {
             [$value, $place, $blamed] = $queue->dequeue();
             if ($value === $wanted) {
-                if ($blamed || !$onlyRoots) {
+                if (false === $blamed) {
+                    $found = '';
+                } elseif (null !== $blamed || !$onlyRoots) {
                     return $blamed ?? $place;
                 }
                 continue;
@@ -93,20 +99,26 @@ final class Retained
                 continue;
             }
             $seen[spl_object_id($value)] = $value;
-            foreach ($this->parts($value) as [$element, $at, $applications]) {
+            foreach ($this->parts($value) as [$element, $at, $class]) {
                 if (\is_object($element) || \is_array($element)) {
-                    $queue->enqueue([$element, $at, $applications ? $at : $blamed]);
+                    $blames = match (true) {
+                        null === $class => $blamed,
+                        ($this->isApplication)($class) => $at,
+                        $this->isHarmless($class->name) => $blamed ?? false,
+                        default => false === $blamed ? null : $blamed,
+                    };
+                    $queue->enqueue([$element, $at, $blames]);
                 }
             }
         }
 
-        return null;
+        return $found;
     }
 
     private function name(object $object): void
     {
         $holder = $this->holder($object) ?? 'something that was not found (an extension, a running generator)';
-        if (isset($this->named[$holder])) {
+        if ('' === $holder || isset($this->named[$holder])) {
             return;
         }
         $this->named[$holder] = true;
@@ -119,32 +131,41 @@ final class Retained
         ));
     }
 
-    /** @return iterable<array{mixed, string, bool}> what an object holds, where, and is that the application's? */
+    private function isHarmless(string $class): bool
+    {
+        foreach ($this->harmless as $namespace) {
+            if (str_starts_with($class, $namespace)) {
+                return true;
+            }
+        }
+
+        return false;
+    }
+
+    /** @return iterable<array{mixed, string, ?\ReflectionClass<object>}> what an object holds, where, in which class */
     private function parts(object $object): iterable
     {
         if ($object instanceof \Closure) {
             $function = new \ReflectionFunction($object);
             $at = \sprintf('a closure in %s:%d', $function->getFileName(), $function->getStartLine());
-            $scope = $function->getClosureScopeClass();
-            $applications = null !== $scope && ($this->isApplication)($scope);
-            yield [$function->getClosureThis(), $at, false];
-            yield [$function->getStaticVariables(), $at, $applications];
+            yield [$function->getClosureThis(), $at, null];
+            yield [$function->getStaticVariables(), $at, $function->getClosureScopeClass()];
 
             return;
         }
-        $applications = ($this->isApplication)(new \ReflectionClass($object));
+        $class = new \ReflectionClass($object);
         foreach (get_mangled_object_vars($object) as $name => $value) {
             $name = (string) $name;
             $short = "\0" === ($name[0] ?? '') ? substr(strrchr($name, "\0"), 1) : $name;
-            yield [$value, $object::class.'->'.$short, $applications];
+            yield [$value, "$class->name->$short", $class];
         }
-        if ($object instanceof \Traversable && ($object instanceof \SplObjectStorage || $object instanceof \WeakMap)) {
+        if ($object instanceof \SplObjectStorage || $object instanceof \WeakMap) {
             foreach ($object as $key => $value) {
                 // A weak map does not keep its keys.
-                yield [$value, $object::class, false];
+                yield [$value, $class->name, null];
             }
         } elseif ($object instanceof \ArrayObject || $object instanceof \ArrayIterator) {
-            yield [$object->getArrayCopy(), $object::class, false];
+            yield [$object->getArrayCopy(), $class->name, null];
         }
     }
 
