@@ -90,26 +90,35 @@ fn runtime(env: &BTreeMap<String, String>) -> Option<Runtime> {
     }
 }
 
-/// Does this PHP file call a function that only a booted script may call?
+/// Does this PHP file call a function that only a booted script may call, or a runner of the
+/// Composer package that does?
 fn calls_serve(php: &str) -> bool {
     const FUNCTIONS: [&str; 3] = [
         "surus_serve",
         "surus_checkpoint",
         "frankenphp_handle_request",
     ];
+    const RUNNERS: [&str; 3] = [
+        r"Surus\Laravel\Runner",
+        r"Surus\Symfony\Server",
+        r"Surus\Psr15",
+    ];
     let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
-    php.lines()
-        .map(str::trim_start)
-        .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
-        .any(|line| {
-            FUNCTIONS.iter().any(|function| {
-                line.match_indices(function).any(|(at, _)| {
-                    let before = line[..at].trim_end_matches('\\');
-                    let after = line[at + function.len()..].trim_start();
-                    after.starts_with('(') && !before.ends_with(is_name)
-                })
+    let code = || {
+        php.lines()
+            .map(str::trim_start)
+            .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
+    };
+    let named = || code().any(|line| RUNNERS.iter().any(|runner| line.contains(runner)));
+    code().any(|line| {
+        FUNCTIONS.iter().any(|function| {
+            line.match_indices(function).any(|(at, _)| {
+                let before = line[..at].trim_end_matches('\\');
+                let after = line[at + function.len()..].trim_start();
+                after.starts_with('(') && !before.ends_with(is_name)
             })
-        })
+        }) || (line.contains("::serve(") && named())
+    })
 }
 
 /// A pool of PHP processes that the configuration asks for.
@@ -286,6 +295,8 @@ mod tests {
             "<?php\n\\surus_serve($handler);",
             "while (frankenphp_handle_request ($handler)) {}",
             "surus_checkpoint();",
+            r"Surus\Laravel\Runner::serve(require 'bootstrap/app.php');",
+            "use Surus\\Symfony\\Server;\n\nServer::serve(new Kernel('prod', false));",
         ] {
             assert!(calls_serve(php), "{php}");
         }
@@ -295,6 +306,7 @@ mod tests {
             "<?php\nmy_surus_serve($x);",
             "<?php\n$app->surus_serve($x);",
             "<?php\nrequire 'vendor/autoload.php';",
+            "<?php\nuse Surus\\Engine;\nOther::serve($x);",
         ] {
             assert!(!calls_serve(php), "{php}");
         }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::client::Client;
 use super::examples::laravel_without_libraries;
-use super::site::{Site, extension, framework};
+use super::site::{Site, extension, fixture, framework};
 use super::visitors::Step::{Get, Post};
 use super::visitors::{Step, overlay, same, talk};
 use crate::common::Surus;
@@ -184,5 +184,56 @@ fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {
         Client::new(&surus.url).get("/page").ok();
         surus
             .wait_for_log(|log| log.contains("Inner->request keeps the empty request of the boot"));
+    }
+}
+
+/// Octane's worker serves where Octane is installed, and only on the engine that goes on living.
+#[test]
+fn laravel_with_octane_is_served_by_its_worker_on_worker() {
+    let provider = r"        App\Services\Provider::class,";
+    let octane = r"        Laravel\Octane\OctaneServiceProvider::class,";
+    let site = site("laravel10")
+        .copy(&fixture("octane.php"), "octane.php")
+        .replace("config/app.php", provider, &format!("{octane}\n{provider}"))
+        .replace(
+            "worker.php",
+            "autoload.php';",
+            "autoload.php'; require __DIR__.'/octane.php';",
+        );
+    for (engine, served) in [("worker", true), ("rewind", false)] {
+        let surus = serve(&site, engine, "1", "");
+        let [ada, bob] = [Client::new(&surus.url), Client::new(&surus.url)];
+        for (visitor, name) in [(&ada, "ada"), (&bob, "bob")] {
+            let token = visitor.get("/page").ok().input("_token");
+            let password = format!("{name}'s");
+            visitor
+                .post(
+                    "/login",
+                    &[("_token", &token), ("name", name), ("password", &password)],
+                )
+                .shows(&format!("welcome {name}"));
+        }
+        for n in 0..3 {
+            for (visitor, name) in [(&ada, "ada"), (&bob, "bob")] {
+                let q = format!("{name}-{n}");
+                let who = visitor.get(&format!("/who?q={q}")).ok();
+                assert_eq!(who.headers.contains_key("x-served-by"), served, "{engine}");
+                let who = who.json();
+                assert_eq!(
+                    who["injected"],
+                    serde_json::json!([q, q, name, name, name]),
+                    "{engine}"
+                );
+                assert_eq!(who["config"][0], "Surus");
+                visitor.get("/change").ok();
+            }
+        }
+        let log = surus.log();
+        assert!(!log.contains("surus: "), "{engine}: {log}");
+        if served {
+            ada.get("/page?fail=terminates");
+            surus.wait_for_log(|log| log.contains("thrown behind the kernel"));
+            bob.get("/page").shows("bob, bob");
+        }
     }
 }

@@ -44,7 +44,7 @@ final class Isolation
                 RedisManager::class => ['connections'],
             ],
             // Octane's cache in memory is there to outlive requests.
-            [RedisConnection::class, OctaneArrayStore::class, OctaneStore::class, self::class],
+            [RedisConnection::class, OctaneArrayStore::class, OctaneStore::class],
             // An application has hundreds, of which a request uses one.
             [Route::class],
         );

@@ -3,6 +3,7 @@
 namespace Surus\Symfony;
 
 use Symfony\Component\DependencyInjection\Container;
+use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorage;
 
@@ -10,7 +11,7 @@ use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorage;
 final class Visitor
 {
     /** @return list<object> */
-    public static function of(Request $request, ?object $container): array
+    public static function of(Request $request, ?ContainerInterface $container): array
     {
         $found = [$request];
         $services = $container instanceof Container
@@ -22,10 +23,8 @@ final class Visitor
         }
         // To ask the storage might load a user whom nobody has asked for.
         $storage = $services['security.untracked_token_storage'] ?? null;
-        if ($storage) {
-            $token = $storage instanceof TokenStorage
-                ? \Closure::bind(static fn (TokenStorage $of) => $of->token, null, TokenStorage::class)($storage)
-                : null;
+        if ($storage instanceof TokenStorage) {
+            $token = \Closure::bind(static fn (TokenStorage $of) => $of->token, null, TokenStorage::class)($storage);
             array_push($found, ...array_filter([$token, $token?->getUser()]));
         }
 
