@@ -6,7 +6,7 @@ use super::client::Client;
 use super::examples::laravel_without_libraries;
 use super::site::{Site, extension, fixture, framework};
 use super::visitors::Step::{Get, Post};
-use super::visitors::{Step, overlay, same, talk};
+use super::visitors::{Step, overlay, same, sound, talk};
 use crate::common::Surus;
 
 const ADA: usize = 0;
@@ -71,7 +71,8 @@ const CONVERSATION: &[Step] = &[
 ];
 
 /// The warm-ups: pages, JSON, a redirect and a page that does not exist.
-const WARMUP: &str = "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/transaction";
+const WARMUP: &str =
+    "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
 
 fn site(libraries: &str) -> Site {
     extension("pdo_sqlite", "php8.2-sqlite3");
@@ -116,6 +117,14 @@ fn serve_with(site: &Site, engine: &str, workers: &str, env: &[(&str, &str)]) ->
 fn every_engine_answers_as_classic(libraries: &str) {
     let site = site(libraries);
     let classic = talk(&serve(&site, "classic", "2", ""), CONVERSATION, TOKEN);
+    sound(
+        &classic,
+        &[
+            "welcome ada",
+            "welcome bob",
+            r#"["ada-3","ada-3","ada","ada","ada"]"#,
+        ],
+    );
     for (engine, workers, warmup) in [
         ("worker", "1", ""),
         ("worker", "3", ""),

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::site::{Site, framework};
 use super::visitors::Step::{Get, Post};
-use super::visitors::{Step, overlay, same, talk};
+use super::visitors::{Step, overlay, same, sound, talk};
 use crate::common::Surus;
 
 const ADA: usize = 0;
@@ -91,6 +91,14 @@ fn every_engine_answers_as_classic(libraries: &str) {
     let surus = serve(&site, "classic", "2", "");
     let classic = all.map(|steps| talk(&surus, steps, TOKEN));
     drop(surus);
+    sound(
+        &classic[0],
+        &[
+            "Surus ada ada en Hello",
+            "signed by Bobby",
+            r#"["ada-3","ada-3","ada-3"]"#,
+        ],
+    );
     for (engine, workers, warmup) in [
         ("worker", "1", ""),
         ("worker", "3", ""),

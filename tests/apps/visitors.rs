@@ -69,6 +69,26 @@ pub fn same(classic: &[String], booted: &[String], what: &str) {
     assert_eq!(classic.len(), booted.len());
 }
 
+/// Asserts that the answers to compare with are those of an application that works: everything is in one of them, and
+/// only the page that throws fails.
+#[track_caller]
+pub fn sound(classic: &[String], everything: &[&str]) {
+    for text in everything {
+        assert!(
+            classic.iter().any(|answer| answer.contains(text)),
+            "{text:?} is in no answer: {}",
+            classic.join("\n")
+        );
+    }
+    let failed: Vec<&String> = (classic.iter())
+        .filter(|answer| answer.lines().next().unwrap_or("").contains(": 500 "))
+        .collect();
+    assert!(
+        matches!(&failed[..], [one] if one.contains("/throws")),
+        "{failed:?}"
+    );
+}
+
 /// Adds what the application of a framework has beside its example.
 pub fn overlay(site: Site, framework: &str) -> Site {
     site.copy(&fixture(framework), ".")
