@@ -98,26 +98,35 @@ fn runtime(config: &Config) -> Option<Runtime> {
 /// Where Symfony's Runtime component looks for the name of a class.
 const APP_RUNTIME: &str = "APP_RUNTIME";
 
-/// Does this PHP file call a function that only a booted script may call?
+/// Does this PHP file call a function that only a booted script may call, or a runner of the
+/// Composer package that does?
 fn calls_serve(php: &str) -> bool {
     const FUNCTIONS: [&str; 3] = [
         "surus_serve",
         "surus_checkpoint",
         "frankenphp_handle_request",
     ];
+    const RUNNERS: [&str; 3] = [
+        r"Surus\Laravel\Runner",
+        r"Surus\Symfony\Server",
+        r"Surus\Psr15",
+    ];
     let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
-    php.lines()
-        .map(str::trim_start)
-        .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
-        .any(|line| {
-            FUNCTIONS.iter().any(|function| {
-                line.match_indices(function).any(|(at, _)| {
-                    let before = line[..at].trim_end_matches('\\');
-                    let after = line[at + function.len()..].trim_start();
-                    after.starts_with('(') && !before.ends_with(is_name)
-                })
+    let code = || {
+        php.lines()
+            .map(str::trim_start)
+            .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
+    };
+    let named = || code().any(|line| RUNNERS.iter().any(|runner| line.contains(runner)));
+    code().any(|line| {
+        FUNCTIONS.iter().any(|function| {
+            line.match_indices(function).any(|(at, _)| {
+                let before = line[..at].trim_end_matches('\\');
+                let after = line[at + function.len()..].trim_start();
+                after.starts_with('(') && !before.ends_with(is_name)
             })
-        })
+        }) || (line.contains("::serve(") && named())
+    })
 }
 
 /// A pool of PHP processes that the configuration asks for.
@@ -219,19 +228,23 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
         Ok(Boot {
             script,
             document_root: document_root.to_string(),
-            warmup: config
-                .engine
-                .warmup
-                .iter()
-                .map(|url| warmup(url, &site))
-                .collect::<anyhow::Result<_>>()?,
+            warmup: warmups(&config.engine.warmup, &site)?,
         })
     })
 }
 
-/// The request of a warm-up.
-fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
-    get(url, site).context("engine.warmup")
+/// The requests of `engine.warmup`. Each tells PHP that it is one, and which of how many, so that an
+/// application can leave out what a visitor alone may cause, and a runner clean up after the last.
+fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
+    (1..)
+        .zip(urls)
+        .map(|(number, url)| {
+            let mut event = get(url, site).context("engine.warmup")?;
+            let which = format!("{number}/{}", urls.len());
+            event.variables.push(("SURUS_WARMUP".into(), which));
+            Ok(event)
+        })
+        .collect()
 }
 
 /// A request for `/path?query`, or for a whole URL where the application looks at its host.
@@ -295,6 +308,8 @@ mod tests {
             "<?php\n\\surus_serve($handler);",
             "while (frankenphp_handle_request ($handler)) {}",
             "surus_checkpoint();",
+            r"Surus\Laravel\Runner::serve(require 'bootstrap/app.php');",
+            "use Surus\\Symfony\\Server;\n\nServer::serve(new Kernel('prod', false));",
         ] {
             assert!(calls_serve(php), "{php}");
         }
@@ -304,6 +319,7 @@ mod tests {
             "<?php\nmy_surus_serve($x);",
             "<?php\n$app->surus_serve($x);",
             "<?php\nrequire 'vendor/autoload.php';",
+            "<?php\nuse Surus\\Engine;\nOther::serve($x);",
         ] {
             assert!(!calls_serve(php), "{php}");
         }
