@@ -289,8 +289,9 @@ void surus_boot_learn(void);
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
-/* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
-void surus_serve_script_ended(void);
+/* To be called when the script has ended, `normally` unless by exit() or an error. Where its rest has
+ * served an event, ends that, and may not return. */
+void surus_serve_script_ended(bool normally);
 /* To be called when the script has ended, before PHP's request shutdown. */
 void surus_serve_before_shutdown(void);
 
@@ -300,12 +301,29 @@ struct _zend_fcall_info;
 struct _zend_fcall_info_cache;
 /* Makes the event in our hands PHP's request. */
 void surus_handle_begin(void);
-/* Calls the handler. False: a fatal error has ended it. */
+/* Runs what is to be run before and after each script, and between the two calls the handler. False: a
+ * fatal error has ended it. */
 bool surus_handle_call(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 /* Ends the event where the process goes on as it is; where it does not, surus_isolated_end does. */
 void surus_handle_end(void);
 /* Does code of the script run for an event: its handler, or what it has registered for the end? */
 bool surus_handle_runs(void);
+/* Runs what is to be run before each script, where the rest of the script serves the event. False: the
+ * event ends here. */
+bool surus_handle_prepend(void);
+/* Ends an exception as PHP does at the end of a script. False: there was one that no handler has taken,
+ * and what would come next in the script's place does not run; an exit() is one, too. */
+bool surus_handle_exception(void);
+
+/* --- auto_files.c: auto_prepend_file and auto_append_file --- */
+
+/* Before the boot, which is no request: keeps PHP from running them there. */
+void surus_auto_files_take(void);
+/* May they run for every request of this engine? False: said on stderr why not. */
+bool surus_auto_files_are_repeatable(void);
+/* Runs it, if there is one. False: the event ends here. */
+bool surus_auto_prepend(void);
+void surus_auto_append(void);
 
 /* --- limit.c: max_execution_time of events --- */
 

@@ -5,6 +5,8 @@ mod common;
 #[path = "faults/site.rs"]
 mod site;
 
+#[path = "faults/auto_files.rs"]
+mod auto_files;
 #[path = "faults/booted.rs"]
 mod booted;
 #[path = "faults/boots.rs"]

@@ -206,6 +206,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     }
     if one.entry.boots_script {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
+        auto_files(project, &one, &report, findings);
     }
     match missing_extensions(project, report.get("extensions")) {
         Ok(missing) => {
@@ -234,6 +235,27 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
             asked.name,
             script.display()
         ));
+    }
+}
+
+/// The files that PHP puts around every request, such as firewalls. They belong to requests alone.
+fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Findings) {
+    let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
+        return;
+    };
+    let user_ini = report.get("user_ini.filename");
+    for (name, what, place) in [
+        ("auto_prepend_file", "prepended file", "before"),
+        ("auto_append_file", "appended file", "after"),
+    ] {
+        let of_directory = user_ini::value(site.root(), &script, user_ini, name);
+        let value = of_directory.unwrap_or_else(|| report.get(name).to_string());
+        if !value.is_empty() {
+            findings.fine(
+                what,
+                format_args!("{value}, {place} every request; not in the boot and its warm-ups"),
+            );
+        }
     }
 }
 
