@@ -191,6 +191,9 @@ void surus_handle_end(void)
 	zend_try {
 		php_output_deactivate();
 	} zend_end_try();
+	zend_try {
+		surus_leftovers_free();
+	} zend_end_try();
 	sapi_deactivate();
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));

@@ -295,6 +295,7 @@ bool surus_php_startup(const char *program)
 	/* The worker changes into the script's directory itself, once, and not there and back. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();
+	surus_body_install();
 	surus_stop_hook();
 	surus_flags_watch();
 	return true;

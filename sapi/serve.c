@@ -107,6 +107,7 @@ static bool come(void)
 	zend_unset_timeout();
 	surus_superglobals_note();
 	surus_extensions_find();
+	surus_leftovers_note();
 	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
 	php_output_end_all();
 	surus_extensions_end();

@@ -387,6 +387,21 @@ bool surus_regex_leaves(void);
 /* In the template: compiles them. */
 void surus_regex_compile(void);
 
+/* --- body.c: the body of an event as PHP reads it --- */
+
+/* When PHP has started: has it read bodies without a file of its own. */
+void surus_body_install(void);
+/* At the end of an event, where the process goes on as it is: closes its streams, which PHP leaves to the
+ * end of its request. */
+void surus_body_close(void);
+
+/* --- leftovers.c: what PHP frees at the end of its request --- */
+
+/* Notes what there is now, at the end of the boot. */
+void surus_leftovers_note(void);
+/* At the end of an event, where the process goes on as it is. */
+void surus_leftovers_free(void);
+
 /* --- form.c: forms that PHP does not read by itself --- */
 
 /* Reads the form of the event in our hands, if its body is one with parts and has not been read. */
@@ -474,7 +489,7 @@ enum {
 	SURUS_EXIT_REPLACED_DIRECTORY = 117,
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
-	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body; said on stderr */
+	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body, or hardly any at all; said on stderr */
 	SURUS_EXIT_ENDED = 121, /* its script has left the loop that serves */
 };
 

@@ -19,6 +19,8 @@ mod children;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/held.rs"]
+mod held;
 #[path = "faults/lacking.rs"]
 mod lacking;
 #[path = "faults/left.rs"]
