@@ -287,6 +287,10 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         _ if !entry.is_standing() => {
             findings.fine("OPcache", "of no use to a process of its own for each event");
         }
+        "file cache only" => findings.note(
+            "OPcache has no shared memory (opcache.file_cache_only): every request reads its compiled files from disk; set \
+             [php] \"opcache.file_cache_only\" = false",
+        ),
         state => findings.note(format_args!(
             "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
         )),
