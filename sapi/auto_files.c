@@ -39,7 +39,9 @@ static void execute(zend_op_array *code)
 	ZEND_OBSERVER_FCALL_BEGIN(call);
 	zend_execute_ex(call);
 	zend_vm_stack_free_call_frame(call);
+#if PHP_VERSION_ID < 80600
 	zend_exception_restore();
+#endif
 }
 
 static void destroy(zend_op_array *code)

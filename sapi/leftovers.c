@@ -48,12 +48,23 @@ static void limit_handlers(void)
 	}
 }
 
+/* That of header_register_callback(), where headers had been sent already: the next activation forgets it. */
+static void free_header_callback(void)
+{
+#if PHP_VERSION_ID >= 80600
+	if (ZEND_FCC_INITIALIZED(SG(send_header_fcc))) {
+		zend_fcc_dtor(&SG(send_header_fcc));
+	}
+#else
+	zval_ptr_dtor(&SG(callback_func));
+	ZVAL_UNDEF(&SG(callback_func));
+#endif
+}
+
 void surus_leftovers_free(void)
 {
 	surus_body_close();
-	/* The next event's activation forgets it. */
-	zval_ptr_dtor(&SG(callback_func));
-	ZVAL_UNDEF(&SG(callback_func));
+	free_header_callback();
 	php_url_scanner_reset_vars();
 	/* Where a script has libxml collect its errors, and does not clear them. */
 	if (libxml_clear_errors) {
