@@ -89,6 +89,7 @@ int surus_boot_run(void)
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
 			surus_opcache_booting();
+			surus_boot_time_begin();
 			surus_user_ini_activate(path, surus_settings.document_root);
 			surus_auto_files_take();
 			zend_try {

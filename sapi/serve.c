@@ -108,6 +108,7 @@ static bool come(void)
 	surus_superglobals_note();
 	surus_extensions_find();
 	surus_leftovers_note();
+	surus_boot_time_look();
 	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
 	php_output_end_all();
 	surus_extensions_end();

@@ -247,6 +247,8 @@ void surus_php_shutdown(void);
 void surus_php_serve(void);
 /* To be called in a forked worker before its first event. */
 void surus_php_after_fork(void);
+/* How many bytes of bodies this process has written. */
+uint64_t surus_php_written(void);
 /* Tells PHP what is asked: fills SG(request_info) from the event in our hands. */
 void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
@@ -356,7 +358,8 @@ void surus_extensions_end(void);
 
 /* --- warmup.c: warm-ups --- */
 
-/* Runs all that there are. False: one could not be served as an event is, said on stderr. */
+/* Runs all that there are, but for those after which the application would answer otherwise, which are
+ * named on stderr. False: one could not be served as an event is, said on stderr. */
 bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 
 /* --- ours.c: what an event has made, and the boot has not --- */
@@ -394,6 +397,15 @@ void surus_body_install(void);
 /* At the end of an event, where the process goes on as it is: closes its streams, which PHP leaves to the
  * end of its request. */
 void surus_body_close(void);
+
+/* --- boot_time.c: times of the boot that requests would see --- */
+
+/* In the template, before anything is forked. */
+bool surus_boot_time_start(void);
+/* When the request of the boot has started. */
+void surus_boot_time_begin(void);
+/* At the end of the boot, once for all workers: says on stderr what keeps the time. */
+void surus_boot_time_look(void);
 
 /* --- leftovers.c: what PHP frees at the end of its request --- */
 
