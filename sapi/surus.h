@@ -428,6 +428,10 @@ void surus_user_ini_activate(const char *script, const char *root);
 struct _zend_module_entry;
 extern struct _zend_module_entry surus_module_entry;
 
+/* --- frankenphp.c: functions of FrankenPHP --- */
+
+bool surus_frankenphp_register(int type);
+
 /* --- stop.c: the end of an event that takes too long --- */
 
 /* Installs the handler of the stop signal; once per process, before PHP starts. */
