@@ -10,6 +10,10 @@
 /* NULL where there is none. */
 static const char *prepended, *appended;
 
+/* Global variables that the prepended file has made for the event in our hands, where the next one runs in
+ * the same process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
+static HashTable its_globals;
+
 static const char *setting(const char *name)
 {
 	const char *value = zend_ini_string(name, strlen(name), 0);
@@ -20,6 +24,7 @@ static const char *setting(const char *name)
 void surus_auto_files_take(void)
 {
 	prepended = setting("auto_prepend_file");
+	zend_hash_init(&its_globals, 0, NULL, NULL, 0);
 	appended = setting("auto_append_file");
 	/* The settings stay as they are for ini_get(). Only php_execute_script reads these. */
 	PG(auto_prepend_file) = NULL;
@@ -82,9 +87,46 @@ static bool run(const char *path)
 	return code && goes_on;
 }
 
+/* Puts the names of all into `names`, but for those that are there already or in `known`. */
+static void note_globals(HashTable *names, HashTable *known)
+{
+	zend_string *name;
+	zval *value;
+
+	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
+		(void)value;
+		if (name && !(known && zend_hash_exists(known, name)) && !zend_hash_exists(CG(auto_globals), name)) {
+			zend_hash_add_empty_element(names, name);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
 bool surus_auto_prepend(void)
 {
-	return run(prepended);
+	HashTable before;
+
+	if (!prepended || surus_settings.engine != SURUS_WORKER) {
+		return run(prepended);
+	}
+	zend_hash_init(&before, 32, NULL, NULL, 0);
+	note_globals(&before, NULL);
+	bool goes_on = run(prepended);
+	note_globals(&its_globals, &before);
+	zend_hash_destroy(&before);
+	return goes_on;
+}
+
+void surus_auto_files_end(void)
+{
+	zend_string *name;
+
+	if (!prepended) {
+		return;
+	}
+	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+		zend_hash_del_ind(&EG(symbol_table), name);
+	} ZEND_HASH_FOREACH_END();
+	zend_hash_clean(&its_globals);
 }
 
 void surus_auto_append(void)

@@ -192,6 +192,7 @@ void surus_handle_end(void)
 		php_output_deactivate();
 	} zend_end_try();
 	zend_try {
+		surus_auto_files_end();
 		surus_leftovers_free();
 	} zend_end_try();
 	sapi_deactivate();

@@ -326,6 +326,8 @@ bool surus_auto_files_are_repeatable(void);
 /* Runs it, if there is one. False: the event ends here. */
 bool surus_auto_prepend(void);
 void surus_auto_append(void);
+/* At the end of an event, where the process goes on as it is. */
+void surus_auto_files_end(void);
 
 /* --- limit.c: max_execution_time of events --- */
 

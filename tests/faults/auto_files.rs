@@ -145,6 +145,28 @@ fn prepended_file_that_declares_runs_for_every_request_where_each_meets_the_boot
 }
 
 #[test]
+fn guard_in_a_variable_does_not_let_the_next_request_pass() {
+    let guarded_twice = "if (isset($checked) || isset($GLOBALS['seen'])) return;
+        $checked = 1; $GLOBALS['seen'] = new stdClass; $from_prepended = 'sees ' . count($_GET);
+        if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }
+        echo 'before ';";
+    // One that has a variable of the same name itself.
+    let own = format!("if (false) $checked = 2; {HANDLER}");
+    for engine in ["worker", "rewind", "fork", "standby"] {
+        for boot in [HANDLER, LOOP, &own] {
+            let site = guarded(engine, boot, guarded_twice, AFTER, How::Ini)
+                .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+            for _ in 0..3 {
+                let page = "before page sees 1 after sees the page";
+                asserts(&site, engine, "/?a", 200, page);
+                asserts(&site, engine, "/?attack", 403, "blocked");
+                asserts(&site, engine, "/?attack", 403, "blocked");
+            }
+        }
+    }
+}
+
+#[test]
 fn worker_refuses_auto_files_that_act_once_in_a_process() {
     for (code, words) in [
         ("\nfunction f() {}", "before.php declares a function, which"),
