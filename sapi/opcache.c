@@ -76,6 +76,9 @@ const char *surus_opcache_state(void)
 		ask(&status);
 		if (says(&status, "opcache_enabled")) {
 			state = "on";
+		} else if (says(&status, "file_cache_only")) {
+			/* It says that it is not enabled, and means its shared memory. */
+			state = "file cache only";
 		}
 		zval_ptr_dtor(&status);
 	} zend_end_try();

@@ -436,6 +436,10 @@ int surus_template_run(const char *program)
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}
+	if (surus_boots() && !surus_boot_time_start()) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
 	if (surus_boots()) {
 		surus_random_prepare();
 	}

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Uri, header};
 
+use super::stub;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines::{self, Boot, Entry, FindScript};
@@ -68,17 +69,18 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     let Some(entry) = script(project, config).or_else(front) else {
         return engines::find("classic");
     };
-    let text = std::fs::read(&entry).unwrap_or_default();
-    let boots = runtime(config).is_some() || calls_serve(&String::from_utf8_lossy(&text));
+    let boots = runtime(config).is_some() || serves(&entry);
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
-/// One of ours, which the application is told to use: then it is not the entry script that calls `surus_serve()`.
+/// One that the application is told to use: then it is not the entry script that calls `surus_serve()`.
 #[derive(Debug, PartialEq)]
 enum Runtime {
     /// Its Runtime component loads ours.
     Symfony,
     Laravel,
+    /// Of the package runtime/frankenphp-symfony.
+    FrankenPhp,
 }
 
 /// As `[env]` says, or the environment where PHP gets all of it, as on AWS Lambda.
@@ -91,12 +93,30 @@ fn runtime(config: &Config) -> Option<Runtime> {
     match class.trim_start_matches('\\') {
         r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
         r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
+        r"Runtime\FrankenPhpSymfony\Runtime" => Some(Runtime::FrankenPhp),
         _ => None,
     }
 }
 
 /// Where Symfony's Runtime component looks for the name of a class.
 const APP_RUNTIME: &str = "APP_RUNTIME";
+
+/// Does this PHP file serve, or the one that it does nothing but require? Laravel Octane's is such a stub.
+fn serves(entry: &Path) -> bool {
+    let mut file = entry.to_path_buf();
+    for _ in 0..3 {
+        let text = std::fs::read(&file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        if calls_serve(&text) {
+            return true;
+        }
+        match stub::required(&text, &file) {
+            Some(required) => file = required,
+            None => return false,
+        }
+    }
+    false
+}
 
 /// Does this PHP file call a function that only a booted script may call, or a runner of the
 /// Composer package that does?
@@ -298,6 +318,8 @@ mod tests {
         assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));
+        let theirs = of(r"Runtime\FrankenPhpSymfony\Runtime");
+        assert_eq!(theirs, Some(Runtime::FrankenPhp));
         assert_eq!(of(r"Symfony\Component\Runtime\SymfonyRuntime"), None);
     }
 

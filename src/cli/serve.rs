@@ -251,11 +251,16 @@ async fn boot_all(
         let name = asked.name;
         let pool = boot::boot_one(&asked, project, metrics).await?;
         let report = pool.report();
-        if asked.entry.is_standing() && report.get("opcache") != "on" {
-            warn!(
-                opcache = report.get("opcache"),
+        match report.get("opcache") {
+            "on" => {}
+            _ if !asked.entry.is_standing() => {}
+            "file cache only" => warn!(
+                "OPcache has no shared memory (opcache.file_cache_only); every request reads its compiled files from disk"
+            ),
+            state => warn!(
+                opcache = state,
                 "PHP runs without OPcache; every request compiles its files"
-            );
+            ),
         }
         for setting in findings::unknown_settings(&report, &asked.config) {
             warn!(engine = name, "{}", findings::unknown_setting(setting));

@@ -126,6 +126,32 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
 }
 
 #[test]
+fn check_says_what_runs_around_every_request() {
+    let ini = "[php]\nauto_append_file = \"/nowhere/after.php\"\n";
+    let project = project(&[
+        ("index.php", "<?php surus_serve(fn () => print 'x');"),
+        (".user.ini", "auto_prepend_file = 'waf.php'\n"),
+        ("waf.php", "<?php function waf() {}"),
+        ("surus.toml", ini),
+    ]);
+    let said = check(project.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    says(
+        &said.stdout,
+        &[
+            "✓ prepended file   waf.php, before every request; not in the boot",
+            "✓ appended file    /nowhere/after.php, after every request; not in the boot",
+        ],
+    );
+    let worker = "[engine]\nname = \"worker\"\n";
+    std::fs::write(project.path().join("surus.toml"), worker).unwrap();
+    let said = check(project.path());
+    assert_ne!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let reason = "auto_prepend_file cannot run for every request on the engine `worker`";
+    assert!(said.stdout.contains(reason), "{}", said.stdout);
+}
+
+#[test]
 fn check_finds_all_that_would_stop_the_start() {
     let configuration = "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n";
     let project = project(&[("surus.toml", configuration)]);
