@@ -25,6 +25,7 @@ use crate::engines::backlog::{Giver, Gone, Refused, backlog};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
+use crate::observe::message::Message;
 use crate::observe::php::{self, Written};
 
 /// Reads one worker's outbox.
@@ -46,7 +47,7 @@ pub struct Outbox {
     answered: Option<Instant>,
     reply: Reply,
     /// A log message that has not ended yet.
-    message: Vec<u8>,
+    message: Message,
     /// What it writes to stdout and stderr.
     written: Written,
 }
@@ -92,7 +93,7 @@ impl Outbox {
             unfinished: Vec::new(),
             answered: None,
             reply: Reply::None,
-            message: Vec::new(),
+            message: Message::default(),
             written,
         }
     }
@@ -158,10 +159,10 @@ impl Outbox {
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
                 let event = self.shared.slots.with(record.request, |slot| slot.event);
-                php::message(&self.message, self.pid.get(), event);
-                self.message.clear();
+                let message = std::mem::take(&mut self.message);
+                php::message(message, self.pid.get(), event);
             }
-            fastcgi::STDERR => self.message.extend_from_slice(&record.content),
+            fastcgi::STDERR => self.message.add(&record.content),
             fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;

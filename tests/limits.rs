@@ -1,0 +1,8 @@
+//! Bounds of what PHP and clients can make Surus keep, and of its memory after a peak.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "limits/log.rs"]
+mod log;
+#[path = "limits/memory.rs"]
+mod memory;
