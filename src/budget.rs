@@ -4,11 +4,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+
 /// Bytes of requests and responses in memory (`http.buffer_memory`).
-pub static MEMORY: Budget = Budget::new("memory", 256 << 20);
+pub static MEMORY: Budget = Budget::new("memory", DEFAULT_MEMORY);
+pub const DEFAULT_MEMORY: u64 = 256 << 20;
 
 /// Bytes of requests and responses in temporary files (`http.max_spool`).
-pub static SPOOL: Budget = Budget::new("spool", 8 << 30);
+pub static SPOOL: Budget = Budget::new("spool", DEFAULT_SPOOL);
+pub const DEFAULT_SPOOL: u64 = 8 << 30;
 
 /// Lines of the log that stderr has not taken yet.
 pub static LOG: Budget = Budget::new("log", 16 << 20);
@@ -70,6 +74,11 @@ impl Budget {
         }
     }
 
+    /// Whether so many bytes would fit now.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.fits(self.used(), bytes)
+    }
+
     /// Takes bytes if they fit or nothing else is taken. [`give_back`](Self::give_back) returns
     /// them.
     pub fn try_take_or_first(&self, bytes: u64) -> bool {
@@ -118,6 +127,11 @@ impl Taken {
         grown
     }
 
+    /// Gives back what is more than so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        self.shrink(self.bytes.saturating_sub(bytes));
+    }
+
     /// Gives back some of the bytes.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
@@ -125,6 +139,42 @@ impl Taken {
             self.bytes -= bytes;
             self.budget.give_back(bytes);
         }
+    }
+}
+
+/// The same bytes, which keep their part of [`MEMORY`] until the last reference to them is gone.
+pub fn hold(bytes: Bytes, taken: Taken) -> Bytes {
+    match bytes.is_empty() {
+        true => bytes,
+        false => Bytes::from_owner(Held {
+            bytes,
+            _taken: taken,
+        }),
+    }
+}
+
+/// Holds bytes if they fit into [`MEMORY`].
+pub fn try_hold(bytes: Bytes) -> Result<Bytes, Bytes> {
+    match MEMORY.try_take(bytes.len() as u64) {
+        Some(taken) => Ok(hold(bytes, taken)),
+        None => Err(bytes),
+    }
+}
+
+/// Holds bytes that cannot be refused.
+pub fn hold_anyway(bytes: Bytes) -> Bytes {
+    let taken = MEMORY.take(bytes.len() as u64);
+    hold(bytes, taken)
+}
+
+struct Held {
+    bytes: Bytes,
+    _taken: Taken,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -23,7 +23,7 @@ use crate::fronts::http::{
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::spool;
+use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
@@ -54,6 +54,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
+    config.http.set_budgets();
     let listeners = bind(&config)?;
     let admin_listener = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
@@ -223,7 +224,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
 /// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     match (
-        spool::file(config.http.spool.as_deref()),
+        TempFile::create(config.http.spool.as_deref()),
         &config.http.spool,
     ) {
         (Ok(_), _) => Ok(None),
