@@ -6,3 +6,5 @@ mod common;
 mod log;
 #[path = "limits/memory.rs"]
 mod memory;
+#[path = "limits/stalled.rs"]
+mod stalled;

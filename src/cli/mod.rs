@@ -14,6 +14,7 @@ mod reload;
 mod serve;
 mod status;
 mod stdout;
+mod trim;
 mod user_ini;
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::options::Args;
-use super::{boot, findings};
+use super::{boot, findings, trim};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -30,6 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let loaded = args.load()?;
     log::start(&loaded.config.log)?;
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    engines::restrict_process(&loaded.config.engine)?;
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -115,6 +116,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
             Box::new(move || reload())
         },
     });
+    tokio::spawn(trim::run());
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {

@@ -162,7 +162,7 @@ const INLINE: usize = 32 << 10;
 
 /// Is the response to `method` to be compressed for clients that accept that?
 pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
-    settings.enabled && *method != Method::HEAD && is_eligible(response, settings)
+    *method != Method::HEAD && is_eligible(response, settings)
 }
 
 /// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
