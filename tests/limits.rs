@@ -2,6 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "limits/compress.rs"]
+mod compress;
+#[path = "limits/core_dumps.rs"]
+mod core_dumps;
+#[path = "limits/headers.rs"]
+mod headers;
 #[path = "limits/log.rs"]
 mod log;
 #[path = "limits/memory.rs"]

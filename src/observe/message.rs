@@ -86,14 +86,22 @@ mod tests {
         message.add(b"5");
         let text = message.into_text();
         assert!(text.ends_with("x [cut: 5 more bytes (log.max_message)]"));
-        assert_eq!(text.matches('x').count(), DEFAULT_MAX + 1, "and one of the name");
+        assert_eq!(
+            text.matches('x').count(),
+            DEFAULT_MAX + 1,
+            "and one of the name"
+        );
     }
 
     #[test]
     fn cut_message_ends_with_a_whole_character() {
         let text = "ä".repeat(DEFAULT_MAX);
         let message = Message::of(&[b"x", text.as_bytes()].concat()).into_text();
-        assert!(message.contains("ää [cut: "), "{}", &message[message.len() - 60..]);
+        assert!(
+            message.contains("ää [cut: "),
+            "{}",
+            &message[message.len() - 60..]
+        );
     }
 
     #[test]

@@ -355,19 +355,29 @@ mod tests {
         let mut lines = Vec::new();
         each_line(&input[..], |line| lines.push(line.to_string())).await;
         assert_eq!(lines.len(), 1);
-        let cut = format!("x [cut: {} more bytes (log.max_message)]", 2 * message::DEFAULT_MAX);
+        let cut = format!(
+            "x [cut: {} more bytes (log.max_message)]",
+            2 * message::DEFAULT_MAX
+        );
         assert!(lines[0].ends_with(&cut));
     }
 
     #[tokio::test]
     async fn endless_stack_trace_is_cut() {
-        let input = format!("PHP Fatal error: x\nStack trace:\n{}", "#1 f()\n".repeat(100_000));
+        let input = format!(
+            "PHP Fatal error: x\nStack trace:\n{}",
+            "#1 f()\n".repeat(100_000)
+        );
         let mut lines = Vec::new();
         each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
         let sum = lines.iter().map(String::len).sum::<usize>();
         // A trace is settled with each piece that is read.
         assert!(sum < input.len() + 100 * lines.len(), "{sum}");
-        assert!(lines.iter().all(|line| line.len() < message::DEFAULT_MAX + 100));
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.len() < message::DEFAULT_MAX + 100)
+        );
     }
 
     #[test]

@@ -37,12 +37,18 @@ fn serve(dir: &Path, entry: &Entry) -> Surus {
         .unwrap_or_else(|log| panic!("surus did not start {}:\n{log}", entry.name))
 }
 
-fn get(address: &str, path: &str) -> String {
+/// The whole answer.
+pub fn get(address: &str, path: &str) -> String {
+    String::from_utf8(get_with(address, path, "")).unwrap()
+}
+
+/// The whole answer to a request with these header lines.
+pub fn get_with(address: &str, path: &str, headers: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
     answer
 }
 

@@ -11,7 +11,12 @@ const CONNECTIONS: usize = 24;
 const STREAMS: usize = 125;
 
 /// Asks on one connection and reads the heads only. Its window is too small for the bodies.
-async fn ask(address: String) -> (client::SendRequest<Bytes>, Vec<http::Response<h2::RecvStream>>) {
+async fn ask(
+    address: String,
+) -> (
+    client::SendRequest<Bytes>,
+    Vec<http::Response<h2::RecvStream>>,
+) {
     let stream = tokio::net::TcpStream::connect(&address).await.unwrap();
     let (mut requests, connection) = client::handshake(stream).await.unwrap();
     tokio::spawn(connection);

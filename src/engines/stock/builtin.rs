@@ -414,6 +414,12 @@ impl Exchange for Http {
                             headers: head.headers,
                         })))
                     }
+                    // Such as headers beyond hyper's limits, of which PHP knows nothing.
+                    Ok(Err(error)) if error.is_parse() => {
+                        self.broken().await;
+                        let why = format!("the response's headers: {error}");
+                        Err(Failure::Malformed(why))
+                    }
                     _ => Err(self.broken().await),
                 },
                 Answer::Arriving(body) => loop {

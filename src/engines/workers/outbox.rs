@@ -192,6 +192,11 @@ impl Outbox {
                 }) == Some(true);
                 self.reply = Reply::None;
                 self.hinted = 0;
+                if !self.message.is_empty() {
+                    // Its end never came. It must not become the beginning of the next event's.
+                    let event = self.shared.slots.with(record.request, |slot| slot.event);
+                    php::message(std::mem::take(&mut self.message), self.pid.get(), event);
+                }
                 self.turn.end();
                 self.finished();
                 if is_held {

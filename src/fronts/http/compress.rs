@@ -160,7 +160,7 @@ const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 /// Above this, compressing a whole body would hold up the other requests of the thread.
 const INLINE: usize = 32 << 10;
 
-/// Is the response to `method` to be compressed for clients that accept that?
+/// Is the response to `method` worth compressing for clients that accept that, where it is allowed?
 pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
     *method != Method::HEAD && is_eligible(response, settings)
 }
@@ -529,7 +529,7 @@ mod tests {
         headers: &HeaderMap,
         response: Response,
     ) -> Response {
-        if is_wanted(settings, method, &response) {
+        if settings.enabled && is_wanted(settings, method, &response) {
             compress(headers, response).await
         } else {
             response

@@ -19,10 +19,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
-use super::{Settings, held};
 use super::io::{Io, Shared};
 use super::outgoing::Outgoing;
 use super::service::{Peer, Service};
+use super::{Settings, held};
 use crate::budget::{MEMORY, Taken};
 use crate::event::EarlyHints;
 
