@@ -74,7 +74,7 @@ where
     }
     let mut body = pin!(body);
     let most = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
-    let taken = MEMORY.try_take(most);
+    let mut taken = MEMORY.try_take(most);
     let in_memory = if taken.is_some() { IN_MEMORY } else { 0 };
     let mut memory =
         BytesMut::with_capacity(announced.map_or(0, |len| len.min(in_memory) as usize));
@@ -89,6 +89,7 @@ where
             let mut file = Writing::to(limits.spool).map_err(Refused::NoRoom)?;
             file.append(&memory).await.map_err(Refused::NoRoom)?;
             memory = BytesMut::new();
+            taken = None;
             spooled = Some(file);
         }
         match &mut spooled {
