@@ -14,3 +14,5 @@ mod log;
 mod memory;
 #[path = "limits/stalled.rs"]
 mod stalled;
+#[path = "limits/tight.rs"]
+mod tight;

@@ -279,7 +279,11 @@ const FIRST_LINE: usize = 4096;
 
 impl FirstLines {
     pub fn add(&self, line: &str) {
-        let line = &line[..line.floor_char_boundary(FIRST_LINE)];
+        let mut end = line.len().min(FIRST_LINE);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = &line[..end];
         let mut lines = self
             .0
             .lock()
