@@ -1,6 +1,7 @@
 //! Surus runs PHP applications. ARCHITECTURE.md is the map.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod cli;
 pub mod config;
 pub mod deploy;

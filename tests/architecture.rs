@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of ours each module may use, beside itself. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("budget", &[]),
     ("units", &[]),
     ("spin", &[]),
     ("in_flight", &[]),
-    ("spool", &[]),
     ("private_files", &[]),
+    ("spool", &["budget"]),
     ("event", &["spool", "units"]),
-    ("observe", &["units"]),
+    ("observe", &["budget", "units"]),
     ("engine", &["event", "observe", "units"]),
     (
         "engines",
         &[
+            "budget",
             "engine",
             "event",
             "in_flight",
@@ -28,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "fronts",
         &[
+            "budget",
             "engine",
             "event",
             "in_flight",

@@ -15,6 +15,7 @@ mod serve;
 mod status;
 mod stdout;
 mod stub;
+mod trim;
 mod user_ini;
 
 use std::path::Path;

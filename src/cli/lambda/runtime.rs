@@ -121,6 +121,8 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
         };
     }
     log::start_named(&config.log, names.clone())?;
+    engines::restrict_process(&config.engine)?;
+    config.http.set_budgets();
     if let Some(file) = file {
         info!(file = %file.display(), "configuration read");
     }

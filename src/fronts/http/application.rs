@@ -88,8 +88,8 @@ impl Application {
         now: Instant,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Begun {
-        let (engine, script) = match self.find(&head, now) {
-            Ok(Found::Script(engine, script)) => (engine, script),
+        let (engine, script, compress) = match self.find(&head, now) {
+            Ok(Found::Script(engine, script, compress)) => (engine, script, compress),
             Ok(Found::Answer(response)) => return Begun::Answer(response),
             Err(refusal) => return Begun::Refusal(refusal),
         };
@@ -101,6 +101,7 @@ impl Application {
         let asked = Asked {
             method: head.method.clone(),
             headers: asked(&head.headers),
+            compress,
         };
         entity_tag::unmark(&mut head.headers);
         Begun::Event {
@@ -131,7 +132,7 @@ impl Application {
                 .send_file
                 .replace(&asked.method, &asked.headers, response);
         }
-        if compress::is_wanted(&self.compress, &asked.method, &response) {
+        if asked.compress && compress::is_wanted(&self.compress, &asked.method, &response) {
             // Boxed, because it is large.
             return Box::pin(compress::compress(&asked.headers, response)).await;
         }
@@ -145,10 +146,12 @@ impl Application {
         let mut engine = self.engine;
         let place = self.place.load();
         let mut site: &Site = &place.site;
-        match place
-            .routes
-            .choose(&head.method, path.path(), &head.headers, head.uri.query())
-        {
+        let choice =
+            place
+                .routes
+                .choose(&head.method, path.path(), &head.headers, head.uri.query());
+        let compress = choice.compress.unwrap_or(self.compress.enabled);
+        match choice.action {
             Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
@@ -162,7 +165,7 @@ impl Application {
             None => {}
         }
         match site.find(&path, now) {
-            Resolution::Script(script) => Ok(Found::Script(engine, script)),
+            Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
             Resolution::File(file) if place.site.is_secret(&file) => {
                 Err(refuse(StatusCode::NOT_FOUND, "no such file"))
             }
@@ -198,7 +201,8 @@ pub fn fit(mut response: Response, is_head: bool) -> Response {
 }
 
 enum Found {
-    Script(&'static str, Script),
+    /// The engine, the script, and whether what it says is compressed.
+    Script(&'static str, Script, bool),
     Answer(Response),
 }
 
@@ -206,6 +210,8 @@ enum Found {
 pub struct Asked {
     method: Method,
     headers: HeaderMap,
+    /// The client's own wishes aside.
+    compress: bool,
 }
 
 /// Who answers when no engine does.

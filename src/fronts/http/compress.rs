@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use async_compression::Level;
 use async_compression::brotli::EncoderParams;
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
+use async_compression::zstd::CParameter;
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
 use super::entity_tag::marked;
+use crate::budget::{self, MEMORY, Taken};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::units::Size;
 
@@ -53,6 +55,15 @@ impl Coding {
             Coding::Brotli => "br",
             Coding::Zstd => "zstd",
             Coding::Gzip => "gzip",
+        }
+    }
+
+    /// What an encoder of a stream keeps, as measured over 4 MiB of text, and a little more.
+    fn memory(self) -> u64 {
+        match self {
+            Coding::Brotli => 2560 << 10,
+            Coding::Zstd => 1792 << 10,
+            Coding::Gzip => 512 << 10,
         }
     }
 }
@@ -149,9 +160,9 @@ const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 /// Above this, compressing a whole body would hold up the other requests of the thread.
 const INLINE: usize = 32 << 10;
 
-/// Is the response to `method` to be compressed for clients that accept that?
+/// Is the response to `method` worth compressing for clients that accept that, where it is allowed?
 pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
-    settings.enabled && *method != Method::HEAD && is_eligible(response, settings)
+    *method != Method::HEAD && is_eligible(response, settings)
 }
 
 /// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
@@ -174,8 +185,11 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
             Err(plain) => return Response::from_parts(head, ResponseBody::Full(plain)),
         },
         ResponseBody::Stream(body) => {
+            let Some(memory) = MEMORY.try_take(coding.memory()) else {
+                return Response::from_parts(head, ResponseBody::Stream(body));
+            };
             head.headers.remove(header::CONTENT_LENGTH);
-            ResponseBody::stream(Compressed::new(body, coding))
+            ResponseBody::stream(Compressed::new(body, coding, memory))
         }
     };
     head.headers.remove(header::ACCEPT_RANGES);
@@ -321,7 +335,7 @@ impl Encoder {
     fn new(coding: Coding) -> Encoder {
         match coding {
             Coding::Brotli => {
-                // 512 KiB of window: its default of 4 MiB costs more memory per response than pages gain from it.
+                // 512 KiB of window, as zstd has below: its default of 4 MiB costs more memory per response than pages gain from it.
                 let params = EncoderParams::default();
                 let params = params
                     .quality(Level::Precise(4))
@@ -329,9 +343,11 @@ impl Encoder {
                     .text_mode();
                 Encoder::Brotli(Box::new(BrotliEncoder::with_params(Vec::new(), params)))
             }
-            Coding::Zstd => {
-                Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(ZSTD)))
-            }
+            Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality_and_params(
+                Vec::new(),
+                Level::Precise(ZSTD),
+                &[CParameter::window_log(19)],
+            )),
             Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
         }
     }
@@ -365,19 +381,25 @@ struct Compressed {
     /// What is to be passed on before the body is asked again.
     ready: VecDeque<Result<Frame<Bytes>, Failure>>,
     ended: bool,
+    _memory: Taken,
 }
 
 /// As much as is compressed before the client gets some of it, and before the thread may do something else.
 const AT_MOST: usize = 64 << 10;
 
 impl Compressed {
-    fn new(body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>, coding: Coding) -> Self {
+    fn new(
+        body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
+        coding: Coding,
+        memory: Taken,
+    ) -> Self {
         Self {
             body,
             encoder: Encoder::new(coding),
             held: 0,
             ready: VecDeque::new(),
             ended: false,
+            _memory: memory,
         }
     }
 
@@ -385,7 +407,10 @@ impl Compressed {
         self.held = 0;
         match compressed {
             Ok(bytes) if bytes.is_empty() => {}
-            Ok(bytes) => self.ready.push_back(Ok(Frame::data(bytes))),
+            Ok(bytes) => {
+                let bytes = budget::hold_anyway(bytes);
+                self.ready.push_back(Ok(Frame::data(bytes)));
+            }
             Err(error) => self.fail(Failure::Malformed(format!("not compressible: {error}"))),
         }
     }
@@ -504,7 +529,7 @@ mod tests {
         headers: &HeaderMap,
         response: Response,
     ) -> Response {
-        if is_wanted(settings, method, &response) {
+        if settings.enabled && is_wanted(settings, method, &response) {
             compress(headers, response).await
         } else {
             response

@@ -11,6 +11,7 @@ mod connection;
 mod entity_tag;
 pub mod files;
 mod forwarded;
+mod held;
 mod io;
 mod line;
 pub mod listen;
@@ -44,6 +45,7 @@ pub use lookout::Lookout;
 pub use reply::plain;
 pub use service::{Peer, Service};
 
+use crate::budget;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};
 use room::Room;
@@ -96,6 +98,12 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// So much of a response is kept for a client that takes it more slowly than PHP makes it; beyond that PHP waits. 0 for none.
     pub max_response_spool: Size,
+    /// Bytes of all requests and responses together that wait in memory. Beyond that they wait in
+    /// files.
+    pub buffer_memory: Size,
+    /// Bytes of all such files. Beyond that PHP waits for its clients, and bodies of requests are
+    /// refused: 507.
+    pub max_spool: Size,
     /// What is in flight may take so long after SIGTERM.
     pub grace: Time,
     /// For so long after SIGTERM everything goes on but readiness.
@@ -121,6 +129,8 @@ impl Default for Settings {
             proxy_protocol: false,
             spool: None,
             max_response_spool: Size(1 << 30),
+            buffer_memory: Size(budget::DEFAULT_MEMORY),
+            max_spool: Size(budget::DEFAULT_SPOOL),
             grace: Time::seconds(60),
             drain_delay: Time::seconds(0),
         }
@@ -128,6 +138,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Sets what all requests together may use, once per process.
+    pub fn set_budgets(&self) {
+        budget::MEMORY.set_limit(self.buffer_memory.0);
+        budget::SPOOL.set_limit(self.max_spool.0);
+    }
+
     /// Where responses wait for their clients.
     pub fn response_spool(&self) -> Option<Arc<Spool>> {
         let spool = || {

@@ -22,11 +22,11 @@ use super::invocation::Invocation;
 use super::payload::{error_kind, fitting, result, take, take_result, unsuccessful};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
-use super::task::{Task, origin, request};
+use super::task::{Task, looks_like_event, origin, request};
 use super::{Mode, Settings, warm};
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
-use crate::fronts::http::Application;
+use crate::fronts::http::{Application, plain};
 use crate::observe::named::Names;
 
 /// What answers events.
@@ -45,6 +45,8 @@ enum Answer {
     Whole(Bytes),
     Streaming(Streaming),
 }
+
+const FORGED: &str = "a client sent POST /events, which PHP would take for an event that is not HTTP; refused with 403 (lambda.events_over_http)";
 
 /// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
 const LATE: Duration = Duration::from_secs(1);
@@ -171,6 +173,9 @@ impl Function {
         }
         let answered = match (&self.application, &self.handler) {
             (Some(application), handler) => match (self.read(payload), handler) {
+                (Ok(Some(request)), None) if self.is_forged(&request) => {
+                    return self.forbid(request, task).await;
+                }
                 (Ok(Some(request)), _) => {
                     return self.answer_request(application, request, task).await;
                 }
@@ -234,10 +239,26 @@ impl Function {
             size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
+        if self.is_forged(&request) {
+            return self.forbid(request, task).await;
+        }
         let (format, decodes_base64) = (request.format, request.decodes_base64);
         let (head, body) = handler.request(request, task).await?;
         self.answered(&format, decodes_base64, head, body, task)
             .await
+    }
+
+    /// Whether PHP would take a client's request for an event of Lambda's.
+    fn is_forged(&self, request: &HttpEvent) -> bool {
+        !self.settings.events_over_http && looks_like_event(&request.request)
+    }
+
+    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, Fault> {
+        let why = "this path is for events that are not HTTP";
+        warn!(event = task.id, "{FORGED}");
+        let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
+        let (format, decodes) = (request.format, request.decodes_base64);
+        self.answered(&format, decodes, head, body, task).await
     }
 
     async fn answer_request(

@@ -53,6 +53,9 @@ pub struct Settings {
     pub init_timeout: Time,
     /// Register as an extension, so that Lambda says SIGTERM before it ends this process.
     pub extension: bool,
+    /// `POST /events` of HTTP clients reaches the application, which then cannot tell it from an
+    /// event that Lambda has sent.
+    pub events_over_http: bool,
     /// SnapStart: URLs that are requested before the snapshot is taken.
     pub before_snapshot: Vec<String>,
     /// SnapStart: URLs that are requested where it has been restored.
@@ -99,6 +102,7 @@ impl Default for Settings {
             reserve: Time::millis(500),
             init_timeout: Time::millis(9800),
             extension: true,
+            events_over_http: false,
             before_snapshot: Vec::new(),
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
