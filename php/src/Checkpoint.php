@@ -4,8 +4,8 @@ namespace Surus;
 
 /**
  * Notes what objects and static properties hold and puts it back later, so that an application that
- * goes on living keeps nothing of a request. Out of reach: static variables of functions, variables that
- * closures have captured, and what objects of PHP's extensions hold.
+ * goes on living keeps nothing of a request. Out of reach: static variables of functions, variables
+ * that closures have captured, and what objects of PHP's extensions hold.
  */
 final class Checkpoint
 {
@@ -34,7 +34,7 @@ final class Checkpoint
      * @param array<class-string, list<string>>        $keeps      properties that requests may change for good
      * @param list<class-string>                       $leaves     objects that requests may change for good, with
      *                                                             all that is only reached through them
-     * @param list<class-string>                       $onDemand   objects that are put back where touch() has
+     * @param list<class-string>                       $onDemandClasses objects that are put back where touch() has
      *                                                             named them: for what is many and seldom changes
      */
     public function __construct(
@@ -79,7 +79,9 @@ final class Checkpoint
         foreach ($classes as $class) {
             $values = $this->noteClass(
                 new \ReflectionClass($class),
-                static fn (\ReflectionProperty $property) => $property->isInitialized() ? [$property->getValue()] : [],
+                static fn (\ReflectionProperty $property) => $property->isInitialized()
+                    ? [$property->getValue()]
+                    : [],
             );
             $this->follow([$values]);
         }
@@ -108,7 +110,9 @@ final class Checkpoint
             // Loaded by the request: at the checkpoint it would have had its defaults.
             $this->noteClass(
                 new \ReflectionClass($class),
-                static fn (\ReflectionProperty $property) => $property->hasDefaultValue() ? [$property->getDefaultValue()] : [],
+                static fn (\ReflectionProperty $property) => $property->hasDefaultValue()
+                    ? [$property->getDefaultValue()]
+                    : [],
             );
         }
         $this->classes = \count($classes);
@@ -125,7 +129,8 @@ final class Checkpoint
 
     private function leaves(object $object): bool
     {
-        // The values of an enumeration do not change, and a lazy object would be initialized by being looked at.
+        // The values of an enumeration do not change, and a lazy object would be initialized by
+        // being looked at.
         if ($object instanceof \UnitEnum || $object instanceof \Throwable || self::isLazy($object)) {
             return true;
         }
@@ -210,7 +215,9 @@ final class Checkpoint
                 continue;
             }
             // Private and protected properties are named "\0class\0name" and "\0*\0name".
-            [, $class, $short] = "\0" === ((string) $name)[0] ? explode("\0", $name, 3) : ['', '*', (string) $name];
+            [, $class, $short] = str_starts_with((string) $name, "\0")
+                ? explode("\0", $name, 3)
+                : ['', '*', (string) $name];
             if (\in_array($short, $kept, true)) {
                 continue;
             }

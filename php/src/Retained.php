@@ -4,8 +4,8 @@ namespace Surus;
 
 /**
  * Finds what keeps objects of a request (the request, its session, its user) after that request has
- * ended, and names each place once. Watching costs a weak reference; the search runs only where an object
- * has outlived its request, and then for the 1st, 2nd, 4th, 8th … time.
+ * ended, and names each place once. Watching costs a weak reference; the search runs only where an
+ * object has outlived its request, and then for the 1st, 2nd, 4th, 8th … time.
  */
 final class Retained
 {
@@ -62,13 +62,15 @@ final class Retained
     }
 
     /**
-     * What reaches an object: "App\Basket->request"; null where it was not found, '' where only what is harmless
-     * reaches it. $onlyRoots: the application's classes alone, and without statics.
+     * What reaches an object: "App\Basket->request"; null where it was not found, '' where only
+     * what is harmless reaches it. $onlyRoots: the application's classes alone, and without
+     * statics.
      */
     public function holder(object $wanted, bool $onlyRoots = false): ?string
     {
         $queue = new \SplQueue();
-        // First, so that what is in the container is not blamed on a class that holds the container.
+        // First, so that what is in the container is not blamed on a class that holds the
+        // container.
         foreach (($this->roots)() as $name => $value) {
             $queue->enqueue([$value, $name, null]);
         }

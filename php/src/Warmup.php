@@ -2,7 +2,10 @@
 
 namespace Surus;
 
-/** The request in hand, where it is one of `engine.warmup`: no visitor has sent it, and nobody reads its answer. */
+/**
+ * The request in hand, where it is one of `engine.warmup`: no visitor has sent it, and nobody reads
+ * its answer.
+ */
 final class Warmup
 {
     private function __construct(public readonly int $number, public readonly int $of)
@@ -22,7 +25,10 @@ final class Warmup
         return $this->number === $this->of;
     }
 
-    /** Has $do run when the warm-up has ended, by exit() too, behind the shutdown functions of the application. */
+    /**
+     * Has $do run when the warm-up has ended, by exit() too, behind the shutdown functions of the
+     * application.
+     */
     public static function afterwards(\Closure $do): void
     {
         register_shutdown_function(static fn () => register_shutdown_function($do));

@@ -70,7 +70,8 @@ const CHANGES: &[Step] = &[
     Get(GUEST, "/keeps?q=guest-2"),
 ];
 
-/// The warm-ups: pages, JSON, a redirect, one that changes what it can, and one that ends by exit().
+/// The warm-ups: pages, JSON, a redirect, one that changes what it can, and one that ends by
+/// exit().
 const WARMUP: &str =
     "/page,/json?q=warm,/who?q=warm,/flash?q=warm,/keeps?q=warm,/dies?q=warm,/de/page,/change";
 

@@ -1,5 +1,6 @@
-//! Applications of Laravel and Symfony with everything that may mix up two visitors, on every engine that boots:
-//! each visitor gets the answers that `classic` gives, where nothing outlives a request.
+//! Applications of Laravel and Symfony with everything that may mix up two visitors, on every
+//! engine that boots: each visitor gets the answers that `classic` gives, where nothing outlives a
+//! request.
 
 use super::client::{Answer, Client};
 use super::site::{Site, fixture};
@@ -14,8 +15,8 @@ pub enum Step {
 /// How many visitors a conversation has.
 const VISITORS: usize = 3;
 
-/// Has the visitors ask in turn, and gives what each step was answered. Forms are posted with the visitor's own token, which is in no
-/// answer: all else that two runs answer has to be equal.
+/// Has the visitors ask in turn, and gives what each step was answered. Forms are posted with the
+/// visitor's own token, which is in no answer: all else that two runs answer has to be equal.
 pub fn talk(surus: &Surus, steps: &[Step], token: (&str, &str)) -> Vec<String> {
     let visitors: Vec<Client> = (0..VISITORS).map(|_| Client::new(&surus.url)).collect();
     let (form, field) = token;
@@ -69,8 +70,8 @@ pub fn same(classic: &[String], booted: &[String], what: &str) {
     assert_eq!(classic.len(), booted.len());
 }
 
-/// Asserts that the answers to compare with are those of an application that works: everything is in one of them, and
-/// only the page that throws fails.
+/// Asserts that the answers to compare with are those of an application that works: everything is
+/// in one of them, and only the page that throws fails.
 #[track_caller]
 pub fn sound(classic: &[String], everything: &[&str]) {
     for text in everything {

@@ -8,8 +8,8 @@ use Illuminate\Http\Request;
 use Surus\Retained;
 
 /**
- * Takes the empty request of the boot away from what it was injected into: a service that a provider makes while
- * it boots would answer every visitor from it.
+ * Takes the empty request of the boot away from what it was injected into: a service that a
+ * provider makes while it boots would answer every visitor from it.
  */
 final class BootRequest
 {

@@ -16,13 +16,15 @@ use Surus\Process;
 use Surus\Retained;
 
 /**
- * Puts a booted application back to its state before a request: the same application object, with what it,
- * its services and the static properties of Laravel and of the application held then. What a request has
- * resolved is dropped, connections to databases stay open.
+ * Puts a booted application back to its state before a request: the same application object, with
+ * what it, its services and the static properties of Laravel and of the application held then. What
+ * a request has resolved is dropped, connections to databases stay open.
  */
 final class Isolation
 {
-    /** Needed by most requests, and cheap to restore: they are made once, and not by every request. */
+    /**
+     * Needed by most requests, and cheap to restore: they are made once, and not by every request.
+     */
     private const SERVICES = [
         'auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'redis', 'router', 'session', 'translator',
         'url', 'view', 'view.engine.resolver', 'blade.compiler',
@@ -59,7 +61,10 @@ final class Isolation
         $this->databases = $app->make('config')->get('database');
     }
 
-    /** Makes the services that most requests use, and a connection for each database, which is opened later. */
+    /**
+     * Makes the services that most requests use, and a connection for each database, which is
+     * opened later.
+     */
     public static function prepare(Application $app): void
     {
         foreach (self::SERVICES as $service) {
@@ -67,7 +72,8 @@ final class Isolation
                 self::attempt(static fn () => $app->make($service));
             }
         }
-        foreach ($app->bound('db') ? array_keys($app->make('config')->get('database.connections') ?? []) : [] as $name) {
+        $databases = $app->bound('db') ? $app->make('config')->get('database.connections') ?? [] : [];
+        foreach (array_keys($databases) as $name) {
             self::attempt(static fn () => $app->make('db')->connection($name));
         }
     }
@@ -92,7 +98,10 @@ final class Isolation
         $this->used = false;
     }
 
-    /** Has the visitor's objects watched that are not put back: nothing may keep them when the request has ended. */
+    /**
+     * Has the visitor's objects watched that are not put back: nothing may keep them when the
+     * request has ended.
+     */
     public function watch(Retained $retained, Application $app, Request $request): void
     {
         foreach (Visitor::of($app, $request) as $object) {

@@ -13,8 +13,8 @@ use Surus\Lambda\Hook;
 use Surus\Retained;
 
 /**
- * Serves an application that has Octane by Octane's worker, on the engine `worker`: with all listeners that
- * config/octane.php names, those of other packages and of the application included.
+ * Serves an application that has Octane by Octane's worker, on the engine `worker`: with all
+ * listeners that config/octane.php names, those of other packages and of the application included.
  */
 final class Octane implements Client
 {
@@ -28,7 +28,8 @@ final class Octane implements Client
         // Octane shares what the boot has made with every clone, and flushes only what it knows of.
         $isolation = new Isolation($app);
         $worker->onRequestHandled(
-            static fn (Request $request, $response, Application $sandbox) => $isolation->watch($retained, $sandbox, $request),
+            static fn (Request $request, $response, Application $clone) => $isolation
+                ->watch($retained, $clone, $request),
         );
         surus_serve(static function () use ($client, $worker, $isolation, $retained): void {
             Hook::begin();

@@ -14,9 +14,9 @@ use Surus\Warmup;
 /**
  * Bootstraps an application, providers and all, and has its kernel handle every request that comes.
  *
- * On an engine that restores memory or serves one request for each process, the booted application serves, and only
- * warm-ups have to be undone here. On `worker` every request is, and Octane's listeners hear of it where Octane is
- * installed.
+ * On an engine that restores memory or serves one request for each process, the booted application
+ * serves, and only warm-ups have to be undone here. On `worker` every request is, and Octane's
+ * listeners hear of it where Octane is installed.
  */
 final class Runner
 {
@@ -32,7 +32,8 @@ final class Runner
     public static function serve(Application $app): void
     {
         $kernel = $app->make(Kernel::class);
-        // Providers may ask for it while they boot, as those of a command line find one that Laravel makes for them.
+        // Providers may ask for it while they boot, as those of a command line find one that
+        // Laravel makes for them.
         $app->instance('request', $request = Request::create('http://localhost'));
         $kernel->bootstrap();
         // Needed by every request: routes, and what compiles or finds views.
@@ -92,7 +93,9 @@ final class Runner
         $this->isolation->restore();
     }
 
-    /** No process but this one knows these connections, and after a warm-up others would share them. */
+    /**
+     * No process but this one knows these connections, and after a warm-up others would share them.
+     */
     private static function disconnect(Application $app): void
     {
         if ($app->resolved('db')) {

@@ -6,7 +6,10 @@ use Illuminate\Auth\AuthManager;
 use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 
-/** What belongs to the visitor of a request: the request itself, the session, the users that guards have found. */
+/**
+ * What belongs to the visitor of a request: the request itself, the session, the users that guards
+ * have found.
+ */
 final class Visitor
 {
     /** @return list<object> */

@@ -5,8 +5,9 @@ namespace Surus\Symfony;
 use Symfony\Component\ErrorHandler\ErrorHandler;
 
 /**
- * Puts back what Symfony's error handler does with exceptions that no kernel has caught. The first request of a kernel
- * sets it for good, and it would answer later visitors with the error page of that request.
+ * Puts back what Symfony's error handler does with exceptions that no kernel has caught. The first
+ * request of a kernel sets it for good, and it would answer later visitors with the error page of
+ * that request.
  */
 final class ExceptionHandler
 {

@@ -16,13 +16,16 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 
 /**
- * Boots the kernel and has it handle every request that comes. Warm-ups are handled by a kernel of their own, which is
- * thrown away; the kernel that serves is booted behind them, and has seen no request.
+ * Boots the kernel and has it handle every request that comes. Warm-ups are handled by a kernel of
+ * their own, which is thrown away; the kernel that serves is booted behind them, and has seen no
+ * request.
  */
 final class Server
 {
     private ?Kernel $rehearsal = null;
-    /** The kernel that has a container: the one that serves, or the one behind Symfony's HTTP cache. */
+    /**
+     * The kernel that has a container: the one that serves, or the one behind Symfony's HTTP cache.
+     */
     private readonly ?KernelInterface $inner;
     private readonly Process $process;
     private readonly ExceptionHandler $exceptions;
@@ -81,14 +84,16 @@ final class Server
         if ($kernel instanceof TerminableInterface) {
             $kernel->terminate($request, $response);
         }
-        foreach ($this->retained ? Visitor::of($request, self::container($this->inner)) : [] as $object) {
-            $this->retained->watch($object);
+        if ($this->retained) {
+            foreach (Visitor::of($request, self::container($this->inner)) as $object) {
+                $this->retained->watch($object);
+            }
         }
     }
 
     /**
-     * Boots the kernel again where exit() has left a request inside: Symfony would reset no service any more, and take
-     * that request for the main request of all that follow.
+     * Boots the kernel again where exit() has left a request inside: Symfony would reset no service
+     * any more, and take that request for the main request of all that follow.
      */
     private function recover(): void
     {
@@ -133,7 +138,10 @@ final class Server
         $this->restoreProcess();
     }
 
-    /** No process but this one knows Doctrine's connections, and after a warm-up others would share them. */
+    /**
+     * No process but this one knows Doctrine's connections, and after a warm-up others would share
+     * them.
+     */
     private function disconnect(?KernelInterface $kernel): void
     {
         $container = self::container($kernel);
@@ -156,7 +164,11 @@ final class Server
     private function retained(KernelInterface $kernel): Retained
     {
         $project = rtrim($kernel->getProjectDir(), '/').'/';
-        $libraries = [$project.'vendor/', rtrim($kernel->getCacheDir(), '/').'/', rtrim($kernel->getBuildDir(), '/').'/'];
+        $libraries = [
+            $project.'vendor/',
+            rtrim($kernel->getCacheDir(), '/').'/',
+            rtrim($kernel->getBuildDir(), '/').'/',
+        ];
 
         return new Retained(
             fn () => ['the service container' => self::container($this->inner)],
@@ -171,7 +183,8 @@ final class Server
                 return str_starts_with($file, $project);
             },
             static fn (string $message) => error_log($message),
-            // Its listeners keep the first request, its matcher the last that no route matched. Neither answers with it.
+            // Its listeners keep the first request, its matcher the last that no route matched.
+            // Neither answers with it.
             ['Symfony\\'],
         );
     }

@@ -7,7 +7,10 @@ use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorage;
 
-/** What belongs to the visitor of a request: the request itself, the session, the user that a firewall has found. */
+/**
+ * What belongs to the visitor of a request: the request itself, the session, the user that a
+ * firewall has found.
+ */
 final class Visitor
 {
     /** @return list<object> */
@@ -15,7 +18,11 @@ final class Visitor
     {
         $found = [$request];
         $services = $container instanceof Container
-            ? \Closure::bind(static fn (Container $of) => $of->services + $of->privates, null, Container::class)($container)
+            ? \Closure::bind(
+                static fn (Container $of) => $of->services + $of->privates,
+                null,
+                Container::class,
+            )($container)
             : [];
         // Symfony 5 has sessions made by a service, which it resets itself.
         if ($request->hasSession(true) && !\in_array($session = $request->getSession(), $services, true)) {
