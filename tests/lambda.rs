@@ -22,6 +22,8 @@ mod function;
 mod psr15;
 #[path = "lambda/requests.rs"]
 mod requests;
+#[path = "lambda/secrets.rs"]
+mod secrets;
 #[path = "lambda/starts.rs"]
 mod starts;
 #[path = "lambda/streams.rs"]

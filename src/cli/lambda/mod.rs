@@ -10,6 +10,8 @@ mod invoke;
 mod package;
 mod profile;
 mod runtime;
+#[cfg(feature = "secrets")]
+mod secrets;
 mod template;
 mod writable;
 

@@ -92,7 +92,10 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
         .map(|(_, config)| config.lambda.clone())
         .unwrap_or_default();
     let boot = async {
-        let (directory, config) = prepared?;
+        #[cfg_attr(not(feature = "secrets"), allow(unused_mut))]
+        let (directory, mut config) = prepared?;
+        #[cfg(feature = "secrets")]
+        super::secrets::resolve(&mut config, variables()).await?;
         function(&directory, config, environment.concurrency, names).await
     };
     let shutdown = async move {
@@ -302,6 +305,13 @@ fn is_library(script: &Path) -> bool {
 
 /// Where the PHP library finds the handler's file.
 const HANDLER: &str = "SURUS_HANDLER";
+
+/// Those whose names and values are UTF-8.
+#[cfg(feature = "secrets")]
+fn variables() -> impl Iterator<Item = (String, String)> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
 
 /// A variable of the environment, if it says anything.
 fn text(name: &str) -> Option<String> {
