@@ -180,6 +180,7 @@ async fn function(
                     filename: script.into(),
                     name: "/events".into(),
                     path_info: Default::default(),
+                    query: None,
                 },
             })
         }

@@ -8,12 +8,13 @@
 //! - PHP source as text, see `kind` in `normalise.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
 //!   did not exist;
 //! - PHP below one of the `uploads`;
-//! - what is in a directory that an `.htaccess` file closes, see `htaccess.rs`;
+//! - what `.htaccess` files close, see `htaccess/`;
 //! - our own configuration.
 //!
 //! Other files that are nobody's business (`composer.lock`, `debug.log`) are best kept out of the document root; where
 //! they cannot be, a [`route`] denies them.
 
+mod heard;
 mod htaccess;
 mod normalise;
 mod reader;
@@ -28,22 +29,26 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
 use surus_sys::rights::Rights;
 
-use crate::event::Script;
+use crate::event::{Origin, Script};
 use crate::units::checked;
+use heard::Visit;
 use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
 use secret::Secret;
 
+pub use htaccess::facts::Facts;
+pub use htaccess::{Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
 pub use root::{Denial, Symlinks, Trouble};
 pub(in crate::fronts) use root::{Opened, Root};
@@ -63,9 +68,10 @@ pub struct Settings {
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
     pub uploads: Vec<String>,
-    /// Directories that an `.htaccess` file closes to everybody (`Require all denied`, `Deny from all`) are closed. Nothing else of such
-    /// files is heard.
+    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
     pub htaccess: bool,
+    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
+    pub fallback: bool,
     /// The configuration that was read, which is never sent.
     #[serde(skip)]
     pub configuration: Option<PathBuf>,
@@ -79,6 +85,7 @@ impl Default for Settings {
             symlinks: Symlinks::default(),
             uploads: Vec::new(),
             htaccess: true,
+            fallback: true,
             configuration: None,
         }
     }
@@ -96,6 +103,10 @@ pub enum Resolution {
     Script(Script),
     /// 301 to this path, percent-encoded and on this host; the caller adds the query.
     Redirect(String),
+    /// A redirection of an `.htaccess` file: its status, and its place with the query.
+    RedirectTo(u16, String),
+    /// Another status that an `.htaccess` file gives; the reason is for the log.
+    Status(u16, &'static str),
     /// 404.
     NotFound,
     /// 403; the reason is for the log.
@@ -123,6 +134,9 @@ pub struct Site {
     document_root: Arc<str>,
     /// Answers what no file does.
     front_controller: Option<Script>,
+    /// The front controller was named; it is not just the `index.php` that is there.
+    is_named: bool,
+    falls_back: bool,
     index: Vec<String>,
     /// [`fold`]ed, without a trailing slash.
     uploads: Vec<String>,
@@ -157,6 +171,7 @@ impl Site {
                     filename: filename.into(),
                     name: "/index.php".into(),
                     path_info: OsString::new(),
+                    query: None,
                 })
             }
         };
@@ -164,6 +179,8 @@ impl Site {
             root,
             document_root,
             front_controller,
+            is_named: script.is_some(),
+            falls_back: settings.fallback,
             index: index(&settings.index)?,
             uploads: uploads(&settings.uploads)?,
             scriptless: false,
@@ -180,6 +197,8 @@ impl Site {
             document_root: utf8(root.path())?.into(),
             root,
             front_controller: None,
+            is_named: false,
+            falls_back: false,
             index: vec!["index.html".to_owned()],
             uploads: Vec::new(),
             scriptless: true,
@@ -230,17 +249,51 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path that [`normalise`](normalise()) has made.
+    /// Looks up a path that [`normalise`](normalise()) has made, for no request in particular.
+    pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        let facts = Facts {
+            method: &Method::GET,
+            target: path.path(),
+            query: None,
+            version: Version::HTTP_11,
+            headers: &NONE,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: false,
+            },
+        };
+        self.find_for(&facts, path, now)
+    }
+
+    /// Looks up the path of a request.
     ///
     /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
-    /// what goes to the front controller, and once a second one for each directory on the way.
-    pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+    /// what goes to the front controller, and once a second two for each directory on the way.
+    pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+        let way = self.htaccess.as_ref();
+        let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
+        match way {
+            Some(way) if !way.is_empty() => self.follow(&mut Visit::new(facts, now), path, false),
+            _ => match self.refuse(path) {
+                Some(refused) => refused,
+                None => self.find_plainly(facts, path, now),
+            },
+        }
+    }
+
+    /// What is refused whatever is there.
+    fn refuse(&self, path: &Normalised<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
-            return Resolution::Denied(Denial::UploadedSource);
+            return Some(Resolution::Denied(Denial::UploadedSource));
         }
-        if fold(path.path()).starts_with(CONFIGURATION) {
-            return Resolution::NotFound;
-        }
+        let is_ours = fold(path.path()).starts_with(CONFIGURATION);
+        is_ours.then_some(Resolution::NotFound)
+    }
+
+    /// Looks up a path without `.htaccess` files on its way.
+    fn find_plainly(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files, now) {
             return resolution;
@@ -260,9 +313,6 @@ impl Site {
             return self.fall_back();
         }
         match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { .. } if self.is_closed(files, now) => {
-                Resolution::Denied(Denial::Closed)
-            }
             Opened::Regular { file, metadata, .. } => Resolution::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -270,6 +320,11 @@ impl Site {
             }),
             Opened::Directory => {
                 let directory = format!("{files}/");
+                let htaccess = self.htaccess.as_ref();
+                let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
+                if own.is_some_and(|own| !own.is_empty()) {
+                    return self.follow(&mut Visit::new(facts, now), path, false);
+                }
                 match self.find_index(&directory, now) {
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
                     Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
@@ -299,8 +354,22 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`.
     fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
+        match self.find_script_at(path, files, now)? {
+            Ok((script, _)) => Some(Resolution::Script(script)),
+            Err(NoScript::Missing | NoScript::Directory) => None,
+            Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+            Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+        }
+    }
+
+    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    fn find_script_at(
+        &self,
+        path: &Normalised<'_>,
+        files: &str,
+        now: Instant,
+    ) -> Option<Result<(Script, usize), NoScript>> {
         if self.scriptless {
             return None;
         }
@@ -316,13 +385,13 @@ impl Site {
                 // Below a missing directory there is no script either.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
-                Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
-                Err(NoScript::Failed(trouble)) => return Some(Resolution::Failed(trouble)),
+                Err(other) => return Some(Err(other)),
                 Ok(script) => {
-                    return Some(Resolution::Script(Script {
+                    let script = Script {
                         path_info: path.rest(end),
                         ..script
-                    }));
+                    };
+                    return Some(Ok((script, end)));
                 }
             }
         }
@@ -339,15 +408,13 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
-            Opened::Regular { .. } if self.is_closed(name, now) => {
-                Err(NoScript::Denied(Denial::Closed))
-            }
             Opened::Regular { .. } => {
                 let script = Script {
                     root: self.document_root.clone(),
                     filename: self.root.path().join(&name[1..]).into(),
                     name: name.into(),
                     path_info: OsString::new(),
+                    query: None,
                 };
                 self.recent.put(name.as_bytes(), script.clone(), now);
                 Ok(script)
@@ -365,9 +432,6 @@ impl Site {
             let file = format!("{directory}{name}");
             if kind(name) != Kind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
-                    Opened::Regular { .. } if self.is_closed(&file, now) => {
-                        Some(Resolution::Denied(Denial::Closed))
-                    }
                     Opened::Regular {
                         file: open,
                         metadata,
@@ -400,14 +464,9 @@ impl Site {
 
     fn fall_back(&self) -> Resolution {
         match &self.front_controller {
-            Some(script) => Resolution::Script(script.clone()),
-            None => Resolution::NotFound,
+            Some(script) if self.falls_back => Resolution::Script(script.clone()),
+            _ => Resolution::NotFound,
         }
-    }
-
-    fn is_closed(&self, path: &str, now: Instant) -> bool {
-        let htaccess = self.htaccess.as_ref();
-        htaccess.is_some_and(|htaccess| htaccess.denies(&self.root, path, now))
     }
 
     fn is_uploaded_source(&self, path: &str) -> bool {
@@ -485,6 +544,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         root: document_root.clone(),
         name: format!("{}/{name}", below.unwrap_or_default()).into(),
         path_info: OsString::new(),
+        query: None,
         filename: filename.into(),
     })
 }
