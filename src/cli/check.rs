@@ -9,7 +9,7 @@ use http::Method;
 use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
 use super::options::Args;
-use super::{readable, serve, user_ini};
+use super::{htaccess, readable, serve, user_ini};
 use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
@@ -82,6 +82,11 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
+            if config.site.htaccess {
+                for problem in htaccess::problems(place.site.root()) {
+                    findings.note(problem);
+                }
+            }
             Some(place.routes)
         }
         Err(error) => {

@@ -33,6 +33,8 @@ pub struct Application {
 /// Where the application's files are.
 pub struct Place {
     pub site: Arc<Site>,
+    /// The same directory with another front controller, for pools that name one.
+    pub fronts: BTreeMap<String, Arc<Site>>,
     pub send_file: SendFile,
     pub routes: Routes,
 }
@@ -158,6 +160,7 @@ impl Application {
             Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
+                site = place.fronts.get(name).map_or(site, |own| own);
                 engine = self
                     .engines
                     .keys()

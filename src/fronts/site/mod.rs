@@ -56,8 +56,8 @@ pub(in crate::fronts) use root::{Opened, Root};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The document root, relative to the project. Without it: `public/` or `web/` if it has an `index.php`, else the
-    /// project itself.
+    /// The document root, relative to the project. Without it: the first of [`ROOTS`] that has an `index.php`, else the project
+    /// itself.
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
     #[serde(deserialize_with = "indexes")]
@@ -514,13 +514,37 @@ fn encode(path: &str) -> String {
 fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
     match root {
         Some(root) => project.join(root),
-        None => ["public", "web"]
-            .map(|name| project.join(name))
-            .into_iter()
-            .find(|directory| directory.join("index.php").is_file())
-            .unwrap_or_else(|| project.to_owned()),
+        None => {
+            let has_index = |directory: &PathBuf| directory.join("index.php").is_file();
+            let all = ROOTS.map(|name| project.join(name));
+            // An application may have directories of the rarer names for something else.
+            let (usual, rarer) = all.split_at(USUAL_ROOTS);
+            let found = usual.iter().find(|directory| has_index(directory));
+            let is_alone = !has_index(&project.to_owned());
+            let found = found.or_else(|| {
+                rarer
+                    .iter()
+                    .find(|directory| is_alone && has_index(directory))
+            });
+            found.map_or_else(|| project.to_owned(), PathBuf::clone)
+        }
     }
 }
+
+/// Where applications have their document root.
+const ROOTS: [&str; 8] = [
+    "public",
+    "web",
+    "public_html",
+    "htdocs",
+    "html",
+    "webroot",
+    "pub",
+    "p",
+];
+
+/// So many of them are taken even where the project has an index.php of its own.
+const USUAL_ROOTS: usize = 2;
 
 fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     let filename = script

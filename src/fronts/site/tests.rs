@@ -517,6 +517,78 @@ fn the_configuration_is_a_secret_under_every_name() {
 }
 
 #[test]
+fn document_roots_of_other_names_are_found_when_they_alone_have_an_index() {
+    for name in ["public_html", "html", "htdocs", "webroot", "pub", "p"] {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let root = || {
+            let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+            site.root().to_owned()
+        };
+        fs::create_dir(dir.path().join(name)).unwrap();
+        assert_eq!(root(), real);
+        fs::write(dir.path().join(name).join("index.php"), "").unwrap();
+        assert_eq!(root(), real.join(name));
+        fs::write(dir.path().join("index.php"), "").unwrap();
+        assert_eq!(root(), real, "{name} is one directory among others");
+    }
+}
+
+#[test]
+fn fallback_set_to_false_answers_404_for_what_is_missing() {
+    let settings = Settings {
+        fallback: false,
+        ..Settings::default()
+    };
+    check(
+        &settings,
+        &[
+            ("/", "run /index.php"),
+            ("/index.php/a", "run /index.php + /a"),
+            ("/none", "not found"),
+            ("/blog/none", "not found"),
+            ("/empty/", "not found"),
+            ("/style.css", "file style.css"),
+        ],
+    );
+}
+
+#[test]
+fn htaccess_without_a_front_controller_leaves_what_is_missing_missing() {
+    let dir = project();
+    let public = dir.path().join("public");
+    let says_of = |text: &str, path: &str| {
+        fs::write(public.join(".htaccess"), text).unwrap();
+        let script = Site::open(dir.path(), &Settings::default(), None).unwrap();
+        says(&script, path)
+    };
+    assert_eq!(says_of("Options -Indexes", "/none"), "not found");
+    assert_eq!(says_of("Options -Indexes", "/"), "run /index.php");
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ x.php [L]";
+    assert_eq!(says_of(rules, "/none"), "run /x.php");
+    fs::write(public.join("blog/.htaccess"), "RewriteEngine Off").unwrap();
+    assert_eq!(says_of(rules, "/blog/none"), "not found");
+}
+
+#[test]
+fn named_script_answers_where_rules_lead_to_the_index() {
+    let dir = project();
+    let public = dir.path().join("public");
+    let script = public.join("x.php");
+    let resolve = |text: &str, path: &str| {
+        fs::write(public.join(".htaccess"), text).unwrap();
+        let site = Site::open(dir.path(), &Settings::default(), Some(&script)).unwrap();
+        says(&site, path)
+    };
+    let rules =
+        "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]";
+    assert_eq!(resolve(rules, "/none"), "run /x.php");
+    assert_eq!(resolve("Options -Indexes", "/none"), "run /x.php");
+    assert_eq!(resolve("Options -Indexes", "/"), "run /x.php");
+    assert_eq!(resolve(rules, "/style.css"), "file style.css");
+}
+
+#[test]
 fn the_document_root_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().canonicalize().unwrap();

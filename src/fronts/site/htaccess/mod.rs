@@ -43,6 +43,8 @@ const MAX_FILES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Htaccess {
     directories: Recent<Directory>,
+    /// Where no file is.
+    nothing: Arc<Way>,
     /// By device and inode.
     files: Mutex<HashMap<(u64, u64), (Identity, Arc<File>)>>,
 }
@@ -75,6 +77,7 @@ impl Htaccess {
     pub(super) fn new() -> Htaccess {
         Htaccess {
             directories: Recent::new(),
+            nothing: Arc::default(),
             files: Mutex::default(),
         }
     }
@@ -84,7 +87,7 @@ impl Htaccess {
         let mut way = match self.directory(root, "", None, now) {
             Directory::Here { way, .. } => way,
             // It has been opened at the start; without it, nothing is there.
-            Directory::Missing => Arc::default(),
+            Directory::Missing => self.nothing.clone(),
         };
         let mut end = 1;
         while let Some(rest) = path.as_bytes().get(end..)
@@ -122,7 +125,7 @@ impl Htaccess {
         let directory = match self.file(root, below) {
             None if !path.is_empty() && !is_directory(root, below) => Directory::Missing,
             None => Directory::Here {
-                way: above.cloned().unwrap_or_default(),
+                way: above.unwrap_or(&self.nothing).clone(),
                 above: above.cloned(),
             },
             Some(file) => {
