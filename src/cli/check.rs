@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
-use crate::fronts::site::{Site, route::Routes};
+use crate::fronts::site::{Resolution, Site, route::Routes};
 use crate::observe::log;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
@@ -136,9 +136,15 @@ async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
 fn site(project: &Path, site: &Site, findings: &Findings) {
     let root = site.root();
     findings.fine("document root", root.display());
-    match site.front_controller() {
-        Some(script) => findings.fine("front controller", script.filename.display()),
-        None => findings.note(
+    // Rules of .htaccess files may name another one, or none.
+    match site.resolve("/a-path-that-no-application-has/surus-check") {
+        Resolution::Script(script) => {
+            findings.fine("front controller", script.filename.display());
+        }
+        _ if site.front_controller().is_some() => findings.note(
+            "what is no file is 404: no rule of an .htaccess file leads it to a front controller, or site.fallback is false",
+        ),
+        _ => findings.note(
             "there is no front controller: what is no file is 404; name one with --script, or put an index.php into the \
              document root",
         ),

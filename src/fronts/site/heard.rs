@@ -1,6 +1,7 @@
 //! Leads a request through the `.htaccess` files on its way, as Apache does: who may have it, where it leads, what it finds there.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
@@ -108,6 +109,7 @@ impl Site {
                     at: &at,
                     is_whole: end == whole.len(),
                     path: &whole[..end],
+                    asked: OnceCell::new(),
                 },
                 document_root: &self.document_root,
                 path: whole,
@@ -320,12 +322,25 @@ struct Look<'a> {
     /// Nothing follows the name of the file.
     is_whole: bool,
     path: &'a str,
+    asked: OnceCell<rewrite::Kind>,
 }
 
 impl Look<'_> {
-    fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
-        let below = path.strip_prefix(self.site.root.path().to_str()?)?;
-        (below.is_empty() || below.starts_with('/')).then(|| below.trim_matches('/'))
+    fn look(&self, path: &str) -> Option<Metadata> {
+        if leads_up(path) {
+            return None;
+        }
+        let below = path.strip_prefix(&*self.site.document_root);
+        let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
+        match below.map(|below| below.trim_matches('/')) {
+            None | Some("") => std::fs::metadata(path).ok(),
+            Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
+                Opened::Regular { metadata, .. } => Some(metadata),
+                // A symbolic link that may not be followed leads to nothing.
+                Opened::Directory => std::fs::metadata(path).ok(),
+                _ => None,
+            },
+        }
     }
 }
 
@@ -337,37 +352,30 @@ impl Files for Look<'_> {
             At::Directory => rewrite::Kind::Directory,
             // What has not been opened for its name may be there.
             At::Missing if self.is_whole && kind(name) == Kind::Plain => rewrite::Kind::Missing,
-            _ => self.kind(&format!("{}{}", self.site.document_root, self.path)),
+            _ => *self
+                .asked
+                .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
         }
     }
 
     fn kind(&self, path: &str) -> rewrite::Kind {
-        match self.below(path) {
-            Some("") => rewrite::Kind::Directory,
-            Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
-                Opened::Regular { .. } => rewrite::Kind::File,
-                Opened::Directory => rewrite::Kind::Directory,
-                _ => rewrite::Kind::Missing,
-            },
-            None => match std::fs::metadata(path) {
-                Ok(found) if found.is_file() => rewrite::Kind::File,
-                Ok(found) if found.is_dir() => rewrite::Kind::Directory,
-                _ => rewrite::Kind::Missing,
-            },
+        match self.look(path) {
+            Some(found) if found.is_dir() => rewrite::Kind::Directory,
+            Some(found) if found.is_file() => rewrite::Kind::File,
+            _ => rewrite::Kind::Missing,
         }
     }
 
     fn metadata(&self, path: &str) -> Option<Metadata> {
-        match self.below(path) {
-            Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
-                Opened::Regular { metadata, .. } => Some(metadata),
-                _ => None,
-            },
-            None => std::fs::metadata(path).ok(),
-        }
+        self.look(path)
     }
 
     fn is_link(&self, path: &str) -> bool {
-        std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+        !leads_up(path) && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
     }
+}
+
+/// What a client has put into a path may lead anywhere.
+fn leads_up(path: &str) -> bool {
+    path.split('/').any(|name| name == "..")
 }

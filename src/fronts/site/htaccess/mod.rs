@@ -122,13 +122,14 @@ impl Htaccess {
             return directory;
         }
         let below = path.strip_prefix('/').unwrap_or_default();
-        let directory = match self.file(root, below) {
-            None if !path.is_empty() && !is_directory(root, below) => Directory::Missing,
-            None => Directory::Here {
+        let is_there = path.is_empty() || is_directory(root, below);
+        let directory = match is_there.then(|| self.file(root, below)) {
+            None => Directory::Missing,
+            Some(None) => Directory::Here {
                 way: above.unwrap_or(&self.nothing).clone(),
                 above: above.cloned(),
             },
-            Some(file) => {
+            Some(Some(file)) => {
                 // The same as before, so that nothing below has to be merged again.
                 let known = self.directories.last(path.as_bytes()).filter(is_of);
                 let known = known.and_then(|known| match known {
