@@ -1,7 +1,7 @@
 //! Compares what `surus serve` makes of `.htaccess` files with what Apache makes of them.
 //!
-//! A site is a file in `htaccess/sites`: its files, what is asked of it, and where Surus is meant to differ, with the reason.
-//! `HTACCESS_SITE=name` compares only the sites whose names contain it.
+//! A site is a file in `htaccess/sites`: its files, what is asked of it, and where Surus is meant
+//! to differ, with the reason. `HTACCESS_SITE=name` compares only the sites whose names contain it.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! A directory with `.htaccess` files, what is asked of it, and where Surus is meant to differ from Apache.
+//! A directory with `.htaccess` files, what is asked of it, and where Surus is meant to differ from
+//! Apache.
 
 use std::collections::BTreeMap;
 use std::fs;

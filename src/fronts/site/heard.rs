@@ -1,4 +1,5 @@
-//! Leads a request through the `.htaccess` files on its way, as Apache does: who may have it, where it leads, what it finds there.
+//! Leads a request through the `.htaccess` files on its way, as Apache does: who may have it, where
+//! it leads, what it finds there.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -10,8 +11,9 @@ use std::time::Instant;
 use surus_sys::open::Access;
 
 use super::htaccess::Way;
+use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
-use super::htaccess::rewrite::{self, Files, Outcome, Pass};
+use super::htaccess::rewrite::{self, Outcome, Pass};
 use super::normalise::{Kind, Normalised, Stop, kind, normalise};
 use super::root::{Denial, Opened};
 use super::{Found, NoScript, Resolution, Site, encode};
@@ -163,7 +165,8 @@ impl Site {
         }
     }
 
-    /// What is at the path's end, and where the part of it ends that names a file. `directories` is the end of those that are there.
+    /// What is at the path's end, and where the part of it ends that names a file. `directories` is
+    /// the end of those that are there.
     fn look_up(&self, path: &Normalised<'_>, directories: usize, now: Instant) -> (At, usize) {
         let (files, stop) = path.files();
         let whole = path.path();
@@ -216,7 +219,8 @@ impl Site {
             }
             At::Script(script) => {
                 let front = self.front_controller.as_ref();
-                // A script that was named on the command line stands in for the index.php that rules lead to.
+                // A script that was named on the command line stands in for the index.php that
+                // rules lead to.
                 let script = match front {
                     Some(front)
                         if self.is_named && visit.passes > 1 && *script.name == *"/index.php" =>
@@ -256,7 +260,8 @@ impl Site {
         }
     }
 
-    /// Answers what is missing. Files that say something and do not lead it anywhere mean that it is.
+    /// Answers what is missing. Files that say something and do not lead it anywhere mean that it
+    /// is.
     fn miss(&self, visit: &mut Visit<'_>, way: &Way) -> Resolution {
         if let Some(to) = way.fallback()
             && !visit.is_fallback
@@ -322,7 +327,7 @@ struct Look<'a> {
     /// Nothing follows the name of the file.
     is_whole: bool,
     path: &'a str,
-    asked: OnceCell<rewrite::Kind>,
+    asked: OnceCell<condition::Kind>,
 }
 
 impl Look<'_> {
@@ -345,24 +350,24 @@ impl Look<'_> {
 }
 
 impl Files for Look<'_> {
-    fn asked(&self) -> rewrite::Kind {
+    fn asked(&self) -> condition::Kind {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {
-            At::Script(_) | At::File(_) => rewrite::Kind::File,
-            At::Directory => rewrite::Kind::Directory,
+            At::Script(_) | At::File(_) => condition::Kind::File,
+            At::Directory => condition::Kind::Directory,
             // What has not been opened for its name may be there.
-            At::Missing if self.is_whole && kind(name) == Kind::Plain => rewrite::Kind::Missing,
+            At::Missing if self.is_whole && kind(name) == Kind::Plain => condition::Kind::Missing,
             _ => *self
                 .asked
                 .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
         }
     }
 
-    fn kind(&self, path: &str) -> rewrite::Kind {
+    fn kind(&self, path: &str) -> condition::Kind {
         match self.look(path) {
-            Some(found) if found.is_dir() => rewrite::Kind::Directory,
-            Some(found) if found.is_file() => rewrite::Kind::File,
-            _ => rewrite::Kind::Missing,
+            Some(found) if found.is_dir() => condition::Kind::Directory,
+            Some(found) if found.is_file() => condition::Kind::File,
+            _ => condition::Kind::Missing,
         }
     }
 

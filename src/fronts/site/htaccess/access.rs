@@ -1,4 +1,5 @@
-//! Who may see a file: `Require` and its groups (mod_authz_core), `Order`, `Allow`, `Deny` and `Satisfy` (mod_access_compat).
+//! Who may see a file: `Require` and its groups (mod_authz_core), `Order`, `Allow`, `Deny` and
+//! `Satisfy` (mod_access_compat).
 //!
 //! What cannot be known is decided such that fewer are let in.
 

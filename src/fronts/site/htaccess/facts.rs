@@ -1,4 +1,5 @@
-//! What conditions of `.htaccess` files ask of a request, and texts that are made of it: `%{HTTP_HOST}/$1`.
+//! What conditions of `.htaccess` files ask of a request, and texts that are made of it:
+//! `%{HTTP_HOST}/$1`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -2,7 +2,7 @@
 
 /// A line that says who handles files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handler {
+pub enum Switch {
     /// `php_flag engine`.
     Engine(bool),
     /// `SetHandler`: is it PHP?
@@ -56,26 +56,27 @@ impl Default for Php {
 }
 
 impl Php {
-    pub fn hear(&mut self, line: &Handler, name: &str) {
+    pub fn hear(&mut self, line: &Switch, name: &str) {
         match line {
-            Handler::Engine(on) => self.engine = *on,
-            Handler::Set(is_php) => self.set = Some(*is_php),
-            Handler::Type(is_php) => self.forced = *is_php,
-            Handler::AddHandler { is_php, endings } if has(name, endings) => {
+            Switch::Engine(on) => self.engine = *on,
+            Switch::Set(is_php) => self.set = Some(*is_php),
+            Switch::Type(is_php) => self.forced = *is_php,
+            Switch::AddHandler { is_php, endings } if has(name, endings) => {
                 self.handler = Some(*is_php);
             }
-            Handler::AddType { is_php, endings } if has(name, endings) => {
+            Switch::AddType { is_php, endings } if has(name, endings) => {
                 self.media_type = Some(*is_php);
             }
-            Handler::RemoveHandler(endings) if has(name, endings) => self.handler = Some(false),
-            Handler::RemoveType(endings) if has(name, endings) => self.media_type = Some(false),
+            Switch::RemoveHandler(endings) if has(name, endings) => self.handler = Some(false),
+            Switch::RemoveType(endings) if has(name, endings) => self.media_type = Some(false),
             _ => {}
         }
     }
 
     /// Would PHP run a file that it usually runs?
     pub fn runs(&self) -> bool {
-        // A handler that is set is the only one that counts, and one that is added counts more than a type.
+        // A handler that is set is the only one that counts, and one that is added counts more than
+        // a type.
         let is_on = match (self.set, self.handler) {
             (Some(set), _) => set,
             (None, Some(handler)) => handler && self.forced != Some(false),

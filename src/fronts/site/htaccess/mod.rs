@@ -1,13 +1,17 @@
-//! Apache's `.htaccess` files: finds those on the way to a path, keeps what they say, and merges it as Apache does.
+//! Apache's `.htaccess` files: finds those on the way to a path, keeps what they say, and merges it
+//! as Apache does.
 //!
-//! `parse.rs` reads lines, `rules.rs` makes directives of them; `access.rs`, `handler.rs` and `rewrite.rs` evaluate them. `heard.rs`
-//! beside this directory leads a request through all of it.
+//! `parse.rs` reads lines, `read.rs` makes of them the directives of `rules.rs`; `access.rs`,
+//! `handler.rs` and `rewrite.rs` evaluate them. `heard.rs` beside this directory leads a request
+//! through all of it.
 
 mod access;
+pub(super) mod condition;
 pub mod facts;
 mod handler;
 mod parse;
 mod pattern;
+mod read;
 pub(super) mod rewrite;
 mod rules;
 #[cfg(test)]
@@ -31,7 +35,8 @@ use self::rules::{Block, File};
 use super::recent::Recent;
 use super::root::{Denial, Opened, Root};
 
-pub use self::rules::{Problem, read};
+pub use self::read::read;
+pub use self::rules::Problem;
 
 /// Longer files are closed: what they say beyond would not be heard.
 const MAX_BYTES: u64 = 1 << 20;
@@ -46,8 +51,10 @@ pub(super) struct Htaccess {
     /// Where no file is.
     nothing: Arc<Way>,
     /// By device and inode.
-    files: Mutex<HashMap<(u64, u64), (Identity, Arc<File>)>>,
+    files: Mutex<Parsed>,
 }
+
+type Parsed = HashMap<(u64, u64), (Identity, Arc<File>)>;
 
 /// What is another one for another text.
 type Identity = (u64, i64, i64, i64, i64);
@@ -82,7 +89,8 @@ impl Htaccess {
         }
     }
 
-    /// The way to a path, which begins with a slash, and the end of the part of it that names directories which are there.
+    /// The way to a path, which begins with a slash, and the end of the part of it that names
+    /// directories which are there.
     pub(super) fn way(&self, root: &Root, path: &str, now: Instant) -> (Arc<Way>, usize) {
         let mut way = match self.directory(root, "", None, now) {
             Directory::Here { way, .. } => way,
@@ -257,7 +265,8 @@ impl Way {
             .as_deref()
     }
 
-    /// The blocks that are about a file of this name, in the order in which Apache merges them, and those of which that is not certain.
+    /// The blocks that are about a file of this name, in the order in which Apache merges them, and
+    /// those of which that is not certain.
     fn blocks(&self, name: &str) -> (Vec<&Block>, Vec<&Block>) {
         let files = || self.levels.iter().map(|(_, file)| file);
         let mut certain: Vec<_> = files().filter_map(|file| file.blocks.first()).collect();
@@ -340,7 +349,8 @@ impl Way {
         heard(&all, name).is_source()
     }
 
-    /// Where `Redirect` and `RedirectMatch` lead from a path: a status, and a place where the status is of a redirection.
+    /// Where `Redirect` and `RedirectMatch` lead from a path: a status, and a place where the
+    /// status is of a redirection.
     pub(super) fn redirect(&self, name: &str, path: &str) -> Option<(u16, String)> {
         if !self.has_redirects {
             return None;
@@ -371,7 +381,8 @@ fn heard(blocks: &[&Block], name: &str) -> Php {
     php
 }
 
-/// The rules that hold in the deepest directory: its own replace those above, unless it says that it inherits them.
+/// The rules that hold in the deepest directory: its own replace those above, unless it says that
+/// it inherits them.
 fn rules_of(levels: &[(Arc<str>, Arc<File>)]) -> Option<Rules> {
     let mut engine = None;
     let mut rules: Option<Rules> = None;

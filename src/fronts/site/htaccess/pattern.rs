@@ -1,4 +1,5 @@
-//! Matches Apache's regular expressions, which are PCRE's: by `regex` where it can, else by backtracking with a limit.
+//! Matches Apache's regular expressions, which are PCRE's: by `regex` where it can, else by
+//! backtracking with a limit.
 
 use std::ops::Range;
 
@@ -74,8 +75,8 @@ impl Pattern {
     }
 }
 
-/// The pattern in the syntax of `regex`, and whether it needs backtracking. What only looks alike in both is the reason: `\<` is a
-/// character to PCRE and the beginning of a word to `regex`.
+/// The pattern in the syntax of `regex`, and whether it needs backtracking. What only looks alike
+/// in both is the reason: `\<` is a character to PCRE and the beginning of a word to `regex`.
 fn translate(pcre: &str) -> Result<(String, bool), String> {
     let mut out = String::with_capacity(pcre.len() + 16);
     let mut backtracks = false;
