@@ -6,6 +6,8 @@ mod common;
 
 #[path = "lambda/api.rs"]
 mod api;
+#[path = "lambda/console.rs"]
+mod console;
 #[path = "lambda/copies.rs"]
 mod copies;
 #[path = "lambda/ends.rs"]
@@ -24,3 +26,5 @@ mod requests;
 mod starts;
 #[path = "lambda/streams.rs"]
 mod streams;
+#[path = "lambda/warm.rs"]
+mod warm;

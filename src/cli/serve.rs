@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::options::Args;
-use super::{boot, findings};
+use super::{boot, findings, trim};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -23,13 +23,14 @@ use crate::fronts::http::{
 use crate::fronts::site::route::Routes;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::spool;
+use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.load()?;
     log::start(&loaded.config.log)?;
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    engines::restrict_process(&loaded.config.engine)?;
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -54,6 +55,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
+    config.http.set_budgets();
     let listeners = bind(&config)?;
     let admin_listener = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
@@ -114,6 +116,7 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
             Box::new(move || reload())
         },
     });
+    tokio::spawn(trim::run());
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {
@@ -188,7 +191,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
     }
     let listeners: Vec<Listener> = listen
         .iter()
-        .map(Listener::bind)
+        .map(|address| Listener::bind(address, "--listen or http.listen"))
         .collect::<Result<_, _>>()?;
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     if listen.iter().any(is_unix) {
@@ -211,7 +214,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         config.site.symlinks,
         &config.send_file,
     )?;
-    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = Routes::new(&config.route, &config.site)?;
     let routes = routes.read_with(site.rights().as_ref());
     let mut fronts = BTreeMap::new();
     for name in routes.engines() {
@@ -231,7 +234,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
 /// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     match (
-        spool::file(config.http.spool.as_deref()),
+        TempFile::create(config.http.spool.as_deref()),
         &config.http.spool,
     ) {
         (Ok(_), _) => Ok(None),
@@ -259,11 +262,16 @@ async fn boot_all(
         let name = asked.name;
         let pool = boot::boot_one(&asked, project, metrics).await?;
         let report = pool.report();
-        if asked.entry.is_standing() && report.get("opcache") != "on" {
-            warn!(
-                opcache = report.get("opcache"),
+        match report.get("opcache") {
+            "on" => {}
+            _ if !asked.entry.is_standing() => {}
+            "file cache only" => warn!(
+                "OPcache has no shared memory (opcache.file_cache_only); every request reads its compiled files from disk"
+            ),
+            state => warn!(
+                opcache = state,
                 "PHP runs without OPcache; every request compiles its files"
-            );
+            ),
         }
         for setting in findings::unknown_settings(&report, &asked.config) {
             warn!(engine = name, "{}", findings::unknown_setting(setting));

@@ -3,6 +3,7 @@
 
 pub mod bell;
 pub mod hold;
+pub mod memory;
 pub mod open;
 pub mod process;
 pub mod rights;

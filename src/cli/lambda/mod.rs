@@ -3,6 +3,7 @@
 mod check;
 mod compile;
 mod compiled;
+mod deployed;
 mod dev;
 mod emulated;
 mod invoke;
@@ -10,6 +11,7 @@ mod package;
 mod profile;
 mod runtime;
 mod template;
+mod writable;
 
 /// What is to be done with a function.
 #[derive(clap::Args)]

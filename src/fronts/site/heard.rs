@@ -16,14 +16,16 @@ use super::htaccess::facts::{Env, Facts};
 use super::htaccess::rewrite::{self, Outcome, Pass};
 use super::normalise::{Kind, Normalised, Stop, kind, normalise};
 use super::root::{Denial, Opened};
-use super::{Found, NoScript, Resolution, Site, encode};
+use super::{Asker, Found, NoScript, Resolution, Site, encode};
 use crate::event::Script;
+use crate::private_files::Shared;
 
 /// As often as Apache lets a request begin again (`LimitInternalRecursion`).
 const MAX_REDIRECTS: usize = 10;
 
 /// A request on its way.
 pub(super) struct Visit<'a> {
+    asker: Asker,
     facts: &'a Facts<'a>,
     now: Instant,
     query: Option<Cow<'a, str>>,
@@ -41,14 +43,17 @@ enum At {
     Script(Script),
     File(Found),
     Directory,
+    /// A private file.
+    Hidden,
     Missing,
     Denied(Denial),
     Failed(super::Trouble),
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(facts: &'a Facts<'a>, now: Instant) -> Visit<'a> {
+    pub(super) fn new(asker: Asker, facts: &'a Facts<'a>, now: Instant) -> Visit<'a> {
         Visit {
+            asker,
             facts,
             now,
             query: facts.query.map(Cow::Borrowed),
@@ -77,11 +82,11 @@ impl Site {
             return refused;
         }
         let Some(htaccess) = &self.htaccess else {
-            return self.find_plainly(visit.facts, path, visit.now);
+            return self.find_plainly(visit.asker, visit.facts, path, visit.now);
         };
         let (files, stop) = path.files();
         let (mut way, directories) = htaccess.way(&self.root, path.directories(), visit.now);
-        let (at, end) = self.look_up(path, directories, visit.now);
+        let (at, end) = self.look_up(visit.asker, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
         if is_bare_directory {
@@ -167,11 +172,18 @@ impl Site {
 
     /// What is at the path's end, and where the part of it ends that names a file. `directories` is
     /// the end of those that are there.
-    fn look_up(&self, path: &Normalised<'_>, directories: usize, now: Instant) -> (At, usize) {
+    fn look_up(
+        &self,
+        asker: Asker,
+        path: &Normalised<'_>,
+        directories: usize,
+        now: Instant,
+    ) -> (At, usize) {
         let (files, stop) = path.files();
         let whole = path.path();
         match self.find_script_at(path, files, now) {
             Some(Ok((script, end))) => return (At::Script(script), end),
+            Some(Err(NoScript::Hidden)) => return (At::Hidden, files.len()),
             Some(Err(NoScript::Denied(why))) => return (At::Denied(why), files.len()),
             Some(Err(NoScript::Failed(trouble))) => return (At::Failed(trouble), files.len()),
             Some(Err(NoScript::Missing | NoScript::Directory)) | None => {}
@@ -189,6 +201,12 @@ impl Site {
             return (At::Missing, end);
         }
         let at = match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { file, real, .. }
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
+            {
+                At::Hidden
+            }
             Opened::Regular { file, metadata, .. } => At::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -254,6 +272,7 @@ impl Site {
                 }
                 None => self.miss(visit, way),
             },
+            At::Hidden => Resolution::NotFound,
             At::Missing => self.miss(visit, way),
             At::Denied(why) => Resolution::Denied(why),
             At::Failed(trouble) => Resolution::Failed(trouble),
@@ -353,7 +372,7 @@ impl Files for Look<'_> {
     fn asked(&self) -> condition::Kind {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {
-            At::Script(_) | At::File(_) => condition::Kind::File,
+            At::Script(_) | At::File(_) | At::Hidden => condition::Kind::File,
             At::Directory => condition::Kind::Directory,
             // What has not been opened for its name may be there.
             At::Missing if self.is_whole && kind(name) == Kind::Plain => condition::Kind::Missing,

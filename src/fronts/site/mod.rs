@@ -9,12 +9,11 @@
 //!   did not exist;
 //! - PHP below one of the `uploads`;
 //! - what `.htaccess` files close, see `htaccess/`;
-//! - our own configuration.
-//!
-//! Other files that are nobody's business (`composer.lock`, `debug.log`) are best kept out of the document root; where
-//! they cannot be, a [`route`] denies them.
+//! - our own configuration;
+//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
 
 mod heard;
+mod hidden;
 mod htaccess;
 mod normalise;
 mod reader;
@@ -28,6 +27,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -38,15 +38,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
 use surus_sys::rights::Rights;
+use tracing::debug;
 
 use crate::event::{Origin, Script};
+use crate::private_files::{Shared, Unopened};
 use crate::units::checked;
 use heard::Visit;
+use hidden::Hidden;
 use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
 use secret::Secret;
 
+pub use hidden::Why;
 pub use htaccess::facts::Facts;
 pub use htaccess::{Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
@@ -72,6 +76,10 @@ pub struct Settings {
     pub htaccess: bool,
     /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
     pub fallback: bool,
+    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
+    /// `.gitignore` below the document root; `!` shows what is built in.
+    #[serde(deserialize_with = "hidden_patterns")]
+    pub hidden: Vec<String>,
     /// The configuration that was read, which is never sent.
     #[serde(skip)]
     pub configuration: Option<PathBuf>,
@@ -86,6 +94,7 @@ impl Default for Settings {
             uploads: Vec::new(),
             htaccess: true,
             fallback: true,
+            hidden: Vec::new(),
             configuration: None,
         }
     }
@@ -146,6 +155,16 @@ pub struct Site {
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
     secret: Option<Secret>,
+    /// None: a script chooses what is sent from here.
+    hidden: Option<Hidden>,
+}
+
+/// Who asks for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    Visitor,
+    /// A script that leaves the sending to us. It knows what it does with private files.
+    Script,
 }
 
 impl Site {
@@ -175,7 +194,10 @@ impl Site {
                 })
             }
         };
+        let has_libraries = project.canonicalize().is_ok_and(|path| path == root.path())
+            || root.path().join("vendor/autoload.php").is_file();
         Ok(Site {
+            hidden: Some(Hidden::new(&settings.hidden, has_libraries)?),
             root,
             document_root,
             front_controller,
@@ -205,7 +227,14 @@ impl Site {
             recent: Recent::new(),
             htaccess: None,
             secret: None,
+            hidden: None,
         })
+    }
+
+    /// Keeps private files back, as [`open`](Self::open) does, with these patterns beside.
+    pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
+        self.hidden = Some(Hidden::new(patterns, false)?);
+        Ok(self)
     }
 
     /// Sends only files that may be read with these rights, where they are not ours.
@@ -251,6 +280,15 @@ impl Site {
 
     /// Looks up a path that [`normalise`](normalise()) has made, for no request in particular.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_by(Asker::Visitor, path, now)
+    }
+
+    /// As [`find`](Self::find), for a script that has asked us to send the file: private ones too.
+    pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_by(Asker::Script, path, now)
+    }
+
+    fn find_by(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         let facts = Facts {
             method: &Method::GET,
@@ -264,7 +302,7 @@ impl Site {
                 https: false,
             },
         };
-        self.find_for(&facts, path, now)
+        self.find_as(asker, &facts, path, now)
     }
 
     /// Looks up the path of a request.
@@ -272,13 +310,25 @@ impl Site {
     /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
     /// what goes to the front controller, and once a second two for each directory on the way.
     pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_as(Asker::Visitor, facts, path, now)
+    }
+
+    fn find_as(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
         let way = self.htaccess.as_ref();
         let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
         match way {
-            Some(way) if !way.is_empty() => self.follow(&mut Visit::new(facts, now), path, false),
+            Some(way) if !way.is_empty() => {
+                self.follow(&mut Visit::new(asker, facts, now), path, false)
+            }
             _ => match self.refuse(path) {
                 Some(refused) => refused,
-                None => self.find_plainly(facts, path, now),
+                None => self.find_plainly(asker, facts, path, now),
             },
         }
     }
@@ -293,7 +343,13 @@ impl Site {
     }
 
     /// Looks up a path without `.htaccess` files on its way.
-    fn find_plainly(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+    fn find_plainly(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files, now) {
             return resolution;
@@ -313,6 +369,12 @@ impl Site {
             return self.fall_back();
         }
         match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { file, real, .. }
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
+            {
+                Resolution::NotFound
+            }
             Opened::Regular { file, metadata, .. } => Resolution::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -323,9 +385,10 @@ impl Site {
                 let htaccess = self.htaccess.as_ref();
                 let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
                 if own.is_some_and(|own| !own.is_empty()) {
-                    return self.follow(&mut Visit::new(facts, now), path, false);
+                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
                 }
                 match self.find_index(&directory, now) {
+                    Some(Resolution::NotFound) => Resolution::NotFound,
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
                     Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
                     Some(_) => Resolution::Redirect(encode(&directory)),
@@ -358,6 +421,7 @@ impl Site {
         match self.find_script_at(path, files, now)? {
             Ok((script, _)) => Some(Resolution::Script(script)),
             Err(NoScript::Missing | NoScript::Directory) => None,
+            Err(NoScript::Hidden) => Some(Resolution::NotFound),
             Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
             Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
         }
@@ -408,6 +472,10 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
+            // Its content cannot be read here, and PHP is no key.
+            Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
+                Err(NoScript::Hidden)
+            }
             Opened::Regular { .. } => {
                 let script = Script {
                     root: self.document_root.clone(),
@@ -433,6 +501,11 @@ impl Site {
             if kind(name) != Kind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
                     Opened::Regular {
+                        file: open, real, ..
+                    } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
+                        Some(Resolution::NotFound)
+                    }
+                    Opened::Regular {
                         file: open,
                         metadata,
                         ..
@@ -455,6 +528,7 @@ impl Site {
             }
             match self.script_at(&file, now) {
                 Ok(script) => Some(Resolution::Script(script)),
+                Err(NoScript::Hidden) => Some(Resolution::NotFound),
                 Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
                 Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
                 Err(NoScript::Missing | NoScript::Directory) => None,
@@ -467,6 +541,24 @@ impl Site {
             Some(script) if self.falls_back => Resolution::Script(script.clone()),
             _ => Resolution::NotFound,
         }
+    }
+
+    /// Whether a file or script that exists is answered as if it did not.
+    fn hides(&self, path: &str, real: Option<&Path>, content: impl Read) -> bool {
+        let hidden = self.hidden.as_ref();
+        let Some(why) = hidden.and_then(|hidden| hidden.why(path, real, false, content)) else {
+            return false;
+        };
+        debug!(path, ?why, "hidden file not sent");
+        true
+    }
+
+    /// Why a file or directory below the document root is hidden from visitors.
+    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
+        let relative = path.strip_prefix(self.root.path()).ok()?;
+        let hidden = self.hidden.as_ref()?;
+        let content = Unopened::new(path);
+        hidden.why(&relative.to_string_lossy(), None, is_directory, content)
     }
 
     fn is_uploaded_source(&self, path: &str) -> bool {
@@ -494,6 +586,7 @@ impl Site {
 enum NoScript {
     Missing,
     Directory,
+    Hidden,
     Denied(Denial),
     Failed(Trouble),
 }
@@ -598,6 +691,12 @@ fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         Ok(fold(prefix.trim_end_matches('/')).into_owned())
     };
     prefixes.iter().map(check).collect()
+}
+
+fn hidden_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |patterns: &Vec<String>| {
+        hidden::own(patterns).map(drop)
+    })
 }
 
 fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
