@@ -81,7 +81,7 @@ fn quoted(text: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::fronts::site::{Symlinks, route::Routes, route::Rule};
+    use crate::fronts::site::{Settings, route::Routes, route::Rule};
 
     #[test]
     fn lines_that_cannot_be_evaluated_are_named_with_a_route_that_closes_the_same() {
@@ -115,11 +115,12 @@ mod tests {
             }
             let (_, toml) = text.split_once("\n\n").unwrap();
             let file: File = toml::from_str(toml).unwrap();
-            let routes = Routes::new(&file.route, Symlinks::Owner).unwrap();
+            let routes = Routes::new(&file.route, &Settings::default()).unwrap();
             let chosen = |path: &str| {
                 let none = http::HeaderMap::new();
                 routes
                     .choose(&http::Method::GET, path, &none, None)
+                    .action
                     .is_some()
             };
             assert!(chosen(closed) && !chosen(open), "{toml}");
