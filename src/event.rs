@@ -83,6 +83,8 @@ pub struct Script {
     pub name: Arc<str>,
     /// `PATH_INFO`: what follows the script's name in the URL path, decoded, any bytes; empty when nothing does.
     pub path_info: OsString,
+    /// `QUERY_STRING` where a rule has made another one than the request's.
+    pub query: Option<Arc<str>>,
 }
 
 /// Who asks, after trusted proxies have been believed.

@@ -101,6 +101,7 @@ impl Workers {
             filename: script.into(),
             name: "/events".into(),
             path_info: "".into(),
+            query: None,
         };
         Workers { pool, script, dir }
     }

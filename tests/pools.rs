@@ -80,3 +80,47 @@ fn a_request_that_asks_for_a_debugger_goes_to_the_pool_that_has_it() {
         );
     }
 }
+
+#[test]
+fn pool_that_boots_nothing_has_its_script_as_front_controller() {
+    let site = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let configuration = r#"
+        [[route]]
+        prefix = "/api/"
+        engine = "api"
+        [pool.api]
+        engine = "classic"
+        workers = 1
+        script = "other.php"
+    "#;
+    let tell = |who: &str| format!("<?php echo '{who} ', $_SERVER['SCRIPT_NAME'];");
+    for (name, text) in [
+        ("surus.toml", configuration.to_string()),
+        ("index.php", tell("main")),
+        ("other.php", tell("other")),
+        ("api/own.php", tell("own")),
+        ("api/a.txt", "file".to_string()),
+    ] {
+        let path = site.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let readable = Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(site.path())
+        .status();
+    assert!(readable.unwrap().success());
+    let surus = Surus::serve(site.path(), &["--workers", "1"]);
+    let get = |path: &str| {
+        let output = Command::new("curl")
+            .args(["-sS", &format!("{}{path}", surus.url)])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(get("/api/users"), "other /other.php");
+    assert_eq!(get("/api/own.php"), "own /api/own.php");
+    assert_eq!(get("/api/a.txt"), "file");
+    assert_eq!(get("/users"), "main /index.php");
+}

@@ -34,6 +34,20 @@ pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
     Site::open(project, &config.site, front.as_deref())
 }
 
+/// The application's directory as a pool sees it that names a script and boots none: that is its front controller.
+pub fn open_front(project: &Path, config: &Config, pool: &str) -> anyhow::Result<Option<Site>> {
+    let script = config.pool.get(pool).and_then(|pool| pool.script.as_ref());
+    let (Some(script), Some(of_pool)) = (script, config.of_pool(pool)) else {
+        return Ok(None);
+    };
+    if boots_script(project, &of_pool)? {
+        return Ok(None);
+    }
+    let site = Site::open(project, &config.site, Some(&project.join(script)));
+    site.map(Some)
+        .with_context(|| format!("pool.{pool}.script"))
+}
+
 /// What boots a Laravel application, in the library that the project has for it.
 const LARAVEL: &str = "vendor/surus/surus/src/Laravel/worker.php";
 

@@ -10,13 +10,13 @@ use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
 use super::no_pages::NoPages;
 use super::options::Args;
-use super::{readable, serve, user_ini};
+use super::{htaccess, readable, serve, user_ini};
 use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
-use crate::fronts::site::{Site, route::Routes};
+use crate::fronts::site::{Resolution, Site, route::Routes};
 use crate::observe::log;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
@@ -83,6 +83,11 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
+            if config.site.htaccess {
+                for problem in htaccess::problems(place.site.root()) {
+                    findings.note(problem);
+                }
+            }
             Some(place.routes)
         }
         Err(error) => {
@@ -132,9 +137,15 @@ async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
 fn site(project: &Path, site: &Site, findings: &Findings) {
     let root = site.root();
     findings.fine("document root", root.display());
-    match site.front_controller() {
-        Some(script) => findings.fine("front controller", script.filename.display()),
-        None => findings.note(
+    // Rules of .htaccess files may name another one, or none.
+    match site.resolve("/a-path-that-no-application-has/surus-check") {
+        Resolution::Script(script) => {
+            findings.fine("front controller", script.filename.display());
+        }
+        _ if site.front_controller().is_some() => findings.note(
+            "what is no file is 404: no rule of an .htaccess file leads it to a front controller, or site.fallback is false",
+        ),
+        _ => findings.note(
             "there is no front controller: what is no file is 404; name one with --script, or put an index.php into the \
              document root",
         ),

@@ -5,6 +5,7 @@ mod boot;
 mod check;
 mod engines;
 mod findings;
+mod htaccess;
 mod lambda;
 mod leaks;
 mod no_pages;

@@ -216,8 +216,16 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
     )?;
     let routes = Routes::new(&config.route, &config.site)?;
     let routes = routes.read_with(site.rights().as_ref());
+    let mut fronts = BTreeMap::new();
+    for name in routes.engines() {
+        if let Some(front) = boot::open_front(project, config, name)? {
+            let front = front.read_with(site.rights());
+            fronts.insert(name.to_owned(), Arc::new(front));
+        }
+    }
     Ok(Place {
         site,
+        fronts,
         send_file,
         routes,
     })

@@ -34,7 +34,10 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     }
 
     let target = request.uri().path_and_query();
-    let query = target.and_then(|target| target.query());
+    let query = match &script.query {
+        Some(query) => Some(&**query),
+        None => target.and_then(|target| target.query()),
+    };
     to.put(b"QUERY_STRING", query.unwrap_or_default().as_bytes());
     to.put(b"REQUEST_METHOD", request.method().as_str().as_bytes());
     if let Some(content_type) = content_type {
@@ -189,6 +192,7 @@ mod tests {
                 filename: Path::new("/srv/app/index.php").into(),
                 name: "/index.php".into(),
                 path_info: "/a b".into(),
+                query: None,
             },
             origin: Origin {
                 client: Some(address("192.0.2.7:4711")),

@@ -126,6 +126,28 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
 }
 
 #[test]
+fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
+    let project = project(&[
+        ("index.php", "<?php echo 'x';"),
+        (".htaccess", "Options -Indexes\n"),
+        ("admin/.htaccess", "AuthType Basic\nRequire valid-user\n"),
+    ]);
+    let said = check(project.path()).stdout;
+    let line = "admin/.htaccess:2: valid-user asks for a password";
+    says(&said, &[line, "prefix = \"/admin/\"", "deny = true"]);
+    says(
+        &said,
+        &["! what is no file is 404: no rule of an .htaccess file"],
+    );
+    let rules = "RewriteEngine On\nRewriteRule ^ loader.php [L]\n";
+    std::fs::write(project.path().join(".htaccess"), rules).unwrap();
+    std::fs::write(project.path().join("loader.php"), "").unwrap();
+    let said = check(project.path()).stdout;
+    let found = said.lines().find(|line| line.contains("front controller"));
+    assert!(found.unwrap().ends_with("loader.php"), "{said}");
+}
+
+#[test]
 fn check_says_what_runs_around_every_request() {
     let ini = "[php]\nauto_append_file = \"/nowhere/after.php\"\n";
     let project = project(&[

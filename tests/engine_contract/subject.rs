@@ -173,6 +173,7 @@ impl Subject {
                 filename: file.into(),
                 name: name.into(),
                 path_info: std::ffi::OsString::new(),
+                query: None,
             },
             timeout: Duration::from_secs(40),
             patience: true,

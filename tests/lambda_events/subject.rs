@@ -56,6 +56,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
             filename: Path::new("/app/public/index.php").into(),
             name: "/index.php".into(),
             path_info: "".into(),
+            query: None,
         },
         origin: event.origin,
         variables: Vec::new(),

@@ -294,6 +294,7 @@ pub(super) fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script>
         filename: script.into(),
         name: "/events".into(),
         path_info: Default::default(),
+        query: None,
     })
 }
 

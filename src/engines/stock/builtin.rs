@@ -67,6 +67,20 @@ struct Server {
     address: SocketAddr,
 }
 
+/// What the query of a URL cannot have.
+const UNSAFE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
 impl Builtin {
     pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
         let key = key()?;
@@ -162,7 +176,11 @@ impl Inner {
         let file = self.home.path(&format!("variables.{index}"));
         std::fs::write(&file, text)
             .map_err(|error| Failure::Died(format!("cannot write {}: {error}", file.display())))?;
-        let query = event.request.uri().query().unwrap_or_default();
+        let query = match &event.script.query {
+            // A rule may have put in what a URL has to have encoded.
+            Some(query) => percent_encoding::utf8_percent_encode(query, UNSAFE).to_string(),
+            None => event.request.uri().query().unwrap_or_default().to_owned(),
+        };
         let body = match event.request.body() {
             Body::Empty => Either::Left(Full::default()),
             Body::Memory(bytes) => Either::Left(Full::new(bytes.clone())),

@@ -315,6 +315,7 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
             filename: script.into(),
             name: "/report.php".into(),
             path_info: OsString::new(),
+            query: None,
         },
         origin: Origin {
             client: Some(local.clone()),

@@ -9,13 +9,13 @@ use http::{Method, StatusCode};
 use tracing::{debug, warn};
 
 use super::check::{Refusal, check_relayed, refuse};
-use super::reply::{fit_length, plain, redirect, strip_connection_headers};
+use super::reply::{fit_length, plain, redirect, redirect_to, strip_connection_headers};
 use super::send_file::{self, SendFile};
 use super::{compress, entity_tag, files};
 use crate::engine::{Engine, Pending};
-use crate::event::{Event, Failure, Response, Script};
+use crate::event::{Event, Failure, Origin, Response, Script};
 use crate::fronts::site::route::{Action, Routes};
-use crate::fronts::site::{Resolution, Site, normalise};
+use crate::fronts::site::{Facts, Resolution, Site, normalise};
 use crate::observe::metrics::Metrics;
 
 /// An application: its files, and the engines that run its scripts.
@@ -33,6 +33,8 @@ pub struct Application {
 /// Where the application's files are.
 pub struct Place {
     pub site: Arc<Site>,
+    /// The same directory with another front controller, for pools that name one.
+    pub fronts: BTreeMap<String, Arc<Site>>,
     pub send_file: SendFile,
     pub routes: Routes,
 }
@@ -54,11 +56,12 @@ impl Application {
     pub async fn answer(
         &self,
         head: http::request::Parts,
+        origin: Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
         let begun = match check_relayed(&head) {
-            Ok(()) => self.begin(head, Instant::now(), event),
+            Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
             Err(refusal) => Begun::Refusal(refusal),
         };
         let answer = match begun {
@@ -81,14 +84,16 @@ impl Application {
         Ok(fit(response, is_head))
     }
 
-    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's head and the script.
+    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's head and the script; `origin` says
+    /// who asks, for rules that want to know.
     pub fn begin(
         &self,
         mut head: http::request::Parts,
         now: Instant,
+        origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Begun {
-        let (engine, script, compress) = match self.find(&head, now) {
+        let (engine, script, compress) = match self.find(&head, now, &|| origin(&head.headers)) {
             Ok(Found::Script(engine, script, compress)) => (engine, script, compress),
             Ok(Found::Answer(response)) => return Begun::Answer(response),
             Err(refusal) => return Begun::Refusal(refusal),
@@ -140,7 +145,12 @@ impl Application {
     }
 
     /// Who answers this request?
-    fn find(&self, head: &http::request::Parts, now: Instant) -> Result<Found, Refusal> {
+    fn find(
+        &self,
+        head: &http::request::Parts,
+        now: Instant,
+        origin: &dyn Fn() -> Origin,
+    ) -> Result<Found, Refusal> {
         let path =
             normalise(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
@@ -155,6 +165,7 @@ impl Application {
             Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
+                site = place.fronts.get(name).map_or(site, |own| own);
                 engine = self
                     .engines
                     .keys()
@@ -164,7 +175,18 @@ impl Application {
             }
             None => {}
         }
-        match site.find(&path, now) {
+        let facts = Facts {
+            method: &head.method,
+            target: head
+                .uri
+                .path_and_query()
+                .map_or("/", |target| target.as_str()),
+            query: head.uri.query(),
+            version: head.version,
+            headers: &head.headers,
+            origin,
+        };
+        match site.find_for(&facts, &path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
             Resolution::File(file) if place.site.is_secret(&file) => {
                 Err(refuse(StatusCode::NOT_FOUND, "no such file"))
@@ -180,6 +202,16 @@ impl Application {
                 )))
             }
             Resolution::Redirect(to) => Ok(Found::Answer(redirect(&to, head.uri.query()))),
+            Resolution::RedirectTo(status, to) => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
+                Ok(Found::Answer(redirect_to(status, &to)))
+            }
+            Resolution::Status(status, why) => {
+                let status = StatusCode::from_u16(status);
+                let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                debug!(path = path.path(), %status, why, "answered by an .htaccess file");
+                Err(refuse(status, ""))
+            }
             Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(denial) => {
                 warn!(path = path.path(), why = denial.why(), "not served");

@@ -20,8 +20,13 @@ pub fn redirect(to: &str, query: Option<&str>) -> Response {
         Some(query) => format!("{to}?{query}"),
         None => to.to_string(),
     };
-    let mut response = plain(StatusCode::MOVED_PERMANENTLY, "");
-    if let Ok(location) = HeaderValue::from_str(&location) {
+    redirect_to(StatusCode::MOVED_PERMANENTLY, &location)
+}
+
+/// To a place with its query.
+pub fn redirect_to(status: StatusCode, location: &str) -> Response {
+    let mut response = plain(status, "");
+    if let Ok(location) = HeaderValue::from_str(location) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response

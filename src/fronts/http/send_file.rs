@@ -228,6 +228,8 @@ impl SendFile {
             Resolution::Failed(trouble) => return Err(Unsent::Failed(trouble)),
             Resolution::Script(_) => "no file is there, and PHP is not asked twice",
             Resolution::Redirect(_) => "it is a directory",
+            Resolution::RedirectTo(..) => "an .htaccess file leads elsewhere",
+            Resolution::Status(_, why) => why,
             Resolution::NotFound => "no file is there, or it is a dot file or PHP source",
             Resolution::Denied(denial) if denial.is_about_permissions() => {
                 return Err(Unsent::Wrong(StatusCode::FORBIDDEN, denial.why()));

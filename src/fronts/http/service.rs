@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tracing::{debug, error};
@@ -166,24 +166,26 @@ impl Service {
             return Begun::Answer(no_content());
         }
         let timeout = self.settings.timeout.0;
-        self.application.begin(head, end.began, |mut head, script| {
-            let forwarded = forwarded::origin(peer, &head.headers, proxies);
-            if let Some(host) = forwarded.host {
-                head.headers.insert(header::HOST, host);
-            }
-            Event {
-                id: end.event,
-                request: Request::from_parts(head, Body::Empty),
-                script,
-                origin: forwarded.origin,
-                variables: Vec::new(),
-                deadline: end.began + timeout,
-                patience: Some(timeout),
-                spool: self.spool.clone(),
-                hold: None,
-                early_hints,
-            }
-        })
+        let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies).origin;
+        self.application
+            .begin(head, end.began, origin, |mut head, script| {
+                let forwarded = forwarded::origin(peer, &head.headers, proxies);
+                if let Some(host) = forwarded.host {
+                    head.headers.insert(header::HOST, host);
+                }
+                Event {
+                    id: end.event,
+                    request: Request::from_parts(head, Body::Empty),
+                    script,
+                    origin: forwarded.origin,
+                    variables: Vec::new(),
+                    deadline: end.began + timeout,
+                    patience: Some(timeout),
+                    spool: self.spool.clone(),
+                    hold: None,
+                    early_hints,
+                }
+            })
     }
 
     /// Takes the event's body in.

@@ -124,7 +124,7 @@ impl Function {
             self.event(request, script, &workers)
         };
         let response = match (&self.application, &self.handler) {
-            (Some(application), _) => application.answer(head, event).await?,
+            (Some(application), _) => application.answer(head, origin(), event).await?,
             (None, Some(handler)) => {
                 let event = event(head, handler.script.clone());
                 handler.tell(event, handler::URL).await?
@@ -359,12 +359,13 @@ async fn ask(
     task: &Task<'_>,
 ) -> Result<(http::response::Parts, ResponseBody), Fault> {
     let (head, body) = request.into_parts();
+    let asks = origin.clone();
     let event = |head, script| {
         let mut event = task.event(Request::from_parts(head, body), script, origin);
         event.variables.extend(context);
         event
     };
-    match application.answer(head, event).await {
+    match application.answer(head, asks, event).await {
         Ok(response) => Ok(response.into_parts()),
         Err(failure) => Err(Fault::of(&failure)),
     }

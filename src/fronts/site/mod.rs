@@ -8,10 +8,11 @@
 //! - PHP source as text, see `kind` in `normalise.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
 //!   did not exist;
 //! - PHP below one of the `uploads`;
-//! - what is in a directory that an `.htaccess` file closes, see `htaccess.rs`;
+//! - what `.htaccess` files close, see `htaccess/`;
 //! - our own configuration;
 //! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
 
+mod heard;
 mod hidden;
 mod htaccess;
 mod normalise;
@@ -28,19 +29,21 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
 use surus_sys::rights::Rights;
 use tracing::debug;
 
-use crate::event::Script;
+use crate::event::{Origin, Script};
 use crate::private_files::{Shared, Unopened};
 use crate::units::checked;
+use heard::Visit;
 use hidden::Hidden;
 use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
@@ -48,6 +51,8 @@ use recent::Recent;
 use secret::Secret;
 
 pub use hidden::Why;
+pub use htaccess::facts::Facts;
+pub use htaccess::{Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
 pub use root::{Denial, Symlinks, Trouble};
 pub(in crate::fronts) use root::{Opened, Root};
@@ -55,8 +60,8 @@ pub(in crate::fronts) use root::{Opened, Root};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The document root, relative to the project. Without it: `public/` or `web/` if it has an `index.php`, else the
-    /// project itself.
+    /// The document root, relative to the project. Without it: the first of [`ROOTS`] that has an `index.php`, else the project
+    /// itself.
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
     #[serde(deserialize_with = "indexes")]
@@ -67,9 +72,10 @@ pub struct Settings {
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
     pub uploads: Vec<String>,
-    /// Directories that an `.htaccess` file closes to everybody (`Require all denied`, `Deny from all`) are closed. Nothing else of such
-    /// files is heard.
+    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
     pub htaccess: bool,
+    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
+    pub fallback: bool,
     /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
     /// `.gitignore` below the document root; `!` shows what is built in.
     #[serde(deserialize_with = "hidden_patterns")]
@@ -87,6 +93,7 @@ impl Default for Settings {
             symlinks: Symlinks::default(),
             uploads: Vec::new(),
             htaccess: true,
+            fallback: true,
             hidden: Vec::new(),
             configuration: None,
         }
@@ -105,6 +112,10 @@ pub enum Resolution {
     Script(Script),
     /// 301 to this path, percent-encoded and on this host; the caller adds the query.
     Redirect(String),
+    /// A redirection of an `.htaccess` file: its status, and its place with the query.
+    RedirectTo(u16, String),
+    /// Another status that an `.htaccess` file gives; the reason is for the log.
+    Status(u16, &'static str),
     /// 404.
     NotFound,
     /// 403; the reason is for the log.
@@ -132,6 +143,9 @@ pub struct Site {
     document_root: Arc<str>,
     /// Answers what no file does.
     front_controller: Option<Script>,
+    /// The front controller was named; it is not just the `index.php` that is there.
+    is_named: bool,
+    falls_back: bool,
     index: Vec<String>,
     /// [`fold`]ed, without a trailing slash.
     uploads: Vec<String>,
@@ -176,6 +190,7 @@ impl Site {
                     filename: filename.into(),
                     name: "/index.php".into(),
                     path_info: OsString::new(),
+                    query: None,
                 })
             }
         };
@@ -186,6 +201,8 @@ impl Site {
             root,
             document_root,
             front_controller,
+            is_named: script.is_some(),
+            falls_back: settings.fallback,
             index: index(&settings.index)?,
             uploads: uploads(&settings.uploads)?,
             scriptless: false,
@@ -202,6 +219,8 @@ impl Site {
             document_root: utf8(root.path())?.into(),
             root,
             front_controller: None,
+            is_named: false,
+            falls_back: false,
             index: vec!["index.html".to_owned()],
             uploads: Vec::new(),
             scriptless: true,
@@ -259,26 +278,78 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path that [`normalise`](normalise()) has made.
-    ///
-    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
-    /// what goes to the front controller, and once a second one for each directory on the way.
+    /// Looks up a path that [`normalise`](normalise()) has made, for no request in particular.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
-        self.find_for(Asker::Visitor, path, now)
+        self.find_by(Asker::Visitor, path, now)
     }
 
     /// As [`find`](Self::find), for a script that has asked us to send the file: private ones too.
     pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
-        self.find_for(Asker::Script, path, now)
+        self.find_by(Asker::Script, path, now)
     }
 
-    fn find_for(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
+    fn find_by(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
+        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        let facts = Facts {
+            method: &Method::GET,
+            target: path.path(),
+            query: None,
+            version: Version::HTTP_11,
+            headers: &NONE,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: false,
+            },
+        };
+        self.find_as(asker, &facts, path, now)
+    }
+
+    /// Looks up the path of a request.
+    ///
+    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
+    /// what goes to the front controller, and once a second two for each directory on the way.
+    pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_as(Asker::Visitor, facts, path, now)
+    }
+
+    fn find_as(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
+        let way = self.htaccess.as_ref();
+        let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
+        match way {
+            Some(way) if !way.is_empty() => {
+                self.follow(&mut Visit::new(asker, facts, now), path, false)
+            }
+            _ => match self.refuse(path) {
+                Some(refused) => refused,
+                None => self.find_plainly(asker, facts, path, now),
+            },
+        }
+    }
+
+    /// What is refused whatever is there.
+    fn refuse(&self, path: &Normalised<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
-            return Resolution::Denied(Denial::UploadedSource);
+            return Some(Resolution::Denied(Denial::UploadedSource));
         }
-        if fold(path.path()).starts_with(CONFIGURATION) {
-            return Resolution::NotFound;
-        }
+        let is_ours = fold(path.path()).starts_with(CONFIGURATION);
+        is_ours.then_some(Resolution::NotFound)
+    }
+
+    /// Looks up a path without `.htaccess` files on its way.
+    fn find_plainly(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files, now) {
             return resolution;
@@ -298,9 +369,6 @@ impl Site {
             return self.fall_back();
         }
         match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { .. } if self.is_closed(files, now) => {
-                Resolution::Denied(Denial::Closed)
-            }
             Opened::Regular { file, real, .. }
                 if asker == Asker::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
@@ -314,6 +382,11 @@ impl Site {
             }),
             Opened::Directory => {
                 let directory = format!("{files}/");
+                let htaccess = self.htaccess.as_ref();
+                let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
+                if own.is_some_and(|own| !own.is_empty()) {
+                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
+                }
                 match self.find_index(&directory, now) {
                     Some(Resolution::NotFound) => Resolution::NotFound,
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
@@ -344,8 +417,23 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`.
     fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
+        match self.find_script_at(path, files, now)? {
+            Ok((script, _)) => Some(Resolution::Script(script)),
+            Err(NoScript::Missing | NoScript::Directory) => None,
+            Err(NoScript::Hidden) => Some(Resolution::NotFound),
+            Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+            Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+        }
+    }
+
+    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    fn find_script_at(
+        &self,
+        path: &Normalised<'_>,
+        files: &str,
+        now: Instant,
+    ) -> Option<Result<(Script, usize), NoScript>> {
         if self.scriptless {
             return None;
         }
@@ -361,14 +449,13 @@ impl Site {
                 // Below a missing directory there is no script either.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
-                Err(NoScript::Hidden) => return Some(Resolution::NotFound),
-                Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
-                Err(NoScript::Failed(trouble)) => return Some(Resolution::Failed(trouble)),
+                Err(other) => return Some(Err(other)),
                 Ok(script) => {
-                    return Some(Resolution::Script(Script {
+                    let script = Script {
                         path_info: path.rest(end),
                         ..script
-                    }));
+                    };
+                    return Some(Ok((script, end)));
                 }
             }
         }
@@ -385,9 +472,6 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
-            Opened::Regular { .. } if self.is_closed(name, now) => {
-                Err(NoScript::Denied(Denial::Closed))
-            }
             // Its content cannot be read here, and PHP is no key.
             Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
                 Err(NoScript::Hidden)
@@ -398,6 +482,7 @@ impl Site {
                     filename: self.root.path().join(&name[1..]).into(),
                     name: name.into(),
                     path_info: OsString::new(),
+                    query: None,
                 };
                 self.recent.put(name.as_bytes(), script.clone(), now);
                 Ok(script)
@@ -415,9 +500,6 @@ impl Site {
             let file = format!("{directory}{name}");
             if kind(name) != Kind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
-                    Opened::Regular { .. } if self.is_closed(&file, now) => {
-                        Some(Resolution::Denied(Denial::Closed))
-                    }
                     Opened::Regular {
                         file: open, real, ..
                     } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
@@ -456,8 +538,8 @@ impl Site {
 
     fn fall_back(&self) -> Resolution {
         match &self.front_controller {
-            Some(script) => Resolution::Script(script.clone()),
-            None => Resolution::NotFound,
+            Some(script) if self.falls_back => Resolution::Script(script.clone()),
+            _ => Resolution::NotFound,
         }
     }
 
@@ -477,11 +559,6 @@ impl Site {
         let hidden = self.hidden.as_ref()?;
         let content = Unopened::new(path);
         hidden.why(&relative.to_string_lossy(), None, is_directory, content)
-    }
-
-    fn is_closed(&self, path: &str, now: Instant) -> bool {
-        let htaccess = self.htaccess.as_ref();
-        htaccess.is_some_and(|htaccess| htaccess.denies(&self.root, path, now))
     }
 
     fn is_uploaded_source(&self, path: &str) -> bool {
@@ -530,13 +607,37 @@ fn encode(path: &str) -> String {
 fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
     match root {
         Some(root) => project.join(root),
-        None => ["public", "web"]
-            .map(|name| project.join(name))
-            .into_iter()
-            .find(|directory| directory.join("index.php").is_file())
-            .unwrap_or_else(|| project.to_owned()),
+        None => {
+            let has_index = |directory: &PathBuf| directory.join("index.php").is_file();
+            let all = ROOTS.map(|name| project.join(name));
+            // An application may have directories of the rarer names for something else.
+            let (usual, rarer) = all.split_at(USUAL_ROOTS);
+            let found = usual.iter().find(|directory| has_index(directory));
+            let is_alone = !has_index(&project.to_owned());
+            let found = found.or_else(|| {
+                rarer
+                    .iter()
+                    .find(|directory| is_alone && has_index(directory))
+            });
+            found.map_or_else(|| project.to_owned(), PathBuf::clone)
+        }
     }
 }
+
+/// Where applications have their document root.
+const ROOTS: [&str; 8] = [
+    "public",
+    "web",
+    "public_html",
+    "htdocs",
+    "html",
+    "webroot",
+    "pub",
+    "p",
+];
+
+/// So many of them are taken even where the project has an index.php of its own.
+const USUAL_ROOTS: usize = 2;
 
 fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     let filename = script
@@ -560,6 +661,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         root: document_root.clone(),
         name: format!("{}/{name}", below.unwrap_or_default()).into(),
         path_info: OsString::new(),
+        query: None,
         filename: filename.into(),
     })
 }

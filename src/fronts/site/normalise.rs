@@ -38,6 +38,12 @@ impl Normalised<'_> {
         }
     }
 
+    /// The beginning of the path in which directories are looked for: as [`files`](Self::files), with a slash that ends it.
+    pub(super) fn directories(&self) -> &str {
+        let (files, _) = self.files();
+        &self.path[..self.path.len().min(files.len() + 1)]
+    }
+
     /// What follows the first `at` bytes, which name a file, as it came.
     pub(super) fn rest(&self, at: usize) -> OsString {
         match &self.bytes {

@@ -36,6 +36,14 @@ impl<T: Clone> Recent<T> {
         (fresh && *seen.name == *name).then(|| seen.what.clone())
     }
 
+    /// What was found last, however long ago that is.
+    pub(super) fn last(&self, name: &[u8]) -> Option<T> {
+        let place = self.place(name).read();
+        let place = place.unwrap_or_else(PoisonError::into_inner);
+        let seen = place.as_ref()?;
+        (*seen.name == *name).then(|| seen.what.clone())
+    }
+
     pub(super) fn put(&self, name: &[u8], what: T, now: Instant) {
         let mut place = self
             .place(name)

@@ -94,6 +94,14 @@ pub enum Denial {
     UnreadableToPhp,
     /// By an `.htaccess` file.
     Closed,
+    /// An `.htaccess` file asks for a password.
+    NeedsUser,
+    /// An `.htaccess` file switches PHP off, or on for what is no PHP file.
+    PhpOff,
+    /// An `.htaccess` file has a rule that cannot be evaluated.
+    UnknownRule,
+    /// An `.htaccess` file cannot be read as Apache would.
+    BrokenHtaccess,
     /// PHP in a directory for uploads.
     UploadedSource,
     /// A symbolic link leads to such.
@@ -123,7 +131,17 @@ impl Denial {
                 "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory"
             }
             Denial::Closed => {
-                "an .htaccess file closes the directory; `htaccess = false` in the settings of the site would open it"
+                "an .htaccess file denies it; `htaccess = false` in the settings of the site would open it"
+            }
+            Denial::NeedsUser => {
+                "an .htaccess file asks for a password, which Surus does not; protect it in the application or in a proxy before Surus"
+            }
+            Denial::PhpOff => "an .htaccess file switches PHP off here; source is not sent, either",
+            Denial::UnknownRule => {
+                "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
+            }
+            Denial::BrokenHtaccess => {
+                "an .htaccess file cannot be read, or Apache would not take it; `surus check` names its line"
             }
             Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
             Denial::LinkToUploadedSource => {

@@ -108,6 +108,8 @@ fn says(site: &Site, path: &str) -> String {
             )
         }
         Resolution::Redirect(to) => format!("to {to}"),
+        Resolution::RedirectTo(status, to) => format!("{status} to {to}"),
+        Resolution::Status(status, _) => status.to_string(),
         Resolution::NotFound => "not found".into(),
         Resolution::Denied(_) => "denied".into(),
         Resolution::Malformed(_) => "malformed".into(),
@@ -432,10 +434,8 @@ fn directories_that_htaccess_closes_are_closed() {
     put("data/run.php", "");
     put("data/open/logo.txt", "");
     put("data/.htaccess", "Order allow,deny\nDeny from all\n");
-    put("data/open/.htaccess", "Require all granted\n");
+    put("data/open/.htaccess", "Allow from all\n");
     put("docs/.htaccess", "Options -Indexes\n");
-    // Who closes everything would not have a server.
-    put(".htaccess", "Deny from all\n");
     for site in sites(&dir, &Settings::default()) {
         for closed in [
             "/data/pages/start.txt",
@@ -450,8 +450,9 @@ fn directories_that_htaccess_closes_are_closed() {
         );
         assert_eq!(says(&site, "/docs/"), "file docs/index.html");
         assert_eq!(says(&site, "/style.css"), "file style.css");
-        // Nobody learns from it what is there.
-        assert_eq!(says(&site, "/data/nothing"), says(&site, "/nothing"));
+        // Clients do not learn from it what is there.
+        assert_eq!(says(&site, "/data/nothing"), "denied");
+        assert_eq!(says(&site, "/data"), "denied");
     }
     let open = Settings {
         htaccess: false,
@@ -675,6 +676,78 @@ fn vendor_directory_of_public_root_without_composer_is_open() {
     assert_eq!(says(&open(), "/dump.sql"), "not found");
     fs::write(dir.path().join("public/vendor/autoload.php"), "").unwrap();
     assert_eq!(says(&open(), connector), "not found");
+}
+
+#[test]
+fn document_roots_of_other_names_are_found_when_they_alone_have_an_index() {
+    for name in ["public_html", "html", "htdocs", "webroot", "pub", "p"] {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let root = || {
+            let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+            site.root().to_owned()
+        };
+        fs::create_dir(dir.path().join(name)).unwrap();
+        assert_eq!(root(), real);
+        fs::write(dir.path().join(name).join("index.php"), "").unwrap();
+        assert_eq!(root(), real.join(name));
+        fs::write(dir.path().join("index.php"), "").unwrap();
+        assert_eq!(root(), real, "{name} is one directory among others");
+    }
+}
+
+#[test]
+fn fallback_set_to_false_answers_404_for_what_is_missing() {
+    let settings = Settings {
+        fallback: false,
+        ..Settings::default()
+    };
+    check(
+        &settings,
+        &[
+            ("/", "run /index.php"),
+            ("/index.php/a", "run /index.php + /a"),
+            ("/none", "not found"),
+            ("/blog/none", "not found"),
+            ("/empty/", "not found"),
+            ("/style.css", "file style.css"),
+        ],
+    );
+}
+
+#[test]
+fn htaccess_without_a_front_controller_leaves_what_is_missing_missing() {
+    let dir = project();
+    let public = dir.path().join("public");
+    let says_of = |text: &str, path: &str| {
+        fs::write(public.join(".htaccess"), text).unwrap();
+        let script = Site::open(dir.path(), &Settings::default(), None).unwrap();
+        says(&script, path)
+    };
+    assert_eq!(says_of("Options -Indexes", "/none"), "not found");
+    assert_eq!(says_of("Options -Indexes", "/"), "run /index.php");
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ x.php [L]";
+    assert_eq!(says_of(rules, "/none"), "run /x.php");
+    fs::write(public.join("blog/.htaccess"), "RewriteEngine Off").unwrap();
+    assert_eq!(says_of(rules, "/blog/none"), "not found");
+}
+
+#[test]
+fn named_script_answers_where_rules_lead_to_the_index() {
+    let dir = project();
+    let public = dir.path().join("public");
+    let script = public.join("x.php");
+    let resolve = |text: &str, path: &str| {
+        fs::write(public.join(".htaccess"), text).unwrap();
+        let site = Site::open(dir.path(), &Settings::default(), Some(&script)).unwrap();
+        says(&site, path)
+    };
+    let rules =
+        "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]";
+    assert_eq!(resolve(rules, "/none"), "run /x.php");
+    assert_eq!(resolve("Options -Indexes", "/none"), "run /x.php");
+    assert_eq!(resolve("Options -Indexes", "/"), "run /x.php");
+    assert_eq!(resolve(rules, "/style.css"), "file style.css");
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Names the lines of `.htaccess` files that Surus cannot evaluate, with a route to write instead.
+
+use std::path::Path;
+
+use ignore::WalkBuilder;
+
+use crate::fronts::site::{Problem, read_htaccess};
+
+/// A sentence for each such line below the document root.
+pub(super) fn problems(root: &Path) -> Vec<String> {
+    let walk = WalkBuilder::new(root).standard_filters(false).build();
+    let mut files: Vec<_> = walk
+        .flatten()
+        .filter(|entry| entry.file_name() == ".htaccess")
+        .map(|entry| entry.into_path())
+        .collect();
+    files.sort();
+    let mut sentences = Vec::new();
+    for file in files {
+        let directory = file
+            .parent()
+            .and_then(|directory| directory.strip_prefix(root).ok());
+        let url = match directory.map(|directory| directory.display().to_string()) {
+            Some(directory) if !directory.is_empty() => format!("/{directory}/"),
+            _ => "/".to_owned(),
+        };
+        match std::fs::read(&file) {
+            Ok(text) => {
+                let read = read_htaccess(&String::from_utf8_lossy(&text));
+                let said = read.problems.iter().map(|problem| sentence(&file, &url, problem));
+                sentences.extend(said);
+            }
+            Err(error) => sentences.push(format!(
+                "{}: cannot be read ({error}), so that nothing below {url} is served; let the user that surus runs as read it",
+                file.display()
+            )),
+        }
+    }
+    sentences
+}
+
+fn sentence(file: &Path, url: &str, problem: &Problem) -> String {
+    let (file, line, what) = (file.display(), problem.line, &problem.what);
+    match problem.closes {
+        true => format!(
+            "{file}:{line}: {what}; write instead, for what is to stay closed:\n\n{}",
+            route(url, problem.names.as_deref())
+        ),
+        false => format!("{file}:{line}: {what}"),
+    }
+}
+
+/// A `[[route]]` that closes the same files.
+fn route(url: &str, names: Option<&str>) -> String {
+    let regex = names.map(|names| {
+        let below = format!("^{}", regex::escape(url));
+        match names.strip_prefix('^') {
+            Some(rest) => format!("{below}(.*/)?{rest}"),
+            None => format!("{below}.*{names}"),
+        }
+    });
+    // What `regex` does not take, a route could not have, either.
+    match regex.filter(|regex| regex::Regex::new(regex).is_ok()) {
+        Some(regex) => format!(
+            "    [[route]]\n    regex = {}\n    deny = true\n",
+            quoted(&regex)
+        ),
+        None => format!(
+            "    [[route]]\n    prefix = {}\n    deny = true\n",
+            quoted(url)
+        ),
+    }
+}
+
+/// As TOML has it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::fronts::site::{Settings, route::Routes, route::Rule};
+
+    #[test]
+    fn lines_that_cannot_be_evaluated_are_named_with_a_route_that_closes_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("admin")).unwrap();
+        std::fs::create_dir_all(root.join("fine")).unwrap();
+        std::fs::write(root.join("fine/.htaccess"), "Require all denied").unwrap();
+        std::fs::write(
+            root.join("admin/.htaccess"),
+            "<Files \"*.cgi\">\nRequire valid-user\n</Files>\nRequire expr true\nNoSuchThing on\n",
+        )
+        .unwrap();
+        let problems = problems(root);
+        let named: Vec<_> = problems
+            .iter()
+            .map(|text| text.strip_prefix(root.to_str().unwrap()).unwrap())
+            .collect();
+        assert_eq!(named.len(), 3, "{named:?}");
+        assert!(named[0].starts_with("/admin/.htaccess:2: valid-user asks for a password"));
+        assert!(named[1].starts_with("/admin/.htaccess:4: Require expr is not evaluated"));
+        assert!(named[2].starts_with("/admin/.htaccess:5: nosuchthing is not known"));
+        assert!(!named[2].contains("[[route]]"));
+        for (text, closed, open) in [
+            (named[0], "/admin/x/y.cgi", "/admin/y.txt"),
+            (named[1], "/admin/y.txt", "/fine/y.txt"),
+        ] {
+            #[derive(serde::Deserialize)]
+            struct File {
+                route: Vec<Rule>,
+            }
+            let (_, toml) = text.split_once("\n\n").unwrap();
+            let file: File = toml::from_str(toml).unwrap();
+            let routes = Routes::new(&file.route, &Settings::default()).unwrap();
+            let chosen = |path: &str| {
+                let none = http::HeaderMap::new();
+                routes
+                    .choose(&http::Method::GET, path, &none, None)
+                    .action
+                    .is_some()
+            };
+            assert!(chosen(closed) && !chosen(open), "{toml}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Conditions of rewriting: `RewriteCond`, alone and together.
+
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt;
+
+use super::facts::{Matched, Template, View};
+use super::parse::raw_words;
+use super::pattern::Pattern;
+
+#[derive(Debug)]
+pub struct Condition {
+    /// None where the text or the pattern cannot be known.
+    test: Option<(Template, Test)>,
+    is_negated: bool,
+    is_or: bool,
+}
+
+#[derive(Debug)]
+enum Test {
+    File,
+    Directory,
+    Link,
+    NotEmpty,
+    Executable,
+    Number(&'static str, i64),
+    Text(std::cmp::Ordering, bool, Template, bool),
+    Pattern(Pattern),
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Directory,
+    Missing,
+}
+
+/// Looks at files by their absolute paths.
+pub trait Files {
+    /// What the request itself is for.
+    fn asked(&self) -> Kind;
+    fn kind(&self, path: &str) -> Kind;
+    fn metadata(&self, path: &str) -> Option<Metadata>;
+    fn is_link(&self, path: &str) -> bool;
+}
+
+impl Condition {
+    /// Reads `RewriteCond`.
+    pub fn parse(rest: &str, problems: &mut Vec<String>) -> Result<Condition, String> {
+        let words = raw_words(rest);
+        let (text, pattern, flags) = match words.as_slice() {
+            [text, pattern] => (text, pattern, ""),
+            [text, pattern, flags, ..] => (text, pattern, flags.as_str()),
+            _ => return Err("RewriteCond takes a text and a pattern".into()),
+        };
+        let (mut is_or, mut ignores_case) = (false, false);
+        for flag in flags.trim_matches(['[', ']']).split(',') {
+            match flag.trim().to_ascii_lowercase().as_str() {
+                "or" | "ornext" => is_or = true,
+                "nc" | "nocase" => ignores_case = true,
+                "nv" | "novary" | "" => {}
+                _ => return Err(format!("the flag {flag} is not known")),
+            }
+        }
+        let (is_negated, pattern) = match pattern.strip_prefix('!') {
+            Some(pattern) => (true, pattern),
+            None => (false, pattern.as_str()),
+        };
+        let test = match text.eq_ignore_ascii_case("expr") {
+            true => Err("expressions are not evaluated".to_owned()),
+            false => Template::parse(text)
+                .map_err(|what| format!("{what} is not known"))
+                .and_then(|text| Ok((text, Test::parse(pattern, ignores_case)?))),
+        };
+        Ok(Condition {
+            test: test.map_err(|why| problems.push(why)).ok(),
+            is_negated,
+            is_or,
+        })
+    }
+
+    pub(super) fn has_rule_groups(&self) -> bool {
+        self.test
+            .as_ref()
+            .is_some_and(|(text, _)| text.has_rule_groups())
+    }
+}
+
+impl Test {
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Test::File => Some(Kind::File),
+            Test::Directory => Some(Kind::Directory),
+            _ => None,
+        }
+    }
+
+    fn parse(pattern: &str, ignores_case: bool) -> Result<Test, String> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        match pattern {
+            "-f" => return Ok(Test::File),
+            "-d" => return Ok(Test::Directory),
+            "-l" | "-L" | "-h" => return Ok(Test::Link),
+            "-s" => return Ok(Test::NotEmpty),
+            "-x" => return Ok(Test::Executable),
+            "-F" | "-U" => return Err(format!("{pattern} asks for another request")),
+            _ => {}
+        }
+        for name in ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"] {
+            if let Some(number) = pattern.strip_prefix(name) {
+                return Ok(Test::Number(name, number.trim().parse().unwrap_or(0)));
+            }
+        }
+        for (sign, order, or_equal) in [
+            ("<=", Less, true),
+            (">=", Greater, true),
+            ("<", Less, false),
+            (">", Greater, false),
+            ("=", Equal, true),
+        ] {
+            if let Some(text) = pattern.strip_prefix(sign) {
+                let text = if text == "\"\"" { "" } else { text };
+                let text = Template::parse(text).map_err(|what| format!("{what} is not known"))?;
+                return Ok(Test::Text(order, or_equal, text, ignores_case));
+            }
+        }
+        Pattern::new(pattern, ignores_case)
+            .map(Test::Pattern)
+            .map_err(|why| format!("the pattern {pattern} cannot be evaluated: {why}"))
+    }
+}
+
+/// Do all of them hold, or one of those that stand together by `OR`? None where that depends on
+/// something unknown.
+pub(super) fn all_hold(
+    all: &[Condition],
+    view: &View<'_>,
+    files: &dyn Files,
+    rule: &Matched,
+    matched: &mut Matched,
+) -> Option<bool> {
+    let mut certain = true;
+    let mut at = 0;
+    while let Some(condition) = all.get(at) {
+        let found = condition.holds(view, files, rule, matched);
+        at += 1;
+        if condition.is_or {
+            match found {
+                Some(true) => {
+                    // The others of its chain need not be asked, nor the one that ends it.
+                    while all.get(at - 1).is_some_and(|condition| condition.is_or) {
+                        at += 1;
+                    }
+                }
+                Some(false) => {}
+                None => {
+                    // One of the chain may hold for sure.
+                    let chain = all[at..]
+                        .iter()
+                        .take_while(|condition| condition.is_or)
+                        .count();
+                    let rest = &all[at..(at + chain + 1).min(all.len())];
+                    let holds = rest
+                        .iter()
+                        .any(|one| one.holds(view, files, rule, matched) == Some(true));
+                    certain &= holds;
+                    at += rest.len();
+                }
+            }
+            continue;
+        }
+        match found {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => certain = false,
+        }
+    }
+    certain.then_some(true)
+}
+
+impl Condition {
+    fn holds(
+        &self,
+        view: &View<'_>,
+        files: &dyn Files,
+        rule: &Matched,
+        matched: &mut Matched,
+    ) -> Option<bool> {
+        let (text, test) = self.test.as_ref()?;
+        let before = std::mem::take(matched);
+        if view.filename.is_none()
+            && text.is_filename()
+            && let Some(kind) = test.kind()
+        {
+            *matched = before;
+            return Some((files.asked() == kind) != self.is_negated);
+        }
+        let text = text.expand(view, rule, &before, None);
+        let mut found = None;
+        let holds = match test {
+            Test::File => files.kind(&text) == Kind::File,
+            Test::Directory => files.kind(&text) == Kind::Directory,
+            Test::NotEmpty => files
+                .metadata(&text)
+                .is_some_and(|what| what.is_file() && what.len() > 0),
+            Test::Executable => files
+                .metadata(&text)
+                .is_some_and(|what| what.permissions().mode() & 0o111 != 0),
+            Test::Link => files.is_link(&text),
+            Test::Number(name, number) => {
+                let digits = text.trim_start();
+                let end = digits
+                    .char_indices()
+                    .find(|(at, c)| !(c.is_ascii_digit() || *at == 0 && "+-".contains(*c)))
+                    .map_or(digits.len(), |(at, _)| at);
+                let value: i64 = digits[..end].parse().unwrap_or(0);
+                match *name {
+                    "-eq" => value == *number,
+                    "-ne" => value != *number,
+                    "-lt" => value < *number,
+                    "-le" => value <= *number,
+                    "-gt" => value > *number,
+                    _ => value >= *number,
+                }
+            }
+            Test::Text(order, or_equal, other, ignores_case) => {
+                let other = other.expand(view, rule, &before, None);
+                let compared = match ignores_case {
+                    true => text.to_ascii_lowercase().cmp(&other.to_ascii_lowercase()),
+                    false => (*text).cmp(&*other),
+                };
+                compared == *order || *or_equal && compared.is_eq()
+            }
+            Test::Pattern(pattern) => match pattern.is_match(&text) {
+                None => {
+                    drop(text);
+                    *matched = before;
+                    return None;
+                }
+                Some(true) if !self.is_negated => {
+                    found = pattern.groups(&text).map(|groups| Matched {
+                        text: text.clone().into_owned(),
+                        groups,
+                    });
+                    true
+                }
+                Some(holds) => holds,
+            },
+        };
+        drop(text);
+        *matched = found.unwrap_or(before);
+        Some(holds != self.is_negated)
+    }
+}

@@ -1,0 +1,404 @@
+//! What conditions of `.htaccess` files ask of a request, and texts that are made of it:
+//! `%{HTTP_HOST}/$1`.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use http::{HeaderMap, Method, Version};
+
+use super::pattern::Groups;
+use crate::event::Origin;
+
+/// A request, as far as rules can ask about it.
+pub struct Facts<'a> {
+    pub method: &'a Method,
+    /// Path and query as the client sent them.
+    pub target: &'a str,
+    pub query: Option<&'a str>,
+    pub version: Version,
+    pub headers: &'a HeaderMap,
+    /// Called where a rule asks for an address or the scheme: few do.
+    pub origin: &'a dyn Fn() -> Origin,
+}
+
+impl Facts<'_> {
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        // A value that is not ASCII is empty to a rule.
+        value.map_or("", |value| value.to_str().unwrap_or_default())
+    }
+
+    pub fn client(&self) -> Option<IpAddr> {
+        Some((self.origin)().client?.ip())
+    }
+
+    pub fn server(&self) -> Option<IpAddr> {
+        Some((self.origin)().server?.ip())
+    }
+}
+
+/// Environment variables that rules have set.
+#[derive(Debug, Default, Clone)]
+pub struct Env {
+    set: Vec<(String, String)>,
+    /// Set by rules that cannot be evaluated, or not.
+    unknown: Vec<String>,
+}
+
+impl Env {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.set.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// None where it is not known.
+    pub fn has(&self, name: &str) -> Option<bool> {
+        let is_known = !self.unknown.iter().any(|unknown| unknown == name);
+        is_known.then(|| self.get(name).is_some())
+    }
+
+    pub fn set_unknown(&mut self, name: &str) {
+        self.unknown.push(name.to_owned());
+    }
+
+    pub fn set(&mut self, name: &str, value: String) {
+        self.unset(name);
+        self.set.push((name.to_owned(), value));
+    }
+
+    pub fn unset(&mut self, name: &str) {
+        self.set.retain(|(key, _)| key != name);
+    }
+
+    /// As Apache renames them when a request goes on with another URL.
+    pub fn redirected(&mut self) {
+        for (name, _) in &mut self.set {
+            name.insert_str(0, "REDIRECT_");
+        }
+        self.set("REDIRECT_STATUS", "200".into());
+    }
+}
+
+/// What is known of a request while its rules are evaluated.
+pub struct View<'a> {
+    pub facts: &'a Facts<'a>,
+    pub document_root: &'a str,
+    /// Decoded, of this pass.
+    pub path: &'a str,
+    /// The end of the part of the path that names a file.
+    pub end: usize,
+    /// What a rule has put in the place of the file's absolute path.
+    pub filename: Option<&'a str>,
+    pub query: Option<&'a str>,
+    pub env: &'a Env,
+    pub is_subrequest: bool,
+}
+
+/// Names that rules use for what is known of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Variable {
+    Filename,
+    Uri,
+    Query,
+    Method,
+    Header(String),
+    Https,
+    Scheme,
+    Client,
+    ClientPort,
+    DocumentRoot,
+    ServerName,
+    ServerAddress,
+    ServerPort,
+    Protocol,
+    RequestLine,
+    PathInfo,
+    IsSubrequest,
+    Env(String),
+    /// Always the same text.
+    Fixed(&'static str),
+}
+
+impl Variable {
+    /// None for what cannot be known.
+    fn parse(name: &str) -> Option<Variable> {
+        if let Some(header) = name.strip_prefix("HTTP:") {
+            return Some(Variable::Header(header.to_owned()));
+        }
+        if let Some(name) = name.strip_prefix("ENV:") {
+            return Some(Variable::Env(name.to_owned()));
+        }
+        Some(match name {
+            "REQUEST_FILENAME" | "SCRIPT_FILENAME" => Variable::Filename,
+            "REQUEST_URI" => Variable::Uri,
+            "QUERY_STRING" => Variable::Query,
+            "REQUEST_METHOD" => Variable::Method,
+            "HTTP_HOST" => Variable::Header("host".into()),
+            "HTTP_USER_AGENT" => Variable::Header("user-agent".into()),
+            "HTTP_REFERER" => Variable::Header("referer".into()),
+            "HTTP_COOKIE" => Variable::Header("cookie".into()),
+            "HTTP_FORWARDED" => Variable::Header("forwarded".into()),
+            "HTTP_ACCEPT" => Variable::Header("accept".into()),
+            "HTTP_PROXY_CONNECTION" => Variable::Header("proxy-connection".into()),
+            "HTTPS" | "SSL:HTTPS" => Variable::Https,
+            "REQUEST_SCHEME" => Variable::Scheme,
+            // Names of clients are not looked up, neither here nor by Apache as it is installed.
+            "REMOTE_ADDR" | "REMOTE_HOST" | "CONN_REMOTE_ADDR" => Variable::Client,
+            "REMOTE_PORT" => Variable::ClientPort,
+            "DOCUMENT_ROOT" | "CONTEXT_DOCUMENT_ROOT" => Variable::DocumentRoot,
+            "SERVER_NAME" => Variable::ServerName,
+            "SERVER_ADDR" => Variable::ServerAddress,
+            "SERVER_PORT" => Variable::ServerPort,
+            "SERVER_PROTOCOL" => Variable::Protocol,
+            "THE_REQUEST" => Variable::RequestLine,
+            "PATH_INFO" => Variable::PathInfo,
+            "IS_SUBREQ" => Variable::IsSubrequest,
+            "SERVER_SOFTWARE" => Variable::Fixed("Apache"),
+            "REMOTE_USER" | "REMOTE_IDENT" | "AUTH_TYPE" | "CONTEXT_PREFIX" | "IPV6" => {
+                Variable::Fixed("")
+            }
+            _ if name.starts_with("TIME") || name.contains(':') => return None,
+            "SERVER_ADMIN" | "API_VERSION" | "SCRIPT_USER" | "SCRIPT_GROUP" => return None,
+            // As Apache: an unknown name is nothing.
+            _ => Variable::Fixed(""),
+        })
+    }
+
+    fn value<'a>(&'a self, view: &View<'a>) -> Cow<'a, str> {
+        let facts = view.facts;
+        let address = |address: Option<IpAddr>| address.map_or(String::new(), |ip| ip.to_string());
+        match self {
+            Variable::Filename => match view.filename {
+                Some(filename) => filename.into(),
+                None => format!("{}{}", view.document_root, &view.path[..view.end]).into(),
+            },
+            Variable::Uri => view.path.into(),
+            Variable::Query => view.query.unwrap_or_default().into(),
+            Variable::Method => facts.method.as_str().into(),
+            Variable::Header(name) => facts.header(name).into(),
+            Variable::Https if (facts.origin)().https => "on".into(),
+            Variable::Https => "off".into(),
+            Variable::Scheme if (facts.origin)().https => "https".into(),
+            Variable::Scheme => "http".into(),
+            Variable::Client => address(facts.client()).into(),
+            Variable::ClientPort => (facts.origin)()
+                .client
+                .map_or(String::new(), |client| client.port_text().to_owned())
+                .into(),
+            Variable::DocumentRoot => view.document_root.into(),
+            Variable::ServerName => {
+                let host = facts.header("host");
+                host.rsplit_once(':').map_or(host, |(name, _)| name).into()
+            }
+            Variable::ServerAddress => address(facts.server()).into(),
+            Variable::ServerPort => (facts.origin)()
+                .server
+                .map_or(String::new(), |server| server.port_text().to_owned())
+                .into(),
+            Variable::Protocol => protocol(facts.version).into(),
+            Variable::RequestLine => format!(
+                "{} {} {}",
+                facts.method,
+                facts.target,
+                protocol(facts.version)
+            )
+            .into(),
+            Variable::PathInfo => view.path[view.end..].into(),
+            Variable::IsSubrequest if view.is_subrequest => "true".into(),
+            Variable::IsSubrequest => "false".into(),
+            Variable::Env(name) => view.env.get(name).unwrap_or_default().into(),
+            Variable::Fixed(text) => (*text).into(),
+        }
+    }
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// A text of a rule with what has to be put into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// `$1`: a group of the rule's pattern.
+    Rule(usize),
+    /// `%1`: a group of the last condition that matched.
+    Condition(usize),
+    Variable(Variable),
+}
+
+/// The text that a pattern has matched, with its groups.
+#[derive(Debug, Clone, Default)]
+pub struct Matched {
+    pub text: String,
+    pub groups: Groups,
+}
+
+impl Matched {
+    pub fn group(&self, number: usize) -> &str {
+        let range: Option<Range<usize>> = self.groups[number].clone();
+        range.map_or("", |range| self.text.get(range).unwrap_or_default())
+    }
+}
+
+impl Template {
+    /// An error names what cannot be known.
+    pub fn parse(text: &str) -> Result<Template, String> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['\\', '$', '%']) {
+            literal.push_str(&rest[..at]);
+            let found = &rest[at..];
+            let mut chars = found.chars();
+            let mark = chars.next();
+            let next = chars.next();
+            let piece = match (mark, next) {
+                (Some('\\'), Some(next)) => {
+                    literal.push(next);
+                    rest = &found[1 + next.len_utf8()..];
+                    continue;
+                }
+                (Some(mark), Some(digit)) if digit.is_ascii_digit() => {
+                    rest = &found[2..];
+                    let number = digit as usize - '0' as usize;
+                    match mark {
+                        '$' => Piece::Rule(number),
+                        _ => Piece::Condition(number),
+                    }
+                }
+                (Some(mark), Some('{')) => {
+                    let Some((name, behind)) = found[2..].split_once('}') else {
+                        return Err(format!("{found} is not closed"));
+                    };
+                    rest = behind;
+                    match Variable::parse(name) {
+                        Some(variable) if mark == '%' => Piece::Variable(variable),
+                        _ => return Err(format!("{mark}{{{name}}}")),
+                    }
+                }
+                _ => {
+                    literal.push_str(&found[..1]);
+                    rest = &found[1..];
+                    continue;
+                }
+            };
+            if !literal.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut literal)));
+            }
+            pieces.push(piece);
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Text(literal));
+        }
+        Ok(Template(pieces))
+    }
+
+    /// Whether the text depends on groups of the rule's pattern.
+    pub fn has_rule_groups(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
+    }
+
+    /// Puts everything in. `escape` is applied to groups.
+    pub fn expand<'a>(
+        &'a self,
+        view: &View<'a>,
+        rule: &'a Matched,
+        condition: &'a Matched,
+        escape: Option<fn(&str) -> String>,
+    ) -> Cow<'a, str> {
+        let group = |matched: &'a Matched, number: usize| -> Cow<'a, str> {
+            match escape {
+                Some(escape) => escape(matched.group(number)).into(),
+                None => matched.group(number).into(),
+            }
+        };
+        let piece = |piece: &'a Piece| -> Cow<'a, str> {
+            match piece {
+                Piece::Text(text) => text.into(),
+                Piece::Rule(number) => group(rule, *number),
+                Piece::Condition(number) => group(condition, *number),
+                Piece::Variable(variable) => variable.value(view),
+            }
+        };
+        match self.0.as_slice() {
+            [] => "".into(),
+            [one] => piece(one),
+            many => many.iter().map(piece).collect::<String>().into(),
+        }
+    }
+
+    /// Whether it is the path of the file that the request is for.
+    pub fn is_filename(&self) -> bool {
+        matches!(self.0.as_slice(), [Piece::Variable(Variable::Filename)])
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn templates_take_groups_and_variables() {
+        let none = HeaderMap::new();
+        let facts = Facts {
+            method: &Method::GET,
+            target: "/a?b",
+            query: Some("b"),
+            version: Version::HTTP_11,
+            headers: &none,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: true,
+            },
+        };
+        let env = Env::default();
+        let view = View {
+            facts: &facts,
+            document_root: "/srv",
+            path: "/dir/file/info",
+            end: 9,
+            filename: None,
+            query: Some("b"),
+            env: &env,
+            is_subrequest: false,
+        };
+        let matched = Matched {
+            text: "xyz".into(),
+            groups: std::array::from_fn(|at| (at == 1).then_some(1..3)),
+        };
+        let say = |text: &str| {
+            let template = Template::parse(text).unwrap();
+            let none = Matched::default();
+            template.expand(&view, &matched, &none, None).into_owned()
+        };
+        assert_eq!(say("a$1b%1$9"), "ayzb");
+        assert_eq!(say(r"\$1\%{X}$x%"), "$1%{X}$x%");
+        assert_eq!(say("%{REQUEST_FILENAME}%{PATH_INFO}"), "/srv/dir/file/info");
+        assert_eq!(say("%{THE_REQUEST}"), "GET /a?b HTTP/1.1");
+        assert_eq!(say("%{HTTPS}|%{ENV:X}|%{NO_SUCH}"), "on||");
+        for unknown in ["%{LA-U:REMOTE_USER}", "${map:$1}", "%{TIME_HOUR}", "%{x"] {
+            assert!(Template::parse(unknown).is_err(), "{unknown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_template_is_parsed_or_refused(text in "(\\$|%|\\{|\\}|1|\\\\|é|x|HTTP:|ENV:){0,12}") {
+            let _ = Template::parse(&text);
+        }
+    }
+}

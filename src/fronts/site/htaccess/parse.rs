@@ -1,0 +1,249 @@
+//! Reads Apache's configuration syntax into a tree of directives and sections, whatever they mean.
+
+/// Sections nest no deeper in any file that Apache's users write; the parser recurses.
+const MAX_DEPTH: usize = 32;
+
+/// A line of a file, or a section of lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Counted from 1.
+    pub line: u32,
+    /// In lower case, without `<`.
+    pub name: String,
+    /// What follows the name, without the `>` of a section.
+    pub rest: String,
+    /// None for a directive.
+    pub children: Option<Vec<Node>>,
+}
+
+/// Where and why a file cannot be read; Apache answers 500 for all below its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyntaxError {
+    pub line: u32,
+    pub why: String,
+}
+
+/// Parses a whole file.
+pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
+    let mut lines = Lines { text, line: 0 };
+    section(&mut lines, None, 0)
+}
+
+fn section(
+    lines: &mut Lines<'_>,
+    open: Option<(u32, &str)>,
+    depth: usize,
+) -> Result<Vec<Node>, SyntaxError> {
+    let mut nodes = Vec::new();
+    while let Some((line, text)) = lines.next() {
+        let error = |why: String| Err(SyntaxError { line, why });
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some(end) = text.strip_prefix("</") {
+            let Some(name) = end.strip_suffix('>') else {
+                return error(format!("{text} has no closing >"));
+            };
+            return match open {
+                Some((_, open)) if name.trim().eq_ignore_ascii_case(open) => Ok(nodes),
+                Some((_, open)) => error(format!("{text} closes <{open}>")),
+                None => error(format!("{text} closes nothing")),
+            };
+        }
+        let Some(begin) = text.strip_prefix('<') else {
+            let (name, rest) = split_name(text);
+            nodes.push(Node {
+                line,
+                name: name.to_ascii_lowercase(),
+                rest: rest.to_owned(),
+                children: None,
+            });
+            continue;
+        };
+        let Some(inside) = begin.strip_suffix('>') else {
+            return error(format!("{text} has no closing >"));
+        };
+        if depth == MAX_DEPTH {
+            return error(format!("sections nest deeper than {MAX_DEPTH}"));
+        }
+        let (name, rest) = split_name(inside.trim());
+        let name = name.to_ascii_lowercase();
+        let children = section(lines, Some((line, &name)), depth + 1)?;
+        nodes.push(Node {
+            line,
+            rest: rest.to_owned(),
+            children: Some(children),
+            name,
+        });
+    }
+    match open {
+        Some((line, name)) => Err(SyntaxError {
+            line,
+            why: format!("<{name}> is not closed"),
+        }),
+        None => Ok(nodes),
+    }
+}
+
+fn split_name(text: &str) -> (&str, &str) {
+    match text.split_once(|c: char| c.is_ascii_whitespace()) {
+        Some((name, rest)) => (name, rest.trim()),
+        None => (text, ""),
+    }
+}
+
+/// Lines with their continuations joined: a backslash before a line's end.
+struct Lines<'a> {
+    text: &'a str,
+    line: u32,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = (u32, String);
+
+    fn next(&mut self) -> Option<(u32, String)> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let first = self.line + 1;
+        let mut joined = String::new();
+        loop {
+            let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
+            self.text = rest;
+            self.line += 1;
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            match line.strip_suffix('\\') {
+                // An escaped backslash continues nothing.
+                Some(begun) if !begun.ends_with('\\') => {
+                    joined.push_str(begun);
+                    if self.text.is_empty() {
+                        break;
+                    }
+                }
+                _ => {
+                    joined.push_str(line);
+                    break;
+                }
+            }
+        }
+        Some((first, joined))
+    }
+}
+
+/// Splits arguments as most directives take them: words, or texts in quotes, in which a backslash
+/// protects the quote and itself.
+pub fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut chars = text.chars().peekable();
+    loop {
+        while chars.next_if(char::is_ascii_whitespace).is_some() {}
+        let Some(first) = chars.peek().copied() else {
+            return words;
+        };
+        let quote = chars.next_if(|c| matches!(c, '"' | '\'')).map(|_| first);
+        let mut word = String::new();
+        while let Some(c) = chars.next() {
+            match (c, quote) {
+                ('\\', _) => match chars.next_if(|next| *next == '\\' || Some(*next) == quote) {
+                    Some(next) => word.push(next),
+                    None => word.push(c),
+                },
+                (c, Some(quote)) if c == quote => break,
+                (c, None) if c.is_ascii_whitespace() => break,
+                (c, _) => word.push(c),
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// Splits arguments as mod_rewrite does: a backslash protects what follows it, and stays.
+pub fn raw_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut chars = text.chars().peekable();
+    loop {
+        while chars.next_if(char::is_ascii_whitespace).is_some() {}
+        let Some(first) = chars.peek().copied() else {
+            return words;
+        };
+        let quote = chars.next_if(|c| matches!(c, '"' | '\'')).map(|_| first);
+        let mut word = String::new();
+        while let Some(c) = chars.next() {
+            match (c, quote) {
+                ('\\', _) => {
+                    word.push(c);
+                    word.extend(chars.next());
+                }
+                (c, Some(quote)) if c == quote => break,
+                (c, None) if c.is_ascii_whitespace() => break,
+                (c, _) => word.push(c),
+            }
+        }
+        words.push(word);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sections_and_continued_lines_become_a_tree() {
+        let text = "# a \\\nDeny from all\nOrder allow,\\\ndeny\n<Files \"a b\">\n\tRequire  all denied\r\n</FILES>\n";
+        let nodes = parse(text).unwrap();
+        // As with Apache, a comment goes on behind a backslash.
+        let seen: Vec<_> = nodes.iter().map(|n| (n.line, &*n.name, &*n.rest)).collect();
+        assert_eq!(seen, [(3, "order", "allow,deny"), (5, "files", "\"a b\"")]);
+        let inside = nodes[1].children.as_ref().unwrap();
+        assert_eq!(
+            (inside[0].line, &*inside[0].rest),
+            (6, "all denied"),
+            "{inside:?}"
+        );
+    }
+
+    #[test]
+    fn broken_sections_are_errors_with_their_line() {
+        for (text, line, why) in [
+            ("<Files x>\nDeny from all\n", 1, "not closed"),
+            ("</Files>", 1, "closes nothing"),
+            ("\n<Files x>\n</FilesMatch>", 3, "closes <files>"),
+            ("<Files x", 1, "no closing >"),
+            (&"<IfModule x>\n".repeat(100), 33, "nest deeper"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.line == line && error.why.contains(why), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn words_lose_their_quotes_and_raw_words_keep_their_backslashes() {
+        assert_eq!(
+            words(r#"a "b \"c\"" 'd e' f\\g \."#),
+            ["a", "b \"c\"", "d e", "f\\g", "\\."]
+        );
+        assert_eq!(
+            raw_words(r#""^a b\"$" c\ d [L,E=x:y]"#),
+            ["^a b\\\"$", "c\\ d", "[L,E=x:y]"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused_with_a_line_that_it_has(
+            text in "(<Files x>|</Files>|<If \"|>|\\\\|\n|\r|#|Require all denied|\"|'| |é){0,40}"
+        ) {
+            let lines = text.split('\n').count() as u32;
+            match parse(&text) {
+                Ok(nodes) => prop_assert!(nodes.iter().all(|node| (1..=lines).contains(&node.line))),
+                Err(error) => prop_assert!((1..=lines).contains(&error.line), "{:?}", error),
+            }
+            words(&text);
+            raw_words(&text);
+        }
+    }
+}

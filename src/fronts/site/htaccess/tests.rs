@@ -1,0 +1,193 @@
+//! What is merged, kept and closed, without a server.
+
+use std::fs;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Version};
+
+use super::super::{Resolution, Settings, Site, normalise};
+use super::facts::Facts;
+use super::*;
+use crate::event::Origin;
+
+fn facts(none: &HeaderMap) -> Facts<'_> {
+    Facts {
+        method: &Method::GET,
+        target: "/",
+        query: None,
+        version: Version::HTTP_11,
+        headers: none,
+        origin: &|| Origin {
+            client: None,
+            server: None,
+            https: false,
+        },
+    }
+}
+
+fn way(text: &str) -> Way {
+    Way::below(None, "/", Arc::new(read(text)))
+}
+
+fn is_closed(text: &str, name: &str) -> bool {
+    let none = HeaderMap::new();
+    way(text)
+        .check(name, &facts(&none), &Env::default())
+        .is_err()
+}
+
+#[test]
+fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
+    for (text, line, says) in [
+        ("\nRequire valid-user", 2, "asks for a password"),
+        ("Require expr true", 1, "expr is not evaluated"),
+        ("Require host example.org", 1, "host is not evaluated"),
+        (
+            "Order deny,allow\nDeny from evil.example.org",
+            2,
+            "is a name",
+        ),
+        (
+            "<If \"%{HTTP_HOST} == 'x'\">\nDeny from all\n</If>",
+            1,
+            "is not evaluated",
+        ),
+        (
+            "<FilesMatch \"\\p{L}\">\nRequire all denied\n</FilesMatch>",
+            1,
+            "cannot be evaluated",
+        ),
+        (
+            "<Files x>\nRewriteRule . - [F]\n</Files>",
+            2,
+            "rules in sections",
+        ),
+        ("SetEnvIfExpr x y\nRequire all denied", 1, "expressions"),
+    ] {
+        let file = read(text);
+        let found = file.problems.first().unwrap_or_else(|| panic!("{text}"));
+        assert!(found.line == line && found.what.contains(says), "{found:?}");
+        assert!(is_closed(text, "x"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_client_without_an_address_could_be_is_not_let_in() {
+    for text in [
+        "Require ip 10.0.0.1",
+        "Require local",
+        "<RequireAll>\nRequire all granted\nRequire not ip 10.0.0.1\n</RequireAll>",
+        "Order allow,deny\nAllow from 10.0.0.1",
+        "Order allow,deny\nAllow from all\nDeny from 10.0.0.1",
+    ] {
+        assert!(is_closed(text, "x"), "{text}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_be_evaluated_closes_what_it_would_change_and_exempts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["index.php", "a.txt", "b.txt", "c.txt", "d.txt"] {
+        fs::write(root.join(name), "").unwrap();
+    }
+    let rules = "RewriteEngine On\n\
+        RewriteCond %{LA-U:REMOTE_USER} ^$\nRewriteRule ^a - [F]\n\
+        RewriteCond %{TIME_HOUR} >12\nRewriteRule ^b - [L]\nRewriteRule ^b - [F]\n\
+        RewriteCond ${map:x} y\nRewriteCond %{REQUEST_METHOD} POST\nRewriteRule ^c - [F]\n\
+        RewriteRule ^d$ http://127.0.0.1:1/ [P]\n";
+    fs::write(root.join(".htaccess"), rules).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let denied = |path: &str| matches!(site.resolve(path), Resolution::Denied(_));
+    assert!(denied("/a.txt"));
+    assert!(denied("/b.txt"));
+    // Another condition is certain, and does not hold.
+    assert!(!denied("/c.txt"));
+    assert!(denied("/d"));
+    assert!(!denied("/d.txt"));
+    assert_eq!(read(rules).problems.len(), 4);
+}
+
+#[test]
+fn a_file_that_is_too_long_or_unreadable_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir(root.join("long")).unwrap();
+    fs::write(root.join("long/a.txt"), "").unwrap();
+    fs::write(root.join("long/.htaccess"), "#\n".repeat(1 << 20)).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let found = site.resolve("/long/a.txt");
+    assert!(matches!(found, Resolution::Denied(Denial::BrokenHtaccess)));
+}
+
+#[test]
+fn a_file_is_parsed_once_and_again_when_it_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    fs::write(root.join("a/.htaccess"), "Require all denied").unwrap();
+    fs::write(root.join("a/b/x.txt"), "").unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let htaccess = site.htaccess.as_ref().unwrap();
+    let now = Instant::now();
+    let at = |after: u64| now + Duration::from_millis(after);
+    let way = |after| htaccess.way(&site.root, "/a/b/x.txt", at(after));
+    let (first, end) = way(0);
+    assert_eq!(end, "/a/b/".len());
+    let (same, _) = way(2000);
+    assert!(Arc::ptr_eq(&first, &same), "nothing has changed");
+    let find = |after| site.find(&normalise("/a/b/x.txt").unwrap(), at(after));
+    assert!(matches!(find(2000), Resolution::Denied(Denial::Closed)));
+    fs::write(root.join("a/.htaccess"), "# Require all granted").unwrap();
+    // What has been looked up less than a second ago is believed.
+    assert!(matches!(find(2999), Resolution::Denied(_)));
+    assert!(matches!(find(3000), Resolution::File(_)));
+    fs::remove_file(root.join("a/.htaccess")).unwrap();
+    fs::write(root.join(".htaccess"), "Deny from all").unwrap();
+    assert!(matches!(find(4000), Resolution::Denied(_)));
+}
+
+#[test]
+fn source_of_php_is_not_sent_where_php_is_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join("x.php"), "<?php").unwrap();
+    fs::write(root.join("page.html"), "<?php").unwrap();
+    let text = "php_flag engine off\nAddType application/x-httpd-php .html";
+    fs::write(root.join(".htaccess"), text).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    for path in ["/x.php", "/x.php/y", "/page.html"] {
+        assert!(
+            matches!(site.resolve(path), Resolution::Denied(Denial::PhpOff)),
+            "{path}"
+        );
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_file_is_read_and_no_path_passes_a_denial_behind_it(
+        lines in proptest::collection::vec(proptest::sample::select(vec![
+            "Require all granted", "Allow from all", "Order deny,allow", "Satisfy any", "RewriteEngine On", "RewriteRule . - [L]",
+            "RewriteRule ^(.*)$ x/$1 [N]", "RewriteCond %{REQUEST_FILENAME} !-f [OR]", "RewriteRule ^ /index.php [L]", "SetHandler none",
+            "<Files *>", "</Files>", "<IfModule x>", "</IfModule>", "<RequireAny>", "</RequireAny>", "Redirect /a /b", "RewriteRule ( - [F]",
+            "FallbackResource /a.txt", "DirectoryIndex a.txt", "RewriteRule ^a /b.txt [C]", "RewriteRule ^b b/b/b", "<If true>", "</If>",
+        ]), 0..12),
+        path in "/(a|b|\\.|/|x|%2e|\\?){0,8}",
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir(root.join("closed")).unwrap();
+        fs::write(root.join("closed/a.txt"), "").unwrap();
+        fs::write(root.join("closed/.htaccess"), "<RequireAll>\nRequire all denied\n</RequireAll>\nSatisfy all\nDeny from all").unwrap();
+        fs::write(root.join("a.txt"), "").unwrap();
+        fs::write(root.join(".htaccess"), lines.join("\n")).unwrap();
+        let site = Site::open(root, &Settings::default(), None).unwrap();
+        let _ = site.resolve(&path);
+        // Sections about names apply behind those of directories, as with Apache.
+        let opens = lines.iter().any(|line| line.starts_with("<Files"));
+        let found = site.resolve("/closed/a.txt");
+        let is_sent = matches!(found, Resolution::File(ref found) if found.path.ends_with("closed/a.txt"));
+        proptest::prop_assert!(opens || !is_sent, "{:?}", lines);
+    }
+}
