@@ -312,9 +312,10 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
         for _ in 0..12 {
             assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
         }
-        until(&format!("another has taken its place: {engine} {}", site.surus.log()), || {
-            !lives(template) && !site.workers().is_empty()
-        });
+        until(
+            &format!("another has taken its place: {engine} {}", site.surus.log()),
+            || !lives(template) && !site.workers().is_empty(),
+        );
         assert_eq!(repairs(&site, "template_stopped"), 1, "{engine}");
         assert!(site.surus.log().contains("template was stopped"));
         answers_within(&site, SOON, engine);

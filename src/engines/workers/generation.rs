@@ -171,6 +171,7 @@ impl Generation {
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
             hidden: None,
+            looks: 0,
             waits_for_client: false,
             deadline: Some(event.deadline),
             patience: event.patience,

@@ -78,6 +78,8 @@ pub struct Slot {
     pub entered: Instant,
     /// Since when a worker has claimed it, and it is not known which.
     pub hidden: Option<Instant>,
+    /// How often it has been looked at since then, or since the worker that has to end it says that it has.
+    pub looks: u32,
     /// Its client does not take what there is, and who reads the worker's answer waits for that.
     pub waits_for_client: bool,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.

@@ -20,6 +20,10 @@ use crate::event::Failure;
 /// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
 const TICK: Duration = Duration::from_millis(50);
 
+/// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
+/// between two looks, all has been heard that was said before.
+const LOOKS: u32 = 20;
+
 /// Between claiming an event and writing that down, a worker needs microseconds; on a machine that does not let it run, longer.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
 
@@ -27,8 +31,10 @@ const MISSED_AFTER: Duration = Duration::from_secs(1);
 /// claim it; if it comes too late, it drops it.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 
-/// When events have waited for so long, and no worker has anything to do, something is wrong with those that there are.
+/// When events have waited for so long, and no worker has anything to do, none can be served, and something is wrong with the workers
+/// that there are. After the longer time, which no busy machine makes a worker wait, others take their places.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
+const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
 
 /// The longest pause, in ticks, between two messages that wake somebody for what is in the ring.
 const LONGEST_PAUSE: u32 = 8;
@@ -86,8 +92,8 @@ struct Watch {
     /// Where the inbox was read.
     head: u64,
     pause: Pause,
-    /// Since when no worker takes anything.
-    stuck: Option<Instant>,
+    /// Since when no worker takes anything, and how often that was seen.
+    stuck: Option<(Instant, u32)>,
     stopped: Stopped,
 }
 
@@ -231,12 +237,20 @@ impl Watch {
         if slot.holder.is_some() {
             slot.hidden = None;
         } else {
+            slot.looks = slot.hidden.map_or(0, |_| slot.looks.saturating_add(1));
             let hidden = now.duration_since(*slot.hidden.get_or_insert(now));
             let sent = slot.sent.map(|(sent, _)| sent);
-            if hidden > MISSED_AFTER && sent.is_some_and(|sent| missed_until > Some(sent)) {
+            if hidden > MISSED_AFTER
+                && slot.looks > LOOKS
+                && sent.is_some_and(|sent| missed_until > Some(sent))
+            {
                 return Some(Finding::Missed);
             }
-            if is_over && slot.answer.is_none() && hidden > self.limits.kill_after {
+            if is_over
+                && slot.answer.is_none()
+                && slot.looks > LOOKS
+                && hidden > self.limits.kill_after
+            {
                 return Some(Finding::Hidden);
             }
         }
@@ -302,6 +316,7 @@ impl Watch {
             let noted = shared.slots.with(request, |slot| {
                 (slot.event == event).then(|| {
                     slot.stopping = stopping;
+                    slot.looks = 0;
                     (slot.ticket, format!("{} {}", slot.method, slot.uri))
                 })
             });
@@ -327,10 +342,13 @@ impl Watch {
     fn kill(&self, request: u16, event: u64, stopping: Stopping) {
         let shared = &self.shared;
         let now = Instant::now();
-        let Some((ticket, waits_for_client)) = shared
+        let Some((ticket, is_to_be_heard)) = shared
             .slots
             .with(request, |slot| {
-                (slot.event == event).then_some((slot.ticket, slot.waits_for_client))
+                (slot.event == event).then(|| {
+                    slot.looks += 1;
+                    (slot.ticket, slot.waits_for_client || slot.looks <= LOOKS)
+                })
             })
             .flatten()
         else {
@@ -340,7 +358,7 @@ impl Watch {
         // unless a client is waited for.
         let holder = &stopping.holder;
         let says_so = shared.line(holder.worker).held().map(|(_, held)| held) != Some(ticket);
-        if says_so && (waits_for_client || now < stopping.kill_at + MISSED_AFTER) {
+        if says_so && is_to_be_heard {
             return;
         }
         warn!(
@@ -372,6 +390,7 @@ impl Watch {
             if slot.event == event {
                 // Until the next time, if there has to be one.
                 slot.hidden = Some(Instant::now());
+                slot.looks = 0;
             }
         });
     }
@@ -414,11 +433,17 @@ impl Watch {
             self.shared.is_stuck.store(false, Ordering::Release);
             return;
         }
-        let since = *self.stuck.get_or_insert(now);
-        if now.duration_since(since) < STUCK_AFTER {
+        let (since, looks) = *self.stuck.insert(
+            self.stuck
+                .map_or((now, 0), |(since, looks)| (since, looks + 1)),
+        );
+        let stuck = now.duration_since(since);
+        if looks > LOOKS && stuck > STUCK_AFTER {
+            self.shared.is_stuck.store(true, Ordering::Release);
+        }
+        if looks < 3 * LOOKS || stuck < STUCK_FOR_GOOD {
             return;
         }
-        self.shared.is_stuck.store(true, Ordering::Release);
         if self
             .shared
             .is_to_be_replaced("requests wait, and no worker takes any")
@@ -428,6 +453,6 @@ impl Watch {
         for (worker, pid) in self.idle() {
             self.shared.kill(worker, &pid, Killed::Broken);
         }
-        self.stuck = Some(now);
+        self.stuck = None;
     }
 }
