@@ -29,6 +29,8 @@ bool surus_stop_requested(void)
 static void on_stop(int signal)
 {
 	(void)signal;
+	/* surus asks by this signal, too, who has an event of which it sees no holder: our line may have been overwritten. */
+	surus_say_again();
 	/* Without an event memory may be about to be put back, and must not be written to. */
 	if (surus_self->event.id && surus_stop_requested()) {
 		requested_for_us = 1;

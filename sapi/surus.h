@@ -540,5 +540,7 @@ void surus_profile_mark(const char *what);
 /* CLOCK_MONOTONIC in microseconds. */
 uint64_t surus_now(void);
 void surus_set_state(enum surus_state state);
+/* Writes into our line again what we are doing. May be called by a signal handler. */
+void surus_say_again(void);
 
 #endif

@@ -38,6 +38,16 @@ void surus_set_state(enum surus_state state)
 	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
 }
 
+void surus_say_again(void)
+{
+	const struct surus_event *event = &surus_self->event;
+
+	atomic_store_explicit(&surus_self->line->pid, (uint32_t)surus_self->pid, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->ticket, event->ticket, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->state, surus_self->state, memory_order_release);
+}
+
 /* The groups of the workers' user. To look them up takes longer than everything else that makes a worker. */
 static gid_t *groups;
 static size_t group_count;

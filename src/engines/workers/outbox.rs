@@ -40,10 +40,8 @@ pub struct Outbox {
     /// How it has ended, when that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
-    /// It was killed because it could not be understood.
-    is_broken: bool,
-    /// Since when the ring's first letter is none that it could have written next.
-    blocked: Option<Instant>,
+    /// Since when the ring's first letter is none that it could have written next, and how often it was looked at.
+    blocked: Option<(Instant, u32)>,
     /// When it had answered an event that has not ended.
     answered: Option<Instant>,
     reply: Reply,
@@ -93,7 +91,6 @@ impl Outbox {
             turn: Turn::default(),
             exit: None,
             exited,
-            is_broken: false,
             blocked: None,
             answered: None,
             reply: Reply::None,
@@ -288,7 +285,6 @@ impl Outbox {
             pid = self.pid.get(),
             wrong, "a worker cannot be understood; killed"
         );
-        self.is_broken = true;
         self.shared.kill(self.index, &self.pid, Killed::Broken);
     }
 
@@ -491,12 +487,11 @@ impl Outbox {
     async fn worker_ended(&mut self, exit: Exit) {
         let rings = &self.shared.post.rings;
         // A successor has written nothing while there was anything.
-        match self.blocked {
-            Some(_) => rings.empty(self.index),
-            None => {
-                rings.discard(self.index, self.pid.get());
-                rings.repair(self.index);
-            }
+        if self.is_blocked() {
+            rings.empty(self.index);
+        } else {
+            rings.discard(self.index, self.pid.get());
+            rings.repair(self.index);
         }
         self.finished();
         let holder = Holder {
@@ -509,12 +504,8 @@ impl Outbox {
                 && !self.shared.board.is_offered(*request, *ticket)
                 && self.shared.claimed(*request, *ticket, &holder)
         });
-        let held = self.shared.held_by(&self.pid);
-        if held.is_empty() || self.is_broken {
-            // It may have been about to write down what it has claimed, or have answered more than could be read.
-            self.shared.may_miss();
-        }
-        for request in held {
+        // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
+        for request in self.shared.held_by(&self.pid) {
             let is_spoken_of = self.turn.at(request) == Some(true);
             let reached = match named {
                 Some((named, _)) if named == request && !is_spoken_of => Reached::with(exit.state),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use surus_sys::scoreboard::State;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::generation::Limits;
 use super::inbox::Inbox;
@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
 /// between two looks, all has been heard that was said before.
 const LOOKS: u32 = 20;
+
+/// After so many looks all workers that may have an event are asked whether they have it.
+const ASKED_AT: u32 = 8;
 
 /// Between claiming an event and writing that down, a worker needs microseconds; on a machine that does not let it run, longer.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
@@ -46,10 +49,10 @@ enum Finding {
     NotEnding(Stopping),
     /// It was sent, and no worker will find it.
     Lost,
-    /// A worker has taken it along when it ended.
-    Missed,
-    /// A worker holds it beyond its deadline, and hides that.
+    /// A worker has claimed it, and none says that it has it.
     Hidden,
+    /// Nor has one when asked.
+    Missed,
 }
 
 /// Runs as long as the generation has processes.
@@ -63,6 +66,7 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
         head: 0,
         pause: Pause::default(),
         stuck: None,
+        suspicions: Vec::new(),
         stopped: Stopped::default(),
     };
     loop {
@@ -95,6 +99,8 @@ struct Watch {
     /// Since when no worker takes anything, and how often that was seen.
     stuck: Option<(Instant, u32)>,
     stopped: Stopped,
+    /// When a worker has to have ended what it may be doing although nobody knows of it.
+    suspicions: Vec<Instant>,
 }
 
 /// Before somebody is woken for what lies in the ring.
@@ -112,6 +118,26 @@ struct InFlight {
     /// Events that workers hold.
     claimed: usize,
     found: Vec<(u16, u64, Finding)>,
+}
+
+/// Looks at an event that a worker has claimed.
+fn claimed(slot: &mut Slot, now: Instant, is_over: bool) -> Option<Finding> {
+    if let Some(stopping) = &slot.stopping {
+        return (now >= stopping.kill_at).then(|| Finding::NotEnding(stopping.clone()));
+    }
+    if slot.holder.is_some() {
+        slot.hidden = None;
+    } else {
+        slot.looks = slot.hidden.map_or(0, |_| slot.looks.saturating_add(1));
+        let hidden = now.duration_since(*slot.hidden.get_or_insert(now));
+        if slot.looks == ASKED_AT {
+            return Some(Finding::Hidden);
+        }
+        if slot.looks > LOOKS && hidden > MISSED_AFTER {
+            return Some(Finding::Missed);
+        }
+    }
+    is_over.then(|| Finding::Over(slot.holder.clone()))
 }
 
 impl Watch {
@@ -139,6 +165,7 @@ impl Watch {
         for (request, event, finding) in in_flight.found {
             self.act(request, event, finding);
         }
+        self.end_suspects();
         self.note_stuck(in_flight.waiting_since, in_flight.claimed);
         self.stopped.look_at_template(&shared);
     }
@@ -188,7 +215,6 @@ impl Watch {
         let now = Instant::now();
         let (head, _) = shared.post.rings.inbox_ends();
         let mut is_socket_empty = None;
-        let missed_until = shared.missed_until();
         let mut seen = InFlight::default();
         shared.slots.each(|request, slot| {
             let is_over = slot.deadline.is_some_and(|deadline| now >= deadline);
@@ -214,47 +240,13 @@ impl Watch {
                 }
             } else {
                 seen.claimed += 1;
-                self.claimed(slot, now, is_over, missed_until)
+                claimed(slot, now, is_over)
             };
             if let Some(finding) = finding {
                 seen.found.push((request, slot.event, finding));
             }
         });
         seen
-    }
-
-    /// Looks at an event that a worker has claimed.
-    fn claimed(
-        &self,
-        slot: &mut Slot,
-        now: Instant,
-        is_over: bool,
-        missed_until: Option<Instant>,
-    ) -> Option<Finding> {
-        if let Some(stopping) = &slot.stopping {
-            return (now >= stopping.kill_at).then(|| Finding::NotEnding(stopping.clone()));
-        }
-        if slot.holder.is_some() {
-            slot.hidden = None;
-        } else {
-            slot.looks = slot.hidden.map_or(0, |_| slot.looks.saturating_add(1));
-            let hidden = now.duration_since(*slot.hidden.get_or_insert(now));
-            let sent = slot.sent.map(|(sent, _)| sent);
-            if hidden > MISSED_AFTER
-                && slot.looks > LOOKS
-                && sent.is_some_and(|sent| missed_until > Some(sent))
-            {
-                return Some(Finding::Missed);
-            }
-            if is_over
-                && slot.answer.is_none()
-                && slot.looks > LOOKS
-                && hidden > self.limits.kill_after
-            {
-                return Some(Finding::Hidden);
-            }
-        }
-        is_over.then(|| Finding::Over(slot.holder.clone()))
     }
 
     fn act(&mut self, request: u16, event: u64, finding: Finding) {
@@ -292,15 +284,25 @@ impl Watch {
                     shared.repaired("request");
                 }
             }
-            Finding::Missed => {
-                let why = "killed as it received the event".into();
-                if refuse(Failure::Died(why), Reached::Worker) == Some(false) {
-                    warn!(event, "an event was lost with an idle worker");
-                    // If a worker has it after all, its answer is thrown away.
-                    shared.slots.close_of(request, event);
+            Finding::Hidden => {
+                // Its line may have been overwritten. A script that sleeps meanwhile sleeps less.
+                for (worker, pid) in self.idle() {
+                    if let Err(error) = pid.stop() {
+                        debug!(worker, %error, "cannot signal the worker");
+                    }
                 }
             }
-            Finding::Hidden => self.kill_suspects(event),
+            Finding::Missed => {
+                let deadline = shared.slots.with(request, |slot| slot.deadline).flatten();
+                let why = "the worker that has received it has ended, or cannot be found".into();
+                if refuse(Failure::Died(why), Reached::Worker) == Some(false) {
+                    warn!(event, "an event was lost with an idle worker");
+                    // If a worker has it after all, its answer is thrown away, and it has as long as it would have had.
+                    shared.slots.close_of(request, event);
+                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
+                    self.suspicions.push(until);
+                }
+            }
         }
     }
 
@@ -375,24 +377,20 @@ impl Watch {
         });
     }
 
-    /// Ends all workers of which it is not known that they hold another event: one of them holds one beyond its deadline. Whoever of them
-    /// holds none loses nothing.
-    fn kill_suspects(&self, event: u64) {
-        warn!(
-            event,
-            "an event is over its deadline and no worker says that it has it; all that may have it are killed"
-        );
+    /// Ends all workers of which it is not known that they hold an event, when one may be running an event that nobody knows of any more,
+    /// beyond its deadline. Whoever of them runs none loses nothing.
+    fn end_suspects(&mut self) {
+        let now = Instant::now();
+        let before = self.suspicions.len();
+        self.suspicions.retain(|until| now < *until);
+        if self.suspicions.len() == before {
+            return;
+        }
         self.shared.repaired("hidden");
         for (worker, pid) in self.idle() {
+            debug!(worker, "may run what nobody knows of; killed");
             self.shared.kill(worker, &pid, Killed::Late);
         }
-        self.shared.slots.each(|_, slot| {
-            if slot.event == event {
-                // Until the next time, if there has to be one.
-                slot.hidden = Some(Instant::now());
-                slot.looks = 0;
-            }
-        });
     }
 
     /// The workers of which it is not known that they hold an event.

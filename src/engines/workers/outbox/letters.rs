@@ -16,6 +16,9 @@ use crate::engines::fastcgi;
 /// Somebody else's letter may be in the way for so long, until its reader has had its turn.
 const BLOCKED_FOR: Duration = Duration::from_secs(1);
 
+/// And is looked at so often meanwhile: where the machine does not let us run, nothing else was read either.
+const LOOKS: u32 = 15;
+
 impl Outbox {
     /// Waits for more from the socket, which gets into `buffer`, or for a letter (none).
     pub(super) async fn more(&mut self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
@@ -68,7 +71,15 @@ impl Outbox {
             self.blocked = None;
             return false;
         }
-        self.blocked.get_or_insert_with(Instant::now).elapsed() > BLOCKED_FOR
+        let (since, looks) = self.blocked.unwrap_or_else(|| (Instant::now(), 0));
+        self.blocked = Some((since, looks.saturating_add(1)));
+        self.is_blocked()
+    }
+
+    /// Does nobody read what is first in the ring?
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+            .is_some_and(|(since, looks)| looks > LOOKS && since.elapsed() > BLOCKED_FOR)
     }
 
     /// Takes the letters about the next events: whole records, mostly all that there is to say of one.
@@ -77,11 +88,7 @@ impl Outbox {
             // Others have something to do, too.
             tokio::task::consume_budget().await;
             let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
-            if self
-                .blocked
-                .is_some_and(|since| since.elapsed() > BLOCKED_FOR)
-                && matches!(self.first_letter(), Ok(First::Other(_)))
-            {
+            if self.is_blocked() && matches!(self.first_letter(), Ok(First::Other(_))) {
                 return Err("a letter that is nobody's is in the way of its own".into());
             }
             let is_there = shared

@@ -5,7 +5,6 @@ mod trouble;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use anyhow::bail;
 use surus_sys::process::Pid;
@@ -52,9 +51,6 @@ pub struct Shared {
     renewed: Mutex<Option<Vec<u32>>>,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
     dropped: CancellationToken,
-    /// When a worker has last ended of which it is not known that it held an event. It may have claimed one all the same: one
-    /// that is killed just then takes the event along.
-    may_miss: Mutex<Option<Instant>>,
     /// The places and processes whose outboxes are being read.
     heard: Mutex<Vec<(usize, u32)>>,
     /// A worker has ended because it found the inbox closed, which it may be for all of them.
@@ -122,7 +118,6 @@ impl Shared {
             renew: Notify::new(),
             renewed: Mutex::default(),
             dropped: CancellationToken::new(),
-            may_miss: Mutex::default(),
             heard: Mutex::default(),
             is_inbox_suspect: AtomicBool::new(false),
             is_inbox_closed: AtomicBool::new(false),

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Instant;
 
 use tracing::error;
 
@@ -58,20 +57,6 @@ impl Shared {
     /// Counts what was put right.
     pub fn repaired(&self, what: &'static str) {
         self.metrics.repaired(self.engine, what);
-    }
-
-    /// A worker has ended, and may have held an event of which we do not know.
-    pub fn may_miss(&self) {
-        *self.lock_may_miss() = Some(Instant::now());
-    }
-
-    /// When that has happened last.
-    pub fn missed_until(&self) -> Option<Instant> {
-        *self.lock_may_miss()
-    }
-
-    fn lock_may_miss(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.may_miss.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock_heard(&self) -> MutexGuard<'_, Vec<(usize, u32)>> {
