@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +40,8 @@ enum {
 	WAIT_FACTOR = 4,      /* and how much longer it waits each time after */
 	LONGEST_WAIT = 600000000,
 	APART = 20000, /* microseconds between two workers that make room for others */
-	TRIAL = 300,   /* milliseconds that the child has for all that are new */
+	TRIAL = 300,   /* milliseconds of CPU time that the child has for all that are new */
+	TRIAL_WAIT = 900, /* and for which the template waits for it, on a machine that is busy */
 	MOST_PAGES = 256,       /* of memory for one expression */
 	MOST_PAGES_IN_ALL = 4096, /* and for all together */
 };
@@ -202,20 +204,20 @@ static void compile(zend_string *expression)
 	PCRE_G(jit) = jit;
 }
 
-/* Pages of memory that this process has. */
+/* Pages of memory that this process has, but for those of files: a child comes to those by and by. */
 static size_t resident(void)
 {
 	char text[64];
-	unsigned long pages = 0;
+	unsigned long pages = 0, of_files = 0;
 	int statm = surus_open_own("/proc/self/statm");
 	ssize_t len = statm < 0 ? -1 : read(statm, text, sizeof(text) - 1);
 
 	close(statm);
 	if (len > 0) {
 		text[len] = '\0';
-		sscanf(text, "%*u %lu", &pages);
+		sscanf(text, "%*u %lu %lu", &pages, &of_files);
 	}
-	return pages;
+	return pages > of_files ? pages - of_files : 0;
 }
 
 /* An expression that the template is about to compile. */
@@ -230,6 +232,12 @@ static _Noreturn void try_all(const struct candidate *candidates, size_t count, 
 {
 	/* Nobody is to wait for what this child still has open, if it cannot come to an end. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	struct itimerval limit = {.it_value.tv_usec = TRIAL * 1000};
+	sigset_t none;
+	sigemptyset(&none);
+	signal(SIGPROF, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setitimer(ITIMER_PROF, &limit, NULL);
 	for (size_t i = 0; i < count; i++) {
 		size_t before = resident();
 		char said = 'b';
@@ -246,13 +254,14 @@ static _Noreturn void try_all(const struct candidate *candidates, size_t count, 
 	_exit(0);
 }
 
-/* Finds out which are fit. One that has cost the child its life, or the time that there was, is not; what follows it is left for the
- * next time. */
+/* Finds out which are fit. One that has cost the child its life, or its time, is not; what follows it is left for the next time, and all
+ * that the machine did not come to. */
 static void try(struct candidate *candidates, size_t count)
 {
 	int pipe_ends[2];
-	uint64_t end = surus_now() + TRIAL * 1000, now;
+	uint64_t end = surus_now() + TRIAL_WAIT * 1000, now;
 	size_t at = 0;
+	bool has_begun = false;
 	char said;
 
 	if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
@@ -274,11 +283,17 @@ static void try(struct candidate *candidates, size_t count)
 		if (ready < 0 && errno == EINTR) {
 			continue;
 		}
-		if (ready <= 0 || read(pipe_ends[0], &said, 1) != 1) {
+		if (ready <= 0) {
 			break;
 		}
-		candidates[at].tried = true;
-		if (said != 'b') {
+		if (read(pipe_ends[0], &said, 1) != 1) {
+			/* It has ended amid this one, if it had begun. */
+			candidates[at].tried = has_begun;
+			break;
+		}
+		has_begun = said == 'b';
+		if (!has_begun) {
+			candidates[at].tried = true;
 			candidates[at++].is_fit = said == 'f';
 		}
 	}
