@@ -39,8 +39,8 @@ const LOST_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
 
-/// The longest pause, in ticks, between two messages that wake somebody for what is in the ring.
-const LONGEST_PAUSE: u32 = 8;
+/// Looks at each of which somebody is woken for what is in the ring; then at each of so many, for all may be busy.
+const EAGER: u32 = 10;
 
 /// What a look at one slot has found.
 enum Finding {
@@ -64,7 +64,7 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
         shared: shared.clone(),
         limits,
         head: 0,
-        pause: Pause::default(),
+        unmoved: 0,
         stuck: None,
         suspicions: Vec::new(),
         stopped: Stopped::default(),
@@ -95,19 +95,13 @@ struct Watch {
     limits: Limits,
     /// Where the inbox was read.
     head: u64,
-    pause: Pause,
+    /// Looks since it was last seen to move.
+    unmoved: u32,
     /// Since when no worker takes anything, and how often that was seen.
     stuck: Option<(Instant, u32)>,
     stopped: Stopped,
     /// When a worker has to have ended what it may be doing although nobody knows of it.
     suspicions: Vec<Instant>,
-}
-
-/// Before somebody is woken for what lies in the ring.
-#[derive(Default)]
-struct Pause {
-    ticks: u32,
-    left: u32,
 }
 
 /// What is in flight.
@@ -176,16 +170,13 @@ impl Watch {
         let (head, tail) = self.shared.post.rings.inbox_ends();
         let has_moved = std::mem::replace(&mut self.head, head) != head;
         if head == tail || has_moved {
-            self.pause = Pause::default();
+            self.unmoved = 0;
             return;
         }
-        if self.pause.left > 0 {
-            self.pause.left -= 1;
-            return;
+        if self.unmoved < EAGER || self.unmoved.is_multiple_of(EAGER) {
+            inbox.knock_anyone();
         }
-        inbox.knock_anyone();
-        self.pause.left = self.pause.ticks;
-        self.pause.ticks = (self.pause.ticks * 2 + 1).min(LONGEST_PAUSE);
+        self.unmoved = self.unmoved.wrapping_add(1);
     }
 
     /// Remembers who holds what, as long as the scoreboard says it.
