@@ -252,10 +252,9 @@ impl Outbox {
     fn take_of_nobody(&mut self, record: Record) -> Result<(), String> {
         match record.kind {
             fastcgi::STDERR if record.content.is_empty() => {
-                php::message(&self.message, self.pid.get(), None);
-                self.message.clear();
+                php::message(std::mem::take(&mut self.message), self.pid.get(), None);
             }
-            fastcgi::STDERR => self.message.extend_from_slice(&record.content),
+            fastcgi::STDERR => self.message.add(&record.content),
             fastcgi::STDOUT | fastcgi::EARLY_HINTS => {}
             fastcgi::END_REQUEST => self.turn.end(),
             kind => return Err(format!("a record of type {kind}")),
