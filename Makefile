@@ -62,6 +62,12 @@ ROUNDS ?= 10000
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test leaks -- --nocapture after_rounds
 
+SHARED_MEMORY_SECONDS ?= 600
+
+.PHONY: test-shared-memory
+test-shared-memory: setup ## Write random bytes to what workers share for 10 minutes, or SHARED_MEMORY_SECONDS, on classic and on rewind
+	SHARED_MEMORY_SECONDS=$(SHARED_MEMORY_SECONDS) cargo test --test shared_memory -- --nocapture --test-threads 1
+
 REQUESTS ?= 1000000
 
 .PHONY: soak

@@ -27,8 +27,6 @@ static void cut_off(void)
 	if (surus_self->child == SURUS_CHILD_OF_TEMPLATE) {
 		close(SURUS_FD_CONTROL);
 	} else {
-		atomic_store(&surus_self->nowhere.state, atomic_load(&surus_self->line->state));
-		atomic_store(&surus_self->nowhere.taken, surus_self->taken);
 		surus_self->line = &surus_self->nowhere;
 	}
 	surus_stop_leave();

@@ -2,6 +2,7 @@
 #include "surus.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -20,6 +21,11 @@ static uint64_t get_u64(const unsigned char *from)
 		value = value << 8 | from[i];
 	}
 	return value;
+}
+
+static uint32_t get_u32(const unsigned char *from)
+{
+	return (uint32_t)from[0] << 24 | (uint32_t)from[1] << 16 | (uint32_t)from[2] << 8 | from[3];
 }
 
 /* Reads the length of a name or value: one byte, or four when the first has its high bit set. */
@@ -94,6 +100,7 @@ static const char *decode(struct surus_event *event, size_t len)
 				event->deadline = get_u64(record->deadline);
 				event->body_len = get_u64(record->body_len);
 				event->is_one_of_many = record->one_of_many;
+				event->tag = get_u32(record->tag);
 				break;
 			}
 			case FCGI_PARAMS: {
@@ -134,6 +141,8 @@ static const char *decode(struct surus_event *event, size_t len)
 static void clear(struct surus_event *event)
 {
 	event->id = 0;
+	event->tag = 0;
+	event->ticket = 0;
 	event->deadline = 0;
 	event->body_len = 0;
 	event->body_read = 0;
@@ -218,7 +227,7 @@ static ssize_t take_from_socket(struct msghdr *msg, size_t control, int flags)
 	} else if (len != KNOCK) {
 		return len;
 	}
-	uint32_t place = (uint32_t)wakes[0] << 24 | (uint32_t)wakes[1] << 16 | (uint32_t)wakes[2] << 8 | wakes[3];
+	uint32_t place = get_u32(wakes);
 	if (place > 0) {
 		surus_rings_was_to_wake(place - 1);
 	}
@@ -235,7 +244,7 @@ static bool is_empty(ssize_t len)
 static ssize_t take(struct msghdr *msg, size_t control)
 {
 	enum { LONG = 5000 }; /* us */
-	uint64_t now = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
+	uint64_t now = surus_self->since;
 	bool maybe, had_socket = surus_self->had_socket;
 	uint64_t by_socket = surus_rings_by_socket(&maybe);
 	ssize_t len = 0;
@@ -271,6 +280,11 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 		ssize_t len = take_from_socket(msg, control, in_turn ? 0 : MSG_DONTWAIT);
 		if (!is_empty(len)) {
 			return len;
+		}
+		if (in_turn) {
+			/* A script has set O_NONBLOCK, which all workers share. */
+			struct pollfd inbox = {.fd = SURUS_FD_INBOX, .events = POLLIN};
+			poll(&inbox, 1, -1);
 		}
 	}
 }
@@ -455,4 +469,5 @@ void surus_event_close(struct surus_event *event)
 		event->body_fd = -1;
 	}
 	event->id = 0;
+	event->ticket = 0;
 }

@@ -1,4 +1,4 @@
-/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3, and two of our own. */
+/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3, and three of our own. */
 #ifndef SURUS_FASTCGI_H
 #define SURUS_FASTCGI_H
 
@@ -13,6 +13,7 @@ enum surus_record_type {
 	FCGI_STDERR = 7,
 	SURUS_EVENT = 128,       /* first in every event of the inbox: struct surus_event_record */
 	SURUS_EARLY_HINTS = 129, /* header lines of a 103 response */
+	SURUS_TICKET = 130,      /* first of what a worker says of an event: proof that it has claimed it (scoreboard.h) */
 };
 
 enum { FCGI_VERSION_1 = 1, FCGI_HEADER_LEN = 8, FCGI_MAX_CONTENT = 65535 };
@@ -23,6 +24,7 @@ struct surus_event_record {
 	unsigned char wakes[4]; /* the place of the worker that the message was sent to wake, and 1; or 0. Such four bytes alone are a message, too: that
 	                           there is something in the ring */
 	unsigned char one_of_many; /* surus has other events in hand, and not because they take long */
+	unsigned char tag[4];      /* the lower half of the event's ticket (scoreboard.h) */
 };
 
 /* Writes the eight bytes that precede a record's content. */

@@ -27,7 +27,7 @@ ZEND_END_ARG_INFO()
 static PHP_FUNCTION(fastcgi_finish_request)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	if (!surus_self->event.id || atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (!surus_self->event.id || surus_self->state == SURUS_FINISHING) {
 		RETURN_FALSE;
 	}
 	php_output_end_all();

@@ -33,7 +33,7 @@ void surus_handle_begin(void)
 	zend_execute_data *const frame = EG(current_execute_data);
 	zval handler;
 
-	surus_outbox_begin(surus_self->event.id);
+	surus_outbox_begin(&surus_self->event);
 	surus_abort_begin();
 	surus_php_fill_request_info();
 	PG(connection_status) = PHP_CONNECTION_NORMAL;

@@ -14,9 +14,15 @@
 #include "rings.h"
 #include "snapshot.h"
 
-enum { CAPACITY = SURUS_OUTBOX_CAPACITY, END_LEN = FCGI_HEADER_LEN + 8 };
+enum {
+	CAPACITY = SURUS_OUTBOX_CAPACITY,
+	END_LEN = FCGI_HEADER_LEN + 8,
+	TICKET_LEN = FCGI_HEADER_LEN + 8,
+	HEADER = TICKET_LEN,                 /* where in the buffer is the header of what is collected */
+	CONTENT = HEADER + FCGI_HEADER_LEN,  /* and what is collected */
+};
 #define OUT (surus_self->outbox)
-_Static_assert(sizeof(surus_self->outbox.buffer) >= CAPACITY + 2 * FCGI_HEADER_LEN + END_LEN, "room for all records");
+_Static_assert(sizeof(surus_self->outbox.buffer) >= CONTENT + CAPACITY + FCGI_HEADER_LEN + END_LEN, "room for all records");
 
 bool surus_outbox_prepare(void)
 {
@@ -45,9 +51,11 @@ void surus_outbox_leave(void)
 	}
 }
 
-void surus_outbox_begin(uint16_t id)
+void surus_outbox_begin(const struct surus_event *event)
 {
-	OUT.request = id;
+	OUT.request = event->id;
+	OUT.ticket = event->ticket;
+	OUT.ticket_said = false;
 	OUT.collected = 0;
 	OUT.response_ended = false;
 	OUT.has_spoken = false;
@@ -59,6 +67,16 @@ static void check_ours(void)
 	if (!*OUT.is_ours) {
 		_exit(SURUS_EXIT_INBOX_CLOSED);
 	}
+}
+
+/* Before the first of what is said of an event stands its ticket: surus believes this worker's answer because of it. */
+static void put_ticket(unsigned char *to)
+{
+	fcgi_put_header(to, SURUS_TICKET, OUT.request, 8);
+	for (int i = 0; i < 8; i++) {
+		to[FCGI_HEADER_LEN + i] = (unsigned char)(OUT.ticket >> (56 - 8 * i));
+	}
+	OUT.ticket_said = true;
 }
 
 /* Writes all of `parts`. A surus that is gone ends the worker: nobody is left to work for. */
@@ -97,10 +115,21 @@ static bool write_parts(struct iovec *parts, int count)
 	return true;
 }
 
-static bool write_all(const void *data, size_t len)
+/* Writes a record that stands nowhere in our buffer. */
+static bool write_record(unsigned char *header, const char *data, size_t len)
 {
-	struct iovec part = {.iov_base = (void *)data, .iov_len = len};
-	return write_parts(&part, 1);
+	unsigned char ticket[TICKET_LEN];
+	struct iovec parts[] = {
+		{.iov_base = ticket, .iov_len = sizeof(ticket)},
+		{.iov_base = header, .iov_len = FCGI_HEADER_LEN},
+		{.iov_base = (void *)data, .iov_len = len},
+	};
+
+	if (OUT.ticket_said) {
+		return write_parts(parts + 1, 2);
+	}
+	put_ticket(ticket);
+	return write_parts(parts, 3);
 }
 
 void surus_outbox_discard(bool on)
@@ -113,16 +142,40 @@ bool surus_outbox_response_ended(void)
 	return OUT.response_ended;
 }
 
-bool surus_outbox_flush(void)
-{
-	size_t len = OUT.collected;
+/* Records that are ready to leave. */
+struct records {
+	unsigned char *first;
+	size_t len;
+};
 
-	if (len == 0) {
-		return true;
+/* What has been collected, with the tail that follows it, and before it the ticket where that has not been said. */
+static struct records with_tail(size_t tail_len)
+{
+	struct records records = {OUT.buffer + CONTENT, OUT.collected + tail_len};
+
+	if (OUT.collected > 0) {
+		records.first -= FCGI_HEADER_LEN;
+		fcgi_put_header(records.first, FCGI_STDOUT, OUT.request, (uint32_t)OUT.collected);
+		records.len += FCGI_HEADER_LEN;
+	}
+	if (!OUT.ticket_said) {
+		records.first -= TICKET_LEN;
+		put_ticket(records.first);
+		records.len += TICKET_LEN;
 	}
 	OUT.collected = 0;
-	fcgi_put_header(OUT.buffer, FCGI_STDOUT, OUT.request, (uint32_t)len);
-	return write_all(OUT.buffer, FCGI_HEADER_LEN + len);
+	return records;
+}
+
+static bool write_records(struct records records)
+{
+	struct iovec part = {.iov_base = records.first, .iov_len = records.len};
+	return write_parts(&part, 1);
+}
+
+bool surus_outbox_flush(void)
+{
+	return OUT.collected == 0 || write_records(with_tail(0));
 }
 
 bool surus_outbox_write(const char *data, size_t len)
@@ -131,7 +184,7 @@ bool surus_outbox_write(const char *data, size_t len)
 		return OUT.discards;
 	}
 	if (len <= CAPACITY - OUT.collected) {
-		memcpy(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, data, len);
+		memcpy(OUT.buffer + CONTENT + OUT.collected, data, len);
 		OUT.collected += len;
 		return true;
 	}
@@ -142,39 +195,17 @@ bool surus_outbox_write(const char *data, size_t len)
 	while (len > CAPACITY) {
 		unsigned char header[FCGI_HEADER_LEN];
 		size_t piece = len > FCGI_MAX_CONTENT ? FCGI_MAX_CONTENT : len;
-		struct iovec parts[] = {
-			{.iov_base = header, .iov_len = sizeof(header)},
-			{.iov_base = (void *)data, .iov_len = piece},
-		};
 
 		fcgi_put_header(header, FCGI_STDOUT, OUT.request, (uint32_t)piece);
-		if (surus_client_gone() || !write_parts(parts, 2)) {
+		if (surus_client_gone() || !write_record(header, data, piece)) {
 			return false;
 		}
 		data += piece;
 		len -= piece;
 	}
-	memcpy(OUT.buffer + FCGI_HEADER_LEN, data, len);
+	memcpy(OUT.buffer + CONTENT, data, len);
 	OUT.collected = len;
 	return true;
-}
-
-/* Records that are ready to leave. */
-struct records {
-	const unsigned char *first;
-	size_t len;
-};
-
-/* What has been collected, with the tail that follows it. */
-static struct records with_tail(size_t tail_len)
-{
-	size_t len = OUT.collected;
-	OUT.collected = 0;
-	if (len == 0) {
-		return (struct records){OUT.buffer + FCGI_HEADER_LEN, tail_len};
-	}
-	fcgi_put_header(OUT.buffer, FCGI_STDOUT, OUT.request, (uint32_t)len);
-	return (struct records){OUT.buffer, FCGI_HEADER_LEN + len + tail_len};
 }
 
 /* Puts the answer to an event into the ring, or its end, or both. False: they have to go by the socket, as all that follows then. */
@@ -203,14 +234,14 @@ bool surus_outbox_finish(void)
 	}
 	OUT.response_ended = true;
 	/* An empty record ends the stream (FastCGI specification, 3.3). */
-	fcgi_put_header(OUT.buffer + FCGI_HEADER_LEN + OUT.collected, FCGI_STDOUT, OUT.request, 0);
+	fcgi_put_header(OUT.buffer + CONTENT + OUT.collected, FCGI_STDOUT, OUT.request, 0);
 	struct records response = with_tail(FCGI_HEADER_LEN);
-	return post(response) || write_all(response.first, response.len);
+	return post(response) || write_records(response);
 }
 
 void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 {
-	unsigned char *end = OUT.buffer + FCGI_HEADER_LEN + OUT.collected;
+	unsigned char *end = OUT.buffer + CONTENT + OUT.collected;
 	uint32_t status = (uint32_t)exit_status;
 
 	fcgi_put_header(end, FCGI_END_REQUEST, OUT.request, 8);
@@ -226,21 +257,17 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[7] = (unsigned char)(surus_self->taken_at >> 6);
 	OUT.response_ended = true;
 	struct records answer = with_tail(END_LEN);
-	if (!post(answer)) {
-		write_all(answer.first, answer.len);
+	if (outcome == SURUS_NOT_BEGUN || !post(answer)) {
+		write_records(answer);
 	}
 }
 
 static bool send_record(enum surus_record_type type, const char *data, size_t len)
 {
 	unsigned char header[FCGI_HEADER_LEN];
-	struct iovec parts[] = {
-		{.iov_base = header, .iov_len = sizeof(header)},
-		{.iov_base = (void *)data, .iov_len = len},
-	};
 
 	fcgi_put_header(header, type, OUT.request, (uint32_t)len);
-	return write_parts(parts, 2);
+	return write_record(header, data, len);
 }
 
 void surus_outbox_log(const char *message, size_t len)

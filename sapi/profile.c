@@ -35,7 +35,8 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 		return;
 	}
 	uint64_t at = atomic_fetch_add(&notes->used, (uint64_t)len);
-	if (at + (uint64_t)len <= capacity) {
+	/* A script may have written any number there. */
+	if (at <= capacity && (uint64_t)len <= capacity - at) {
 		memcpy(notes->text + at, line, (size_t)len);
 	}
 }

@@ -1,15 +1,35 @@
 /* Regular expressions that events have had PHP compile. PHP keeps them for later requests, and so does php-fpm; a process that ends
  * with its event, or is put back, cannot. So events note which they were, in memory that all processes share, and the template
- * compiles those that have come again, for the workers that it forks from then on. Only the expression's text leaves an event. */
+ * compiles those that have come again, for the workers that it forks from then on. Only the expression's text leaves an event.
+ *
+ * Every worker can write anything into that memory, at any time. So nothing in it is read twice, and what the template compiles is a
+ * copy of its own, of a length that it has checked. That text may be anything an attacker likes. To have it compiled is harmless:
+ * - A compiled expression has no effect before somebody matches with it, and it is found by its exact text only. Who asks for it has
+ *   the same text compiled, and gets the same result.
+ * - To compile takes time and memory, and a bug in the compiler may be reached. So a child of the template compiles first, and is
+ *   killed when its time is over. The template compiles only what the child has compiled in time, without a crash and in little memory.
+ * - The memory that all of them take together has a limit, too, after which none is compiled any more. */
 #include "surus.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <php.h>
 #include <ext/pcre/php_pcre.h>
 #include <zend_exceptions.h>
+
+#include "snapshot.h"
 
 enum {
 	SLOTS = 1024,
@@ -20,6 +40,10 @@ enum {
 	WAIT_FACTOR = 4,      /* and how much longer it waits each time after */
 	LONGEST_WAIT = 600000000,
 	APART = 20000, /* microseconds between two workers that make room for others */
+	TRIAL = 300,   /* milliseconds of CPU time that the child has for all that are new */
+	TRIAL_WAIT = 900, /* and for which the template waits for it, on a machine that is busy */
+	MOST_PAGES = 256,       /* of memory for one expression */
+	MOST_PAGES_IN_ALL = 4096, /* and for all together */
 };
 
 enum { FREE, WRITING, WRITTEN };
@@ -27,9 +51,8 @@ enum { FREE, WRITING, WRITTEN };
 /* An expression. A process that dies while it writes leaves a slot that nobody reads. */
 struct slot {
 	_Atomic uint32_t state, events;
-	uint32_t len;
-	bool compiled; /* by the template, whose alone this is */
-	uint64_t hash;
+	_Atomic uint32_t len;
+	_Atomic uint64_t hash;
 	char text[LONGEST];
 };
 
@@ -42,7 +65,10 @@ static struct table {
 
 /* What this process began with. */
 static uint32_t known, compiled;
-static uint64_t wait = FIRST_WAIT;
+/* The template's own. What the table says of it is for the workers. */
+static uint64_t pause_before = FIRST_WAIT, not_before;
+static size_t pages_taken;
+static bool done[SLOTS]; /* compiled, or refused for good */
 
 bool surus_regex_start(void)
 {
@@ -56,7 +82,8 @@ bool surus_regex_start(void)
 void surus_regex_booted(void)
 {
 	known = PCRE_G(pcre_cache).nNumUsed;
-	atomic_store(&table->not_before, surus_now() + wait);
+	not_before = surus_now() + pause_before;
+	atomic_store(&table->not_before, not_before);
 	atomic_store(&table->compiled, compiled);
 }
 
@@ -82,15 +109,15 @@ static void note(zend_string *expression)
 		struct slot *slot = &table->slots[(hash + i) % SLOTS];
 		uint32_t state = FREE;
 		if (atomic_compare_exchange_strong(&slot->state, &state, WRITING)) {
-			slot->len = (uint32_t)ZSTR_LEN(expression);
-			slot->hash = hash;
+			atomic_store(&slot->len, (uint32_t)ZSTR_LEN(expression));
+			atomic_store(&slot->hash, hash);
 			memcpy(slot->text, ZSTR_VAL(expression), ZSTR_LEN(expression));
 			atomic_store(&slot->events, 1);
 			atomic_store(&slot->state, WRITTEN);
 			return;
 		}
-		if (state == WRITTEN && slot->hash == hash && slot->len == ZSTR_LEN(expression) &&
-		    memcmp(slot->text, ZSTR_VAL(expression), slot->len) == 0) {
+		if (state == WRITTEN && atomic_load(&slot->hash) == hash && atomic_load(&slot->len) == ZSTR_LEN(expression) &&
+		    memcmp(slot->text, ZSTR_VAL(expression), ZSTR_LEN(expression)) == 0) {
 			if (atomic_fetch_add(&slot->events, 1) + 1 == OFTEN) {
 				atomic_fetch_add(&table->due, 1);
 			}
@@ -112,13 +139,22 @@ void surus_regex_note(void)
 
 bool surus_regex_is_due(void)
 {
-	return atomic_load_explicit(&table->due, memory_order_relaxed) > atomic_load_explicit(&table->compiled, memory_order_relaxed) &&
-	       surus_now() >= atomic_load_explicit(&table->not_before, memory_order_relaxed);
+	return atomic_load_explicit(&table->due, memory_order_relaxed) > compiled && surus_now() >= not_before;
+}
+
+/* Has it been told by now, as far as a worker sees? Where a script makes it look so, workers are replaced one after the other, until the
+ * template writes down again how it is. */
+static bool is_news(void)
+{
+	uint32_t by_now = atomic_load_explicit(&table->compiled, memory_order_relaxed);
+
+	return by_now != compiled || (atomic_load_explicit(&table->due, memory_order_relaxed) > by_now &&
+	                              surus_now() >= atomic_load_explicit(&table->not_before, memory_order_relaxed));
 }
 
 bool surus_regex_leaves(void)
 {
-	if (atomic_load_explicit(&table->compiled, memory_order_relaxed) == compiled && !surus_regex_is_due()) {
+	if (!is_news()) {
 		return false;
 	}
 	/* One after the other, so that the rest goes on serving. */
@@ -126,10 +162,25 @@ bool surus_regex_leaves(void)
 	return now >= next && atomic_compare_exchange_strong(&table->next_leaves, &next, now + APART);
 }
 
-/* Without the application hearing of it: it has not asked for this, and this is not the place for its code. */
-static void compile(struct slot *slot)
+/* A copy of what is in a slot by now. NULL: that is none. */
+static zend_string *copy(const struct slot *slot)
 {
-	zend_string *expression = zend_string_init(slot->text, slot->len, 1);
+	uint32_t len = atomic_load(&slot->len);
+
+	if (len == 0 || len > LONGEST) {
+		return NULL;
+	}
+	zend_string *expression = zend_string_init(slot->text, len, 1);
+	if (is_expression(expression)) {
+		return expression;
+	}
+	zend_string_release_ex(expression, 1);
+	return NULL;
+}
+
+/* Without the application hearing of it: it has not asked for this, and this is not the place for its code. */
+static void compile(zend_string *expression)
+{
 	zval error_handler, exception_handler;
 	int reporting = EG(error_reporting);
 	bool jit = PCRE_G(jit);
@@ -151,24 +202,149 @@ static void compile(struct slot *slot)
 	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
 	ZVAL_COPY_VALUE(&EG(user_exception_handler), &exception_handler);
 	PCRE_G(jit) = jit;
-	zend_string_release_ex(expression, 1);
-	slot->compiled = true;
-	compiled++;
+}
+
+/* Pages of memory that this process has, but for those of files: a child comes to those by and by. */
+static size_t resident(void)
+{
+	char text[64];
+	unsigned long pages = 0, of_files = 0;
+	int statm = surus_open_own("/proc/self/statm");
+	ssize_t len = statm < 0 ? -1 : read(statm, text, sizeof(text) - 1);
+
+	close(statm);
+	if (len > 0) {
+		text[len] = '\0';
+		sscanf(text, "%*u %lu %lu", &pages, &of_files);
+	}
+	return pages > of_files ? pages - of_files : 0;
+}
+
+/* An expression that the template is about to compile. */
+struct candidate {
+	zend_string *expression;
+	uint16_t slot;
+	bool tried, is_fit;
+};
+
+/* In the child: compiles them, and says of each that it begins with it, and that it is fit. */
+static _Noreturn void try_all(const struct candidate *candidates, size_t count, int out)
+{
+	/* Nobody is to wait for what this child still has open, if it cannot come to an end. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	struct itimerval limit = {.it_value.tv_usec = TRIAL * 1000};
+	sigset_t none;
+	sigemptyset(&none);
+	signal(SIGPROF, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setitimer(ITIMER_PROF, &limit, NULL);
+	for (size_t i = 0; i < count; i++) {
+		size_t before = resident();
+		char said = 'b';
+		if (write(out, &said, 1) != 1) {
+			break;
+		}
+		compile(candidates[i].expression);
+		size_t after = resident();
+		said = after > before + MOST_PAGES ? 'l' : 'f';
+		if (write(out, &said, 1) != 1) {
+			break;
+		}
+	}
+	_exit(0);
+}
+
+/* Finds out which are fit. One that has cost the child its life, or its time, is not; what follows it is left for the next time, and all
+ * that the machine did not come to. */
+static void try(struct candidate *candidates, size_t count)
+{
+	int pipe_ends[2];
+	uint64_t end = surus_now() + TRIAL_WAIT * 1000, now;
+	size_t at = 0;
+	bool has_begun = false;
+	char said;
+
+	if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+		return;
+	}
+	fflush(NULL);
+	/* As a worker's: none of what cuts off a script's child is for this one. */
+	surus_self->forks_workers = true;
+	pid_t child = fork();
+	surus_self->forks_workers = false;
+	if (child == 0) {
+		close(pipe_ends[0]);
+		try_all(candidates, count, pipe_ends[1]);
+	}
+	close(pipe_ends[1]);
+	while (child > 0 && at < count && (now = surus_now()) < end) {
+		struct pollfd word = {.fd = pipe_ends[0], .events = POLLIN};
+		int ready = poll(&word, 1, (int)((end - now) / 1000) + 1);
+		if (ready < 0 && errno == EINTR) {
+			continue;
+		}
+		if (ready <= 0) {
+			break;
+		}
+		if (read(pipe_ends[0], &said, 1) != 1) {
+			/* It has ended amid this one, if it had begun. */
+			candidates[at].tried = has_begun;
+			break;
+		}
+		has_begun = said == 'b';
+		if (!has_begun) {
+			candidates[at].tried = true;
+			candidates[at++].is_fit = said == 'f';
+		}
+	}
+	close(pipe_ends[0]);
+	if (child > 0) {
+		kill(child, SIGKILL);
+		while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+		}
+	}
 }
 
 void surus_regex_compile(void)
 {
-	for (size_t i = 0; i < SLOTS; i++) {
+	struct candidate *candidates = calloc(SLOTS, sizeof(*candidates));
+	size_t count = 0;
+	uint32_t left = 0;
+
+	for (uint16_t i = 0; i < SLOTS && candidates; i++) {
 		struct slot *slot = &table->slots[i];
-		if (slot->compiled || atomic_load(&slot->state) != WRITTEN) {
+		if (done[i] || atomic_load(&slot->state) != WRITTEN) {
 			continue;
 		}
 		if (atomic_load(&slot->events) >= OFTEN) {
-			compile(slot);
+			zend_string *expression = copy(slot);
+			done[i] = !expression;
+			if (expression) {
+				candidates[count++] = (struct candidate){.expression = expression, .slot = i};
+			}
 		} else {
 			/* Made for one visitor, it seems. */
 			atomic_store(&slot->state, FREE);
 		}
 	}
-	wait = wait * WAIT_FACTOR < LONGEST_WAIT ? wait * WAIT_FACTOR : LONGEST_WAIT;
+	if (count > 0 && pages_taken < MOST_PAGES_IN_ALL) {
+		try(candidates, count);
+	}
+	size_t before = resident();
+	for (size_t i = 0; i < count; i++) {
+		struct candidate *candidate = &candidates[i];
+		if (candidate->is_fit && pages_taken + (resident() - before) < MOST_PAGES_IN_ALL) {
+			compile(candidate->expression);
+			compiled++;
+		}
+		done[candidate->slot] |= candidate->tried || pages_taken >= MOST_PAGES_IN_ALL;
+		left += !done[candidate->slot];
+		zend_string_release_ex(candidate->expression, 1);
+	}
+	size_t after = resident();
+	pages_taken += after > before ? after - before : 0;
+	free(candidates);
+	/* Whatever was there. */
+	atomic_store(&table->due, compiled + left);
+	pause_before = pause_before * WAIT_FACTOR < LONGEST_WAIT ? pause_before * WAIT_FACTOR : LONGEST_WAIT;
 }

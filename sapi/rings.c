@@ -103,13 +103,16 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 	uint64_t head = atomic_load(&inbox->head), next;
 
 	do {
-		uint64_t tail = atomic_load(&inbox->tail);
-		if (head == tail) {
+		uint64_t tail = atomic_load(&inbox->tail), there = tail - head;
+		if (there == 0) {
 			return 0;
 		}
-		/* Until the head is ours, another may take this one, and surus write over it: then it is anything. */
+		/* Until the head is ours, another may take this one, and surus write over it: then it is anything. So it is, too, where
+		 * a worker has written to positions or bytes: all that follows from them is checked, and what they may have had us skip,
+		 * surus sends once more, since nobody has claimed it (scoreboard.h). */
 		copy_out(inbox_bytes, inbox_size, head, &event, sizeof(event));
-		bool is_one = event.len > 0 && event.len <= room && event.len <= inbox_size - sizeof(event);
+		bool is_one = head % sizeof(event) == 0 && there <= inbox_size && event.at == (uint32_t)head && event.len > 0 && event.len <= room &&
+		              there > sizeof(event) && event.len <= there - sizeof(event);
 		if (is_one) {
 			copy_out(inbox_bytes, inbox_size, head + sizeof(event), to, event.len);
 			next = head + sizeof(event) + padded(event.len, sizeof(event));
@@ -119,7 +122,8 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 		}
 	} while (!atomic_compare_exchange_weak(&inbox->head, &head, next));
 	if (event.len == 0) {
-		fprintf(stderr, "surus-php: the inbox has been written to by somebody else; what was in it is lost\n");
+		fprintf(stderr, "surus-php: the request ring is damaged: a script has written to memory that is not its own; what was in the "
+		                "ring is sent again\n");
 	}
 	return event.len;
 }

@@ -46,7 +46,8 @@ _Static_assert(sizeof(struct surus_ring) == 128, "two cache lines");
 
 /* Stands before each event in the inbox; what follows is filled up to a multiple of its size, so that it is never cut. */
 struct surus_ring_event {
-	uint64_t len;
+	uint32_t len;
+	uint32_t at; /* the lower half of its position: elsewhere it is what was left by an event before */
 };
 _Static_assert(sizeof(struct surus_ring_event) == 8, "as in rings.rs");
 

@@ -24,7 +24,10 @@ bool surus_client_gone(void)
 	if (surus_self->outbox.discards) {
 		return false;
 	}
-	return atomic_load_explicit(&surus_gone[surus_self->event.id], memory_order_relaxed) || surus_stop_requested();
+	const struct surus_event *event = &surus_self->event;
+	uint64_t word = atomic_load_explicit(&surus_tickets[event->id], memory_order_relaxed);
+
+	return (event->ticket && word == surus_ticket_gone(event->ticket)) || surus_stop_requested();
 }
 
 /* --- output --- */
@@ -43,7 +46,7 @@ static size_t ub_write(const char *data, size_t len)
 		/* No event: something speaks at startup or shutdown. It belongs into the log. */
 		return fwrite(data, 1, len, stderr);
 	}
-	if (atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (surus_self->state == SURUS_FINISHING) {
 		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the next; we drop all. */
 		return len;
 	}
@@ -103,7 +106,7 @@ static bool take_early_hints(void)
 static void flush(void *context)
 {
 	(void)context;
-	if (!surus_self->event.id || atomic_load_explicit(&surus_self->line->state, memory_order_relaxed) == SURUS_FINISHING) {
+	if (!surus_self->event.id || surus_self->state == SURUS_FINISHING) {
 		return;
 	}
 	if (!SG(headers_sent) && take_early_hints()) {
@@ -411,7 +414,7 @@ static void execute(const char *script)
 
 void surus_php_serve(void)
 {
-	surus_outbox_begin(surus_self->event.id);
+	surus_outbox_begin(&surus_self->event);
 	zend_first_try {
 		surus_php_fill_request_info();
 		if (php_request_startup() == SUCCESS) {

@@ -16,31 +16,37 @@ enum surus_state {
 	SURUS_RETIRED = 5,   /* takes no more events */
 };
 
-/* Request ids that are remembered of each worker: of as many events as may be answered and not yet read, in an outbox that is full of answers
- * without a word. */
-enum { SURUS_TOOK = 2048 };
-
-/* One worker. The worker writes it, except for `stop`; a cache line each, so that workers do not disturb each other. */
+/* One worker. The worker writes it, except for `stop`; a cache line each, so that workers do not disturb each other. Every
+ * worker can write to every line, so surus believes none of it without a check (docs/shared-memory.md), and a worker never
+ * reads its own line: it keeps what it needs in its own memory. */
 struct surus_line {
 	_Atomic uint32_t state;   /* enum surus_state */
 	_Atomic uint32_t request; /* the request id in its hands, while state is RECEIVED to FINISHING */
 	_Atomic uint64_t since;   /* CLOCK_MONOTONIC in microseconds: when the state was entered */
-	_Atomic uint64_t taken;   /* events taken from the inbox so far; numbers the event in its hands */
-	_Atomic uint64_t memory;  /* resident bytes, seen now and then between events */
-	_Atomic uint64_t stop;    /* written by surus before the stop signal: the number of the event that has to end */
+	_Atomic uint64_t ticket;  /* of the request in its hands */
+	_Atomic uint64_t taken;   /* requests taken from the inbox so far */
+	_Atomic uint64_t memory;  /* resident bytes, seen now and then between requests */
+	_Atomic uint64_t stop;    /* written by surus before the stop signal: the ticket of the request that has to end */
 	_Atomic uint32_t pid;     /* whose line it is */
-	uint32_t unused[5];
+	uint32_t unused[3];
 };
 _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
 
-/* The request ids of a worker's last events, each at its number modulo their count. */
-struct surus_took {
-	_Atomic uint16_t requests[SURUS_TOOK];
-};
+/* A ticket is a number that no other request has. Each request id has a word for the ticket of the request that uses the
+ * id now. surus writes the ticket there before it sends the request. The worker that takes the request from the inbox
+ * claims it: it swaps the ticket for SURUS_CLAIMED, in one atomic step. So however often a request is found in the inbox,
+ * one worker runs it; and surus can revoke a request that nobody has begun, by the same step. Half of a ticket is secret:
+ * the message carries the lower half only, and who has the upper half must have made the claim. */
+enum { SURUS_CLAIMED = 0 };
 
-/* The scoreboard is an array of lines, one per worker, then what each has taken, then one byte per request id, which surus sets when nobody waits
- * for that event any more. */
+/* What the word becomes when the client of a request that was claimed has gone. */
+static inline uint64_t surus_ticket_gone(uint64_t ticket)
+{
+	return ~ticket;
+}
+
+/* The scoreboard is an array of lines, one per worker, then the word of each request id. */
 #define SURUS_SCOREBOARD_SIZE(workers, requests) \
-	((size_t)(workers) * (sizeof(struct surus_line) + sizeof(struct surus_took)) + (size_t)(requests))
+	((size_t)(workers) * sizeof(struct surus_line) + (size_t)(requests) * sizeof(uint64_t))
 
 #endif

@@ -1,4 +1,4 @@
-/* Ends an event that takes too long. surus writes the event's number into our line of the scoreboard and sends the stop
+/* Ends an event that takes too long. surus writes the event's ticket into our line of the scoreboard and sends the stop
  * signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a backtrace in the log. Code that
  * never comes back to the virtual machine is killed by surus a moment later. */
 #include "surus.h"
@@ -16,19 +16,21 @@
 #include <zend_exceptions.h>
 
 static volatile sig_atomic_t requested_for_us;
-static uint64_t reported; /* number of the event whose end has been reported */
+static uint64_t reported; /* ticket of the event whose end has been reported */
 static void (*next_interrupt)(zend_execute_data *frame);
 
 bool surus_stop_requested(void)
 {
-	return atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) != 0 &&
-	       atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) ==
-	           atomic_load_explicit(&surus_self->line->taken, memory_order_relaxed);
+	uint64_t ticket = surus_self->event.ticket;
+
+	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) == ticket;
 }
 
 static void on_stop(int signal)
 {
 	(void)signal;
+	/* surus asks by this signal, too, who has an event of which it sees no holder: our line may have been overwritten. */
+	surus_say_again();
 	/* Without an event memory may be about to be put back, and must not be written to. */
 	if (surus_self->event.id && surus_stop_requested()) {
 		requested_for_us = 1;
@@ -73,7 +75,7 @@ static void on_interrupt(zend_execute_data *frame)
 {
 	if (requested_for_us) {
 		requested_for_us = 0;
-		uint64_t event = atomic_load_explicit(&surus_self->line->taken, memory_order_relaxed);
+		uint64_t event = surus_self->event.ticket;
 		if (surus_self->event.id && surus_stop_requested() && reported != event) {
 			zval trace;
 			zend_string *text;

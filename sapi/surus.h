@@ -88,6 +88,8 @@ enum { SURUS_MAX_VARS = 1024, SURUS_MESSAGE_MAX = 256 * 1024 };
 
 struct surus_event {
 	uint16_t id;         /* FastCGI request id; 0 when there is no event */
+	uint32_t tag;        /* the lower half of its ticket */
+	uint64_t ticket;     /* once this worker has claimed it (scoreboard.h); 0 before */
 	uint64_t deadline;   /* CLOCK_MONOTONIC in microseconds; 0 means none */
 	uint64_t body_len;
 	uint64_t body_read;
@@ -125,7 +127,9 @@ enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEM
 struct surus_self {
 	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
 	struct surus_line nowhere;
-	struct surus_took *took; /* what we have taken, in the scoreboard */
+	/* What our line says, for ourselves: others can write to the line. */
+	enum surus_state state;
+	uint64_t since;
 	uint32_t place;          /* which of the workers we are */
 	pid_t pid;               /* and as which process */
 	uint64_t taken;          /* events taken from the inbox */
@@ -156,9 +160,11 @@ struct surus_self {
 		uint16_t request;
 		bool response_ended;
 		bool has_spoken;  /* of this event, by the socket */
+		uint64_t ticket;  /* of this event */
+		bool ticket_said; /* surus has it, or it is on its way */
 		bool discards;    /* a warm-up, or a script's child: nobody is there to hear the answer */
 		size_t collected; /* bytes of content behind the first header */
-		/* The header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
+		/* The TICKET record, the header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
 		unsigned char buffer[SURUS_OUTBOX_CAPACITY + 64];
 	} outbox;
 	struct {
@@ -210,15 +216,16 @@ void surus_outbox_open(int fd);
 void surus_outbox_leave(void);
 /* While on, what is said goes nowhere: a warm-up has no client. */
 void surus_outbox_discard(bool on);
-/* Begins the answer to request `id`. */
-void surus_outbox_begin(uint16_t id);
+/* Begins the answer to the event in our hands. */
+void surus_outbox_begin(const struct surus_event *event);
 /* Appends to the response. False: it could not be sent, and the client counts as gone. */
 bool surus_outbox_write(const char *data, size_t len);
 /* Sends what has been collected. */
 bool surus_outbox_flush(void);
 /* Ends the response but not the event: the client has its answer, PHP goes on. */
 bool surus_outbox_finish(void);
-/* Ends the event, and the response if it has not ended. */
+/* Ends the event, and the response if it has not ended. That it was not begun for want of a descriptor is said by the
+ * socket, which no other process can write to: surus then gives the request to another worker. */
 void surus_outbox_end(enum surus_outcome outcome, int exit_status);
 /* Has the response ended, or the event? */
 bool surus_outbox_response_ended(void);
@@ -468,7 +475,7 @@ bool surus_signals_hold(void);
 
 /* --- template.c, worker.c --- */
 
-extern _Atomic uint8_t *surus_gone; /* one byte per request id */
+extern _Atomic uint64_t *surus_tickets; /* one per request id (scoreboard.h) */
 
 /* The template's life: starts PHP, forks workers, replaces them. Returns the process's exit status. */
 int surus_template_run(const char *program);
@@ -533,5 +540,7 @@ void surus_profile_mark(const char *what);
 /* CLOCK_MONOTONIC in microseconds. */
 uint64_t surus_now(void);
 void surus_set_state(enum surus_state state);
+/* Writes into our line again what we are doing. May be called by a signal handler. */
+void surus_say_again(void);
 
 #endif

@@ -33,7 +33,6 @@ struct place {
 };
 
 static struct surus_line *lines;
-static struct surus_took *took;
 static struct place *places;
 static uint64_t filled; /* workers forked so far */
 static bool retiring; /* surus has closed the inbox */
@@ -78,9 +77,6 @@ static void tell(const char *text, size_t len, const int *fds, size_t count)
 /* Makes a line that of a worker to come. */
 static void clear(struct surus_line *line)
 {
-	/* First, so that who reads the line of the worker before learns that it is no more that. */
-	atomic_store(&line->pid, 0);
-	atomic_thread_fence(memory_order_seq_cst);
 	memset(line, 0, sizeof(*line));
 	atomic_store(&line->since, surus_now());
 }
@@ -117,10 +113,9 @@ static bool fill(uint32_t index)
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_self->line = &lines[index];
-		surus_self->took = &took[index];
+		atomic_store(&lines[index].pid, (uint32_t)getpid());
 		surus_self->place = index;
 		surus_self->pid = getpid();
-		atomic_store(&surus_self->line->pid, (uint32_t)surus_self->pid);
 		surus_worker_become(outbox[1], log[1]);
 		surus_signals_take();
 		if (surus_boots_in_template()) {
@@ -170,21 +165,24 @@ static void reap(void)
 				continue;
 			}
 			char text[128];
-			/* With what it was doing: its line is about to belong to another. */
+			/* With what its line says that it was doing, which surus checks: the line is about to belong to another. */
 			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
 			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request),
-			                   (unsigned long long)atomic_load(&lines[i].taken));
+			                   (unsigned long long)atomic_load(&lines[i].ticket));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
 			/* Others end for reasons of their own, and may leave events behind. One that cannot even begin never takes any. */
 			emptied |= WIFEXITED(status) && (WEXITSTATUS(status) == SURUS_EXIT_INBOX_CLOSED ||
 			                                 WEXITSTATUS(status) == SURUS_EXIT_SETUP ||
 			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT);
-			/* A worker that ends without having served anything would do so again at once. */
-			if (atomic_load(&lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
+			/* A worker that ends without having served anything would do so again at once. Its line may say that although it is
+			 * not so: the longest pause is one second. */
+			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_EVENTS &&
+			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP && WEXITSTATUS(status) != SURUS_EXIT_BOOT;
+			if (!has_served && atomic_load(&lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
 				place->backoff = place->backoff ? place->backoff * 2 : 50000;
-				if (place->backoff > 5000000) {
-					place->backoff = 5000000;
+				if (place->backoff > 1000000) {
+					place->backoff = 1000000;
 				}
 			} else {
 				place->backoff = 0;
@@ -403,8 +401,7 @@ int surus_template_run(const char *program)
 	}
 	close(SURUS_FD_SCOREBOARD);
 	close(SURUS_FD_RINGS);
-	took = (struct surus_took *)(lines + surus_settings.workers);
-	surus_gone = (_Atomic uint8_t *)(took + surus_settings.workers);
+	surus_tickets = (_Atomic uint64_t *)(lines + surus_settings.workers);
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);

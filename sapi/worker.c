@@ -18,7 +18,7 @@
 
 #include "direct.h"
 
-_Atomic uint8_t *surus_gone;
+_Atomic uint64_t *surus_tickets;
 
 uint64_t surus_now(void)
 {
@@ -32,8 +32,20 @@ void surus_set_state(enum surus_state state)
 	if (surus_self->outbox.discards) {
 		return; /* a warm-up is part of the boot */
 	}
-	atomic_store_explicit(&surus_self->line->since, surus_now(), memory_order_relaxed);
+	surus_self->state = state;
+	surus_self->since = surus_now();
+	atomic_store_explicit(&surus_self->line->since, surus_self->since, memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
+}
+
+void surus_say_again(void)
+{
+	const struct surus_event *event = &surus_self->event;
+
+	atomic_store_explicit(&surus_self->line->pid, (uint32_t)surus_self->pid, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->ticket, event->ticket, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->state, surus_self->state, memory_order_release);
 }
 
 /* The groups of the workers' user. To look them up takes longer than everything else that makes a worker. */
@@ -204,6 +216,19 @@ static void say_waiting(void)
 	}
 }
 
+/* Makes the event ours. False: it was another's already, surus has revoked it, or what lay in the ring is no longer there. */
+static bool claim(struct surus_event *event)
+{
+	_Atomic uint64_t *word = &surus_tickets[event->id];
+	uint64_t ticket = atomic_load(word);
+
+	if (ticket == SURUS_CLAIMED || (uint32_t)ticket != event->tag || !atomic_compare_exchange_strong(word, &ticket, SURUS_CLAIMED)) {
+		return false;
+	}
+	event->ticket = ticket;
+	return true;
+}
+
 bool surus_worker_take(void)
 {
 	struct surus_event *event = &surus_self->event;
@@ -219,18 +244,21 @@ bool surus_worker_take(void)
 		if (received < 0) {
 			continue;
 		}
+		if (!claim(event)) {
+			surus_event_close(event);
+			continue;
+		}
 		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-		atomic_store_explicit(&surus_self->took->requests[(surus_self->taken + 1) % SURUS_TOOK], event->id, memory_order_relaxed);
-		/* From here on our death is known to cost this event: the request id is there, and the number is one more than
-		 * the events that surus has seen the end of. */
-		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_release);
+		atomic_store_explicit(&surus_self->line->ticket, event->ticket, memory_order_relaxed);
+		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_relaxed);
+		/* From here on our death is known to cost this event. */
 		surus_set_state(SURUS_RECEIVED);
-		surus_self->taken_at = atomic_load_explicit(&surus_self->line->since, memory_order_relaxed);
+		surus_self->taken_at = surus_self->since;
 		if (received == 1 && !surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
 			surus_self->served++;
 			return true;
 		}
-		surus_outbox_begin(event->id);
+		surus_outbox_begin(event);
 		surus_outbox_end(SURUS_NOT_BEGUN, 0);
 		surus_event_close(event);
 		if (received == 2) {

@@ -51,6 +51,8 @@ mod rights;
 mod rings;
 #[path = "faults/scripts.rs"]
 mod scripts;
+#[path = "faults/shared_memory.rs"]
+mod shared_memory;
 #[path = "faults/slow.rs"]
 mod slow;
 #[path = "faults/snapshot.rs"]

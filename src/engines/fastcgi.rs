@@ -1,6 +1,6 @@
 //! FastCGI's records, as both php-fpm and our own workers speak them.
 //!
-//! <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Two record types are ours
+//! <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Three record types are ours
 //! (`sapi/fastcgi.h`) and never reach php-fpm.
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -21,6 +21,8 @@ pub const GET_VALUES_RESULT: u8 = 10;
 pub const EVENT: u8 = 128;
 /// Ours: header lines of a 103 response.
 pub const EARLY_HINTS: u8 = 129;
+/// Ours: first of what a worker says of an event, the proof that it has claimed it.
+pub const TICKET: u8 = 130;
 
 /// `role` of BEGIN_REQUEST.
 pub const RESPONDER: u8 = 1;

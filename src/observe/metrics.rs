@@ -62,6 +62,7 @@ pub struct Metrics {
     queue_waits: Family<Engine, Histogram>,
     worker_ends: Family<Reason, Counter>,
     opcache_stuck: Family<Reason, Counter>,
+    repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
     queued: Family<Workers, Gauge>,
     pub connections: Gauge,
@@ -85,6 +86,7 @@ impl Default for Metrics {
             queue_waits: Family::new_with_constructor(histogram),
             worker_ends: Family::default(),
             opcache_stuck: Family::default(),
+            repairs: Family::default(),
             workers: Family::default(),
             queued: Family::default(),
             connections: Gauge::default(),
@@ -122,6 +124,11 @@ impl Default for Metrics {
             "opcache_stuck",
             "Boots whose OPcache takes no new files until a reload, by reason",
             metrics.opcache_stuck.clone(),
+        );
+        registry.register(
+            "shared_state_repairs",
+            "Repairs of what workers share with Surus or each other, after a script has damaged it, by what it was",
+            metrics.repairs.clone(),
         );
         registry.register(
             "workers",
@@ -226,6 +233,11 @@ impl Metrics {
             .inc();
     }
 
+    /// A script has damaged what its worker shares with us or with other workers.
+    pub fn repaired(&self, engine: &'static str, reason: &'static str) {
+        self.repairs.get_or_create(&Reason { engine, reason }).inc();
+    }
+
     /// The text that Prometheus reads, with the workers as they are now.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -290,6 +302,7 @@ mod tests {
         metrics.queue_wait("classic").observe(0.0);
         metrics.worker_ended("classic", "served");
         metrics.opcache_stuck("classic", "full");
+        metrics.repaired("classic", "ring");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             php: "8.2.0".into(),
@@ -301,7 +314,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 14, "{text}");
+        assert_eq!(names.len(), 15, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

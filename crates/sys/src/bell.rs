@@ -1,8 +1,9 @@
 //! A descriptor that tells a task that another process has something for it (`eventfd(2)`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,6 +26,29 @@ impl Bell {
     /// The descriptor, to be passed to who rings.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
+    }
+
+    /// Sets the count back, so that it can be rung again where a process has written so much that no more fits.
+    pub fn reset(&self) {
+        let mut count = [0_u8; 8];
+        let part = libc::iovec {
+            iov_base: count.as_mut_ptr().cast(),
+            iov_len: count.len(),
+        };
+        // Not read(2): a process that shares the descriptor may have taken O_NONBLOCK away. Where nobody has rung there is nothing
+        // to read, and before Linux 5.8 this cannot be had.
+        // SAFETY: one part, which is `count`; the offset -1 is the descriptor's own, in two halves on 32-bit machines.
+        unsafe {
+            libc::syscall(
+                libc::SYS_preadv2,
+                self.fd().as_raw_fd(),
+                &raw const part,
+                1,
+                -1_i64,
+                -1_i64,
+                libc::RWF_NOWAIT,
+            )
+        };
     }
 
     /// Returns when it has been rung, once for any number of times. Cancelling before it returns forgets none.

@@ -155,11 +155,6 @@ impl Pid {
         self.signal(libc::SIGRTMIN())
     }
 
-    /// Keeps the process from running on (`SIGSTOP`): at once if it waits, else when it next has to do with the kernel, which interrupts it for that.
-    pub fn pause(&self) -> io::Result<()> {
-        self.signal(libc::SIGSTOP)
-    }
-
     /// Ends the process at once.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(libc::SIGKILL)
@@ -172,6 +167,15 @@ pub fn kill(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(
         pid,
         nix::sys::signal::Signal::SIGKILL,
+    )?)
+}
+
+/// Has a process that was stopped go on (`SIGCONT`), of which the caller knows that its number is still its own.
+pub fn resume(pid: u32) -> io::Result<()> {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    Ok(nix::sys::signal::kill(
+        pid,
+        nix::sys::signal::Signal::SIGCONT,
     )?)
 }
 

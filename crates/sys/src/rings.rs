@@ -2,12 +2,12 @@
 //! event or an answer is awake, neither side needs a system call.
 //!
 //! The layout is `sapi/rings.h`; both sides assert the sizes. Whatever a worker may have written there, nothing here reads or
-//! writes outside of the memory.
+//! writes outside of the memory, and no position that surus writes is ever read back: it has its own copy.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::scoreboard::now_micros;
 use crate::shared::Shared;
@@ -19,7 +19,7 @@ const INBOX_MOST: usize = 4 * 1024 * 1024;
 const INBOX_EACH: usize = 32 * 1024;
 /// The longest event that goes into a ring, so that there is room for several.
 const EVENT_MOST: usize = 16 * 1024;
-/// Bytes before each event: its length.
+/// Bytes before each event: its length, and half of its position.
 const EVENT_HEAD: usize = 8;
 /// Bytes before each letter: its length, who writes it and which event it is about.
 const LETTER_HEAD: usize = 16;
@@ -70,8 +70,12 @@ pub enum Sleep {
 pub struct Rings {
     memory: Shared,
     layout: Layout,
-    /// Held by who writes into the inbox.
-    putting: Mutex<()>,
+    /// Held by who writes into the inbox: where the next event goes. What stands in the memory is a copy for the workers.
+    tail: Mutex<u64>,
+    /// Where the next letter of each outbox begins; what stands in the memory is a copy, too.
+    heads: Vec<AtomicU64>,
+    /// Messages that have gone by the socket to wake nobody.
+    by_socket: AtomicU64,
 }
 
 /// Where in the memory what is, in bytes.
@@ -114,8 +118,8 @@ impl Layout {
     }
 }
 
-// SAFETY: the mapping lives until drop and is used through atomics and by copying; what is copied while others write is either
-// protected by `putting` or checked before it is believed.
+// SAFETY: the mapping lives until drop and is used through atomics and by copying; what is copied while others write is checked
+// before it is believed.
 unsafe impl Send for Rings {}
 // SAFETY: as above.
 unsafe impl Sync for Rings {}
@@ -124,6 +128,17 @@ unsafe impl Sync for Rings {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
+/// What lies first in an outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First {
+    /// Nothing.
+    None,
+    /// The letter that is waited for.
+    Awaited,
+    /// Another, which says that this process has written it.
+    Other(u32),
+}
+
 impl Rings {
     /// For so many workers, all empty. Until somebody says otherwise, each letter wakes surus.
     pub fn new(workers: usize) -> io::Result<Rings> {
@@ -131,7 +146,9 @@ impl Rings {
         let rings = Rings {
             memory: Shared::new(c"surus-rings", layout.size)?,
             layout,
-            putting: Mutex::new(()),
+            tail: Mutex::new(0),
+            heads: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            by_socket: AtomicU64::new(0),
         };
         rings.set_asleep(Sleep::Unknown);
         Ok(rings)
@@ -178,7 +195,9 @@ impl Rings {
                 let bit = bits & bits.wrapping_neg();
                 if word.fetch_and(!bit, SeqCst) & bit != 0 {
                     let worker = index * 64 + bit.trailing_zeros() as usize;
-                    return (worker < self.layout.workers).then_some(worker);
+                    if worker < self.layout.workers {
+                        return Some(worker);
+                    }
                 }
                 bits &= !bit;
             }
@@ -200,41 +219,74 @@ impl Rings {
 
     /// Is there an event in the inbox?
     pub fn has_event(&self) -> bool {
-        let ends = self.ends(0);
-        ends.head.0.load(SeqCst) != ends.tail.0.load(SeqCst)
+        let (head, tail) = self.inbox_ends();
+        head != tail
+    }
+
+    /// Where workers take the next event, and where the next will be put. The first is what the workers say: it is believed
+    /// only where it can be, between what was read last and the second.
+    pub fn inbox_ends(&self) -> (u64, u64) {
+        let tail = *self.lock_tail();
+        (self.ends(0).head.0.load(SeqCst), tail)
+    }
+
+    /// Writes the positions that are surus's to write once more: a worker that has changed them is undone by this. True:
+    /// that of the inbox was another.
+    pub fn rewrite(&self) -> bool {
+        let tail = self.lock_tail();
+        let changed = self.ends(0).tail.0.swap(*tail, SeqCst) != *tail;
+        drop(tail);
+        for (worker, head) in self.heads.iter().enumerate() {
+            let there = &self.ends(1 + worker).head.0;
+            let seen = there.load(SeqCst);
+            // Whoever reads the outbox may be between the two.
+            if seen != head.load(SeqCst) && seen == there.load(SeqCst) {
+                there.store(head.load(SeqCst), SeqCst);
+            }
+        }
+        changed
+    }
+
+    fn lock_tail(&self) -> MutexGuard<'_, u64> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A message that is to wake nobody has gone by the socket.
     pub fn sent_by_socket(&self) {
-        self.head().sockets.0.by_socket.fetch_add(1, SeqCst);
+        let count = self.by_socket.fetch_add(1, SeqCst) + 1;
+        self.head().sockets.0.by_socket.store(count, SeqCst);
     }
 
-    /// Puts an event, gathered from `parts`, into the inbox. False when there is no room for it.
-    pub fn put(&self, parts: &[IoSlice<'_>]) -> bool {
+    /// Puts an event, gathered from `parts`, into the inbox. Returns its position; None when there is no room for it.
+    pub fn put(&self, parts: &[IoSlice<'_>]) -> Option<u64> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let size = EVENT_HEAD + len.next_multiple_of(EVENT_HEAD);
         if len == 0 || len > EVENT_MOST {
-            return false;
+            return None;
         }
-        let _putting = self.putting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = self.lock_tail();
         let ends = self.ends(0);
-        let (head, tail) = (ends.head.0.load(SeqCst), ends.tail.0.load(SeqCst));
-        // Workers move the head; one that does not know what it does may have moved it anywhere.
-        let used = tail.wrapping_sub(head);
+        // Workers move the head; one that does not know what it does may have moved it anywhere. Until another has put it right,
+        // events go by the socket.
+        let used = tail.wrapping_sub(ends.head.0.load(SeqCst));
         if used > self.layout.inbox_size as u64
             || size as u64 > self.layout.inbox_size as u64 - used
         {
-            return false;
+            return None;
         }
         let ring = (self.layout.inbox, self.layout.inbox_size);
-        let mut at = tail;
-        let head = (len as u64).to_ne_bytes();
+        let position = *tail;
+        let mut at = position;
+        let mut head = [0; EVENT_HEAD];
+        head[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+        head[4..].copy_from_slice(&(position as u32).to_ne_bytes());
         for part in std::iter::once(&head[..]).chain(parts.iter().map(|part| &part[..])) {
             self.copy_in(ring, at, part);
             at = at.wrapping_add(part.len() as u64);
         }
-        ends.tail.0.store(tail.wrapping_add(size as u64), SeqCst);
-        true
+        *tail = position.wrapping_add(size as u64);
+        ends.tail.0.store(*tail, SeqCst);
+        Some(position)
     }
 
     /// Calls `found` with each worker that has put a letter into its outbox since the last time.
@@ -255,9 +307,13 @@ impl Rings {
         }
     }
 
-    /// Has the process `pid` written a letter, as `worker`, about its event `number`?
-    pub fn has_letter(&self, worker: usize, pid: u32, number: u64) -> Result<bool, Damaged> {
-        Ok(self.letter(worker, pid, number)?.is_some())
+    /// Whose letter is the first in an outbox, for who waits for that of the process `pid` about its event `number`?
+    pub fn first_letter(&self, worker: usize, pid: u32, number: u64) -> Result<First, Damaged> {
+        Ok(match self.first(worker)? {
+            None => First::None,
+            Some((_, first)) if first.pid == pid && first.number == number => First::Awaited,
+            Some((_, first)) => First::Other(first.pid),
+        })
     }
 
     /// Takes that letter: copies it to where `room` has as many bytes as it is told. False when there is none.
@@ -297,8 +353,24 @@ impl Rings {
     /// Empties an outbox that cannot be read, for a process that has not written into it yet.
     pub fn repair(&self, worker: usize) {
         if self.first(worker).is_err() {
-            let ends = self.ends(1 + worker);
-            ends.head.0.store(ends.tail.0.load(SeqCst), SeqCst);
+            self.empty(worker);
+        }
+    }
+
+    /// Forgets what is in an outbox.
+    pub fn empty(&self, worker: usize) {
+        let ends = self.ends(1 + worker);
+        let tail = ends.tail.0.load(SeqCst);
+        self.heads[worker].store(tail, SeqCst);
+        ends.head.0.store(tail, SeqCst);
+    }
+
+    /// Calls `found` with each worker in whose outbox there is something, whatever is said of it.
+    pub fn unread(&self, mut found: impl FnMut(usize)) {
+        for (worker, head) in self.heads.iter().enumerate() {
+            if self.ends(1 + worker).tail.0.load(SeqCst) != head.load(SeqCst) {
+                found(worker);
+            }
         }
     }
 
@@ -317,7 +389,7 @@ impl Rings {
     /// The first letter in an outbox.
     fn first(&self, worker: usize) -> Result<Option<(u64, Letter)>, Damaged> {
         let ends = self.ends(1 + worker);
-        let (head, tail) = (ends.head.0.load(SeqCst), ends.tail.0.load(SeqCst));
+        let (head, tail) = (self.heads[worker].load(SeqCst), ends.tail.0.load(SeqCst));
         if head == tail {
             return Ok(None);
         }
@@ -339,6 +411,7 @@ impl Rings {
 
     fn move_on(&self, worker: usize, head: u64, len: usize) {
         let next = head.wrapping_add(size_of_letter(len) as u64);
+        self.heads[worker].store(next, SeqCst);
         self.ends(1 + worker).head.0.store(next, SeqCst);
     }
 

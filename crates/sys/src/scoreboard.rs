@@ -1,10 +1,12 @@
-//! The memory that a pool's workers share with surus: who does what, read without a system call.
+//! The memory that a pool's workers share with surus: who does what, read without a system call, and who has claimed which
+//! request.
 //!
-//! The layout is `sapi/scoreboard.h`; both sides assert the sizes.
+//! The layout is `sapi/scoreboard.h`; both sides assert the sizes. Every worker can write to all of it, so whatever is read
+//! here may be any number: docs/shared-memory.md says what each is used for, and why a wrong one does no harm.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::shared::Shared;
 
@@ -14,24 +16,52 @@ struct RawLine {
     state: AtomicU32,
     request: AtomicU32,
     since: AtomicU64,
+    ticket: AtomicU64,
     taken: AtomicU64,
     memory: AtomicU64,
     stop: AtomicU64,
     pid: AtomicU32,
-    unused: [AtomicU32; 5],
+    unused: [AtomicU32; 3],
 }
 
-/// The request ids of a worker's last events, each at its number modulo their count.
-#[repr(C)]
-struct RawTook([AtomicU16; REMEMBERED as usize]);
-
-/// Events of which a worker's line has the request ids: the last ones.
-pub const REMEMBERED: u64 = 2048;
-
-/// Bytes that each worker has.
-const EACH: usize = size_of::<RawLine>() + size_of::<RawTook>();
-
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
+
+/// A number that no other request of this generation has; half of it is secret. The worker that claims a request takes the
+/// ticket out of the shared memory, so that who knows it has made the claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The ticket of the request number `number`, which no other has, with 32 secret bits.
+    pub fn new(number: u32, secret: u32) -> Ticket {
+        Ticket(u64::from(secret) << 32 | u64::from(number.max(1)))
+    }
+
+    /// What the request's message says of it.
+    pub fn tag(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// As a worker says it.
+    pub fn from_bytes(bytes: [u8; 8]) -> Ticket {
+        Ticket(u64::from_be_bytes(bytes))
+    }
+
+    /// As the template repeats it from a line.
+    pub fn from_number(number: u64) -> Ticket {
+        Ticket(number)
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ticket({})", self.tag())
+    }
+}
+
+/// What a request's word holds once a worker has claimed the request (`SURUS_CLAIMED`).
+const CLAIMED: u64 = 0;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,32 +99,31 @@ impl State {
     }
 }
 
-/// A worker's line, read at one moment.
+/// A worker's line, read at one moment: what it says, which need not be true.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
     /// What it does.
     pub state: State,
-    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`.
-    pub request: u16,
+    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`; None when no request can have it.
+    pub request: Option<u16>,
+    /// The ticket of that request.
+    pub ticket: Ticket,
+    /// The process whose line it is.
+    pub pid: u32,
     /// When the state was entered, in microseconds of `CLOCK_MONOTONIC`.
     pub since: u64,
-    /// Events taken so far; this number names the event in its hands.
+    /// Requests taken so far.
     pub taken: u64,
-    /// Resident memory in bytes, as last seen between two events.
+    /// Resident memory in bytes, as last seen between two requests.
     pub memory: u64,
 }
 
-/// What a worker has taken from the inbox as its event of some number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Took {
-    /// The event with this request id.
-    Request(u16),
-    /// It has not taken that many.
-    Nothing,
-    /// It is not remembered.
-    LongAgo,
-    /// The line is another process's, so that one has ended.
-    Another,
+impl Line {
+    /// The request that it says to hold.
+    pub fn held(&self) -> Option<(u16, Ticket)> {
+        let request = self.request.filter(|_| self.state.holds_event());
+        request.map(|request| (request, self.ticket))
+    }
 }
 
 /// The shared memory of one pool generation.
@@ -114,7 +143,10 @@ impl Scoreboard {
     /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
         Ok(Scoreboard {
-            memory: Shared::new(c"surus-scoreboard", workers * EACH + requests)?,
+            memory: Shared::new(
+                c"surus-scoreboard",
+                workers * size_of::<RawLine>() + requests * size_of::<AtomicU64>(),
+            )?,
             workers,
             requests,
         })
@@ -139,72 +171,66 @@ impl Scoreboard {
         }
     }
 
-    fn raw_took(&self, worker: usize) -> &RawTook {
-        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
-        let at = self.workers * size_of::<RawLine>() + worker * size_of::<RawTook>();
-        // SAFETY: inside the mapping by the assertion, behind the lines; a multiple of 64 is aligned for 16-bit atomics, for which
-        // every bit pattern is a value.
-        unsafe { &*self.memory.base().as_ptr().add(at).cast::<RawTook>() }
-    }
-
-    fn gone(&self, request: u16) -> &AtomicU8 {
+    fn word(&self, request: u16) -> &AtomicU64 {
         let request = usize::from(request);
         assert!(
             request < self.requests,
             "request {request} of {}",
             self.requests
         );
-        // SAFETY: inside the mapping by the assertion and the size chosen in `new`; AtomicU8 needs no alignment.
-        unsafe {
-            &*self
-                .memory
-                .base()
-                .as_ptr()
-                .add(self.workers * EACH + request)
-                .cast::<AtomicU8>()
-        }
+        let at = self.workers * size_of::<RawLine>() + request * size_of::<AtomicU64>();
+        // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the lines; a page-aligned base plus a
+        // multiple of 8 is aligned for a 64-bit atomic, for which every bit pattern is a value.
+        unsafe { &*self.memory.base().as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Reads a worker's line.
     pub fn line(&self, worker: usize) -> Line {
         let raw = self.raw(worker);
+        let state = State::from_number(raw.state.load(Ordering::Acquire));
         Line {
-            state: State::from_number(raw.state.load(Ordering::Acquire)),
-            request: raw.request.load(Ordering::Relaxed) as u16,
+            state,
+            request: self.request_from(raw.request.load(Ordering::Relaxed)),
+            ticket: Ticket(raw.ticket.load(Ordering::Relaxed)),
+            pid: raw.pid.load(Ordering::Acquire),
             since: raw.since.load(Ordering::Relaxed),
             taken: raw.taken.load(Ordering::Relaxed),
             memory: raw.memory.load(Ordering::Relaxed),
         }
     }
 
-    /// What the process `pid` has taken as its event `number`, if `worker` is that process.
-    pub fn took(&self, worker: usize, pid: u32, number: u64) -> Took {
-        let raw = self.raw(worker);
-        let took = &self.raw_took(worker).0;
-        let request = took[(number % REMEMBERED) as usize].load(Ordering::Acquire);
-        // Read behind the request id, so that neither can belong to another event or process unseen.
-        fence(Ordering::Acquire);
-        let taken = raw.taken.load(Ordering::Acquire);
-        fence(Ordering::Acquire);
-        if raw.pid.load(Ordering::Acquire) != pid {
-            return Took::Another;
-        }
-        match taken.checked_sub(number) {
-            None => Took::Nothing,
-            // One less than there are: the worker may be about to write the next.
-            Some(since) if since + 1 < REMEMBERED => Took::Request(request),
-            Some(_) => Took::LongAgo,
-        }
+    /// The request id, if there can be such a request.
+    pub fn request_from(&self, number: u32) -> Option<u16> {
+        let request = u16::try_from(number).ok()?;
+        (request > 0 && usize::from(request) < self.requests).then_some(request)
     }
 
-    /// Tells `worker` that its event number `taken` has to end; takes effect with [`crate::process::Pid::stop`].
-    pub fn stop(&self, worker: usize, taken: u64) {
-        self.raw(worker).stop.store(taken, Ordering::SeqCst);
+    /// Tells `worker` that this request of its has to end; takes effect with [`crate::process::Pid::stop`].
+    pub fn stop(&self, worker: usize, ticket: Ticket) {
+        self.raw(worker).stop.store(ticket.0, Ordering::SeqCst);
     }
 
-    /// Says whether nobody waits for `request` any more. A worker drops such an event, or sees an aborted connection.
-    pub fn set_gone(&self, request: u16, gone: bool) {
-        self.gone(request).store(u8::from(gone), Ordering::SeqCst);
+    /// From here on one worker can claim the request, before it is sent to any.
+    pub fn offer(&self, request: u16, ticket: Ticket) {
+        self.word(request).store(ticket.0, Ordering::SeqCst);
+    }
+
+    /// Has nobody claimed the request yet?
+    pub fn is_offered(&self, request: u16, ticket: Ticket) -> bool {
+        self.word(request).load(Ordering::SeqCst) == ticket.0
+    }
+
+    /// Takes the request back. True: no worker has begun it, and none ever will, wherever its message still lies. False: a
+    /// worker has claimed it.
+    pub fn revoke(&self, request: u16, ticket: Ticket) -> bool {
+        self.word(request)
+            .compare_exchange(ticket.0, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// Nobody waits for this request any more: the worker that has claimed it sees an aborted connection.
+    pub fn set_gone(&self, request: u16, ticket: Ticket) {
+        self.word(request).store(!ticket.0, Ordering::SeqCst);
     }
 }
 
@@ -222,42 +248,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_knows_what_its_process_took_last() {
+    fn request_that_was_claimed_or_revoked_cannot_be_taken_again() {
         let board = Scoreboard::new(2, 10).unwrap();
-        let line = board.raw(1);
-        assert_eq!(board.took(1, 77, 1), Took::Another);
-        line.pid.store(77, Ordering::SeqCst);
-        for number in 1..5000_u64 {
-            assert_eq!(board.took(1, 77, number), Took::Nothing);
-            let at = (number % REMEMBERED) as usize;
-            board.raw_took(1).0[at].store(100 + number as u16, Ordering::SeqCst);
-            line.taken.store(number, Ordering::SeqCst);
-            for back in [0, 1, 9, 1000, REMEMBERED - 2] {
-                if back >= number {
-                    break;
-                }
-                let request = 100 + (number - back) as u16;
-                assert_eq!(board.took(1, 77, number - back), Took::Request(request));
-            }
-            assert_eq!(board.took(1, 78, number), Took::Another);
+        let (first, second) = (Ticket::new(1, 77), Ticket::new(2, 78));
+        board.offer(5, first);
+        assert!(board.is_offered(5, first) && !board.is_offered(5, second));
+        assert!(!board.revoke(5, second), "another request's");
+        assert!(board.revoke(5, first) && !board.revoke(5, first));
+        board.offer(5, second);
+        // As sapi/worker.c claims it.
+        board.word(5).store(CLAIMED, Ordering::SeqCst);
+        assert!(!board.revoke(5, second) && !board.is_offered(5, second));
+        board.set_gone(5, second);
+        assert!(!board.revoke(5, second) && !board.is_offered(5, second));
+    }
+
+    #[test]
+    fn line_with_impossible_request_id_holds_nothing() {
+        let board = Scoreboard::new(2, 10).unwrap();
+        let raw = board.raw(1);
+        raw.state.store(3, Ordering::SeqCst);
+        for (number, held) in [(5, true), (0, false), (10, false), (70_000, false)] {
+            raw.request.store(number, Ordering::SeqCst);
+            assert_eq!(board.line(1).held().is_some(), held, "{number}");
         }
-        assert_eq!(board.took(1, 77, 4999 - 2047), Took::LongAgo);
-        assert_eq!(board.took(1, 77, 1), Took::LongAgo);
+        raw.request.store(0x1_0005, Ordering::SeqCst);
+        assert!(board.line(1).held().is_none());
     }
 
     #[test]
     fn lines_and_requests_do_not_overlap() {
         let board = Scoreboard::new(3, 10).unwrap();
-        for request in 1..10 {
-            board.set_gone(request, true);
+        for request in 0..10 {
+            board.offer(request, Ticket::new(u32::from(request) + 1, u32::MAX));
         }
         for worker in 0..3 {
             assert_eq!(board.line(worker).state, State::Starting);
             assert_eq!(board.line(worker).taken, 0);
-            board.stop(worker, u64::MAX);
+            board.stop(worker, Ticket::from_number(u64::MAX));
         }
-        board.set_gone(5, false);
-        assert_eq!(board.gone(5).load(Ordering::SeqCst), 0);
-        assert_eq!(board.gone(6).load(Ordering::SeqCst), 1);
+        for request in 0..10 {
+            let ticket = Ticket::new(u32::from(request) + 1, u32::MAX);
+            assert!(board.is_offered(request, ticket));
+        }
     }
 }

@@ -136,6 +136,21 @@ impl AsyncSeqpacket {
         self.0.get_ref().send(parts, None)
     }
 
+    /// Of what was sent, how much the kernel still keeps for the other end (`SIOCOUTQ`, in bytes of its own memory).
+    pub fn unreceived(&self) -> io::Result<usize> {
+        let mut bytes: nix::libc::c_int = 0;
+        // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, which `bytes` is.
+        let result = unsafe {
+            nix::libc::ioctl(
+                self.0.get_ref().as_raw_fd(),
+                nix::libc::TIOCOUTQ,
+                &raw mut bytes,
+            )
+        };
+        nix::errno::Errno::result(result)?;
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    }
+
     /// Rarely needed, so that it may cost a descriptor and a registration.
     async fn send_when_there_is_room(
         &self,

@@ -162,13 +162,17 @@ impl Generation {
     ) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
-        let slot = Slot {
+        let slot = |ticket| Slot {
             event: event.id,
+            ticket,
+            sent: None,
+            holder: None,
             answer: Some(answer),
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
-            unheld: None,
-            missed: None,
+            hidden: None,
+            looks: 0,
+            waits_for_client: false,
             deadline: Some(event.deadline),
             patience: event.patience,
             spool: event.spool.clone(),
@@ -178,13 +182,13 @@ impl Generation {
             place: Some(place),
             hold: event.hold.clone(),
         };
-        let Some(request) = self.shared.slots.open(slot) else {
+        let Some((request, ticket)) = self.shared.slots.open(slot) else {
             return Err(Refusal {
                 failure: Failure::Busy("no request id is free"),
                 reached: Reached::Nobody,
             });
         };
-        self.shared.board.set_gone(request, false);
+        self.shared.board.offer(request, ticket);
         let mut waiting = Waiting {
             shared: &self.shared,
             request,
@@ -194,20 +198,27 @@ impl Generation {
         let mut wait = wait;
         let sent = tokio::select! {
             biased;
-            sent = self.inbox.send(event, request, is_one_of_many) => sent,
+            sent = self.inbox.send(event, request, ticket, is_one_of_many) => sent,
             // Given up before there was room for it.
             answer = &mut wait => return answered(answer.ok()),
         };
         match sent {
-            Ok(()) => {
+            Ok(way) => {
                 waiting.sent = true;
+                self.shared.slots.with(request, |slot| {
+                    // Unless it is another's, this one having been given up meanwhile.
+                    if slot.ticket == ticket {
+                        slot.sent = Some((Instant::now(), way));
+                    }
+                });
                 // A socket tells when nobody is left, a ring does not.
                 self.shared.lose_orphans();
                 self.shared.post.look();
             }
             Err(SendError::Closed) => {
-                // The template holds the other end as long as it lives; whoever decides what to do next has to know.
-                self.shared.ended.cancelled().await;
+                // The template holds the other end as long as it lives, unless a script has shut the socket down. Whoever decides
+                // what to do next has to know.
+                self.shared.inbox_was_closed();
                 return Err(Refusal {
                     failure: Failure::Died("no PHP process is left".into()),
                     reached: Reached::Nobody,
@@ -236,6 +247,10 @@ impl Generation {
     /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
     pub fn retire(&self) -> Arc<Shared> {
         self.shared.retire();
+        if self.shared.is_inbox_closed() {
+            // Its workers end as soon as they have nothing to do.
+            self.shared.send_elsewhere();
+        }
         self.shared.clone()
     }
 }
@@ -273,10 +288,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Request ids in reserve: that of an event that was [missed](Shared::may_miss) is never used again.
-const SPARE: usize = 16;
-
 /// How many request ids a generation needs; 0 is never used.
 fn requests(capacity: usize) -> u16 {
-    u16::try_from(capacity + SPARE + 1).unwrap_or(u16::MAX)
+    u16::try_from(capacity + 1).unwrap_or(u16::MAX)
 }

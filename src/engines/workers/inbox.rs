@@ -8,11 +8,12 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use surus_sys::rings::Rings;
-use surus_sys::scoreboard::now_micros;
+use surus_sys::scoreboard::{Ticket, now_micros};
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::warn;
 
 use super::post::Post;
+use super::slots::Way;
 use crate::engines::params::{self, Params};
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
@@ -28,11 +29,13 @@ const _: () = assert!(
 );
 
 /// The content of an EVENT record: deadline and length of the body, then what is only known when it is sent.
-const EVENT_LEN: usize = 21;
+const EVENT_LEN: usize = 25;
 /// Where in a message is what it is to wake.
 const WAKES: usize = fastcgi::HEADER_LEN + 16;
 /// Where it says whether it is one of many.
 const ONE_OF_MANY: usize = WAKES + 4;
+/// Where it has the half of its ticket that is not secret.
+const TAG: usize = ONE_OF_MANY + 1;
 
 /// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
 pub struct Inbox {
@@ -66,11 +69,21 @@ impl Inbox {
         }
     }
 
-    /// Wakes a worker for what is in the ring, if there is something: for when it is not certain that those who sleep are all known.
-    pub fn knock_if_needed(&self) {
-        if self.post.rings.has_event() {
-            self.knock(None);
-        }
+    /// Wakes a worker for what is in the ring, whoever is known to sleep.
+    pub fn knock_anyone(&self) {
+        self.knock(None);
+    }
+
+    /// Has a script shut the socket down, which all workers share? It would be for all of them.
+    pub fn is_shut_down(&self) -> bool {
+        let probe = self.socket.try_send(&[IoSlice::new(&Rings::wakes(None))]);
+        matches!(probe, Err(error) if is_closed(&error))
+    }
+
+    /// Has everything been received that was sent by the socket?
+    pub fn is_socket_empty(&self) -> bool {
+        // A kernel that cannot say it: then nothing is taken for lost.
+        self.socket.unreceived().is_ok_and(|bytes| bytes == 0)
     }
 
     /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
@@ -94,8 +107,9 @@ impl Inbox {
         &self,
         event: &Event,
         request: u16,
+        ticket: Ticket,
         is_one_of_many: bool,
-    ) -> Result<(), SendError> {
+    ) -> Result<Way, SendError> {
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
@@ -124,6 +138,7 @@ impl Inbox {
         };
         head[WAKES..WAKES + 4].copy_from_slice(&Sleeper::said(&sleeper));
         head[ONE_OF_MANY] = u8::from(is_one_of_many);
+        head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         // At most two records: the inline limit is one byte more than a record can carry.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
         let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
@@ -140,17 +155,20 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        if sleeper.is_none() && fd.is_none() && rings.put(parts) {
+        if sleeper.is_none()
+            && fd.is_none()
+            && let Some(position) = rings.put(parts)
+        {
             // One may have looked before the event was there.
             if !rings.claim_spinner() {
                 self.wake_if_needed();
             }
-            return Ok(());
+            return Ok(Way::Ring(position));
         }
         match self.socket.send(parts, fd).await {
             Ok(()) => {
                 self.sent(sleeper);
-                Ok(())
+                Ok(Way::Socket)
             }
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
                 Err(SendError::Unsendable(Failure::Malformed(
@@ -158,9 +176,7 @@ impl Inbox {
                         .into(),
                 )))
             }
-            Err(error) if matches!(error.raw_os_error(), Some(EPIPE | ECONNRESET | ENOTCONN)) => {
-                Err(SendError::Closed)
-            }
+            Err(error) if is_closed(&error) => Err(SendError::Closed),
             Err(error) => {
                 warn!(%error, "an event cannot be handed to the workers");
                 Err(SendError::Unsendable(Failure::Busy(
@@ -193,6 +209,10 @@ impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         self.rings.give_back(self.worker);
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EPIPE | ECONNRESET | ENOTCONN))
 }
 
 const EPIPE: i32 = 32;

@@ -8,6 +8,7 @@ mod outbox;
 mod post;
 mod shared;
 mod slots;
+mod stopped;
 mod stream;
 mod template;
 mod turn;
@@ -110,7 +111,10 @@ impl Inner {
         // Recovers when this generation's template dies. Weak, so that dropping the pool ends everything.
         let pool = Arc::downgrade(&self);
         tokio::spawn(async move {
-            shared.ended.cancelled().await;
+            tokio::select! {
+                () = shared.ended.cancelled() => {}
+                () = shared.replace.cancelled() => {}
+            }
             let mut pause = Duration::from_millis(100);
             loop {
                 let Some(pool) = pool.upgrade() else { return };
@@ -157,7 +161,7 @@ impl Inner {
     }
 
     async fn handle(&self, event: &Event) -> Result<Response, Failure> {
-        let mut retried = false;
+        let (mut retried, mut declined) = (false, false);
         loop {
             let (place, began) = match self.queue.try_enter()? {
                 Some(place) => (place, None),
@@ -168,6 +172,11 @@ impl Inner {
             let Some(generation) = current else {
                 return Err(Failure::Busy("shutting down"));
             };
+            if generation.shared.is_inbox_closed() {
+                drop(place);
+                self.next_generation(generation, event.deadline).await?;
+                continue;
+            }
             // Where a worker is free, it has been so for longer than one that is about to be.
             let is_one_free = self.queue.taken() <= self.spec.workers;
             if is_one_free {
@@ -181,33 +190,49 @@ impl Inner {
                 Ok(response) => return Ok(response),
                 Err(refusal) => refusal,
             };
+            let is_idempotent = event.request.method().is_idempotent();
             let again = matches!(refusal.failure, Failure::Died(_))
                 && match refusal.reached {
-                    // Its processes have ended around it, which a reload may do to it more than once.
+                    // We know it: its ticket was revoked, or it was never sent. A reload may do that to it more than once.
                     Reached::Nobody => true,
-                    Reached::Worker => !retried && event.request.method().is_idempotent(),
+                    // A worker says it. Others may lack descriptors, too; but what has an effect is repeated once at most because
+                    // of what a worker says.
+                    Reached::Declined => !declined || is_idempotent,
+                    Reached::Worker => !retried && is_idempotent,
                     Reached::Php => false,
                 };
             if !again {
                 return Err(refusal.failure);
             }
             retried |= refusal.reached == Reached::Worker;
-            let mut generations = self.generations.subscribe();
-            let is_current = *generations.borrow_and_update() == generation.shared.number;
-            if is_current && generation.shared.is_template_gone() {
-                drop(generation);
-                let limit = self
-                    .queue
-                    .max_wait()
-                    .min(event.deadline.saturating_duration_since(Instant::now()));
-                if Box::pin(tokio::time::timeout(limit, generations.changed()))
-                    .await
-                    .is_err()
-                {
-                    return Err(Failure::Busy("PHP is being started anew"));
-                }
+            declined |= refusal.reached == Reached::Declined;
+            if generation.shared.is_template_gone() || generation.shared.is_inbox_closed() {
+                self.next_generation(generation, event.deadline).await?;
             }
         }
+    }
+
+    /// Returns when there is a generation after this one, which gets no events any more.
+    async fn next_generation(
+        &self,
+        generation: Arc<Generation>,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let mut generations = self.generations.subscribe();
+        if *generations.borrow_and_update() != generation.shared.number {
+            return Ok(());
+        }
+        // It ends when nobody has it any more.
+        drop(generation);
+        let limit = self
+            .queue
+            .max_wait()
+            .min(deadline.saturating_duration_since(Instant::now()));
+        // Boxed, because it is large and seldom needed.
+        let changed = Box::pin(tokio::time::timeout(limit, generations.changed())).await;
+        changed
+            .map(|_| ())
+            .map_err(|_| Failure::Busy("PHP is being started anew"))
     }
 
     /// Waits for a place, since the instant.
@@ -275,8 +300,7 @@ impl Engine for Pool {
     fn ready(&self) -> Result<(), String> {
         match self.0.current.load().as_ref() {
             None => Err("shutting down".into()),
-            Some(generation) if generation.shared.usable() => Ok(()),
-            Some(_) => Err("no PHP process is running".into()),
+            Some(generation) => generation.shared.usable().map_err(str::to_owned),
         }
     }
 

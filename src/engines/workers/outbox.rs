@@ -4,20 +4,19 @@ mod letters;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use surus_sys::process::{self, Pid};
-use surus_sys::scoreboard::{self, State, Took};
+use surus_sys::scoreboard::Ticket;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use super::inbox;
 use super::shared::{Exit, Shared};
-use super::slots::{Reached, Slot};
+use super::slots::{Holder, Reached, Slot};
 use super::stream::Stream;
 use super::turn::Turn;
 use super::why::Killed;
@@ -41,8 +40,8 @@ pub struct Outbox {
     /// How it has ended, when that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
-    /// What it had taken and not ended when it could no more be understood.
-    unfinished: Vec<u16>,
+    /// Since when the ring's first letter is none that it could have written next, and how often it was looked at.
+    blocked: Option<(Instant, u32)>,
     /// When it had answered an event that has not ended.
     answered: Option<Instant>,
     reply: Reply,
@@ -92,13 +91,17 @@ impl Outbox {
             turn: Turn::default(),
             exit: None,
             exited,
-            unfinished: Vec::new(),
+            blocked: None,
             answered: None,
             reply: Reply::None,
             message: Message::default(),
             hinted: 0,
             written,
         }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid.get()
     }
 
     /// Until the worker has ended.
@@ -140,9 +143,21 @@ impl Outbox {
         }
     }
 
-    async fn take(&mut self, record: Record) -> Result<(), String> {
-        if !self.turn.is_at(record.request) {
-            self.begin(record.request).await?;
+    /// Takes what the worker says. By a letter can only come what ends an event that was begun: other workers can write to the ring,
+    /// to the socket they cannot.
+    async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
+        if record.kind == fastcgi::TICKET {
+            return self.begin(&record);
+        }
+        match self.turn.at(record.request) {
+            Some(true) => {}
+            Some(false) => return self.take_of_nobody(record),
+            None => {
+                return Err(format!(
+                    "it speaks of request {} without its ticket",
+                    record.request
+                ));
+            }
         }
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
@@ -170,6 +185,9 @@ impl Outbox {
             fastcgi::END_REQUEST => {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
+                if is_overloaded && by_letter {
+                    return Err("a letter about a request that was not begun".into());
+                }
                 let is_held = self.shared.slots.with(record.request, |slot| {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
@@ -183,7 +201,7 @@ impl Outbox {
                     } else if is_overloaded {
                         // The worker could not take it, and ends.
                         let why = "no worker had a descriptor for its body".into();
-                        slot.refuse(Failure::Died(why), Reached::Nobody);
+                        slot.refuse(Failure::Died(why), Reached::Declined);
                     } else {
                         let why = "the script ended without an answer".into();
                         slot.refuse(Failure::Malformed(why), Reached::Php);
@@ -209,15 +227,39 @@ impl Outbox {
         Ok(())
     }
 
-    /// It says the first of an event: one that it has taken?
-    async fn begin(&mut self, request: u16) -> Result<(), String> {
-        let number = self.turn.number();
-        let took = match self.shared.board.took(self.index, self.pid.get(), number) {
-            // Its line went to its successor when it was known how it has ended.
-            Took::Another => self.exit().await.took(number),
-            took => took,
+    /// It says the first of an event: one that it has claimed?
+    fn begin(&mut self, record: &Record) -> Result<(), String> {
+        let ticket = record.content[..].try_into();
+        let ticket = ticket.map_err(|_| "a ticket of another length".to_owned())?;
+        let holder = Holder {
+            worker: self.index,
+            pid: self.pid.clone(),
         };
-        self.turn.begin(request, took)
+        let ticket = Ticket::from_bytes(ticket);
+        let is_believed = self.shared.claimed(record.request, ticket, &holder);
+        if !is_believed {
+            // As when it was given up because it seemed to be lost.
+            warn!(
+                pid = self.pid.get(),
+                request = record.request,
+                "a worker answers a request that is not its own (any more); the answer is thrown away"
+            );
+        }
+        self.turn.begin(record.request, is_believed)
+    }
+
+    /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are true all the same.
+    fn take_of_nobody(&mut self, record: Record) -> Result<(), String> {
+        match record.kind {
+            fastcgi::STDERR if record.content.is_empty() => {
+                php::message(std::mem::take(&mut self.message), self.pid.get(), None);
+            }
+            fastcgi::STDERR => self.message.add(&record.content),
+            fastcgi::STDOUT | fastcgi::EARLY_HINTS => {}
+            fastcgi::END_REQUEST => self.turn.end(),
+            kind => return Err(format!("a record of type {kind}")),
+        }
+        Ok(())
     }
 
     /// Waits until it is known how the worker has ended.
@@ -230,8 +272,7 @@ impl Outbox {
             Exit {
                 wait_status: None,
                 state: line.state,
-                request: line.request,
-                taken: line.taken,
+                held: line.held().filter(|_| line.pid == self.pid.get()),
             }
         });
         *self.exit.insert(exit)
@@ -243,22 +284,6 @@ impl Outbox {
             pid = self.pid.get(),
             wrong, "a worker cannot be understood; killed"
         );
-        // It would go on taking events while those that it has are counted; once it is killed, its line may be its successor's.
-        if let Err(error) = self.pid.pause() {
-            debug!(pid = self.pid.get(), %error, "cannot stop the worker");
-        }
-        tokio::time::sleep(PAUSED_WITHIN).await;
-        self.shared.may_miss.store(true, Ordering::Release);
-        let taken = self.shared.line(self.index).taken;
-        // What it has taken long ago is not known any more, and it may say any number.
-        let known = taken.saturating_sub(scoreboard::REMEMBERED);
-        for number in self.turn.number().max(known)..=taken {
-            match self.shared.board.took(self.index, self.pid.get(), number) {
-                Took::Request(request) => self.unfinished.push(request),
-                Took::LongAgo => {}
-                Took::Nothing | Took::Another => break,
-            }
-        }
         self.shared.kill(self.index, &self.pid, Killed::Broken);
     }
 
@@ -416,12 +441,17 @@ impl Outbox {
                         slot.deadline = None;
                     }
                 });
-                let (shared, index, number) = (&self.shared, self.index, self.turn.number());
-                let is_done = || {
-                    let line = shared.line(index);
-                    line.taken > number || !line.state.holds_event()
-                };
-                backlog.give(piece, is_done).await
+                let ticket = self.shared.slots.with(request, |slot| {
+                    slot.waits_for_client = true;
+                    slot.ticket
+                });
+                let (shared, index) = (&self.shared, self.index);
+                let is_done = || shared.line(index).held().map(|(_, held)| held) != ticket;
+                let given = backlog.give(piece, is_done).await;
+                self.shared
+                    .slots
+                    .with(request, |slot| slot.waits_for_client = false);
+                given
             }
         };
         if given.is_err() {
@@ -455,28 +485,37 @@ impl Outbox {
     /// The worker is gone: the event that it held will not be answered, or not completely.
     async fn worker_ended(&mut self, exit: Exit) {
         let rings = &self.shared.post.rings;
-        rings.discard(self.index, self.pid.get());
         // A successor has written nothing while there was anything.
-        rings.repair(self.index);
+        if self.is_blocked() {
+            rings.empty(self.index);
+        } else {
+            rings.discard(self.index, self.pid.get());
+            rings.repair(self.index);
+        }
         self.finished();
-        let request = exit.request;
-        for request in std::mem::take(&mut self.unfinished) {
-            // The last one is what it died with.
-            if request != exit.request {
-                let why = "the worker could not be understood".into();
-                self.shared
-                    .refuse(request, Failure::Died(why), Reached::Php);
-                self.shared.slots.close(request);
-            }
+        let holder = Holder {
+            worker: self.index,
+            pid: self.pid.clone(),
+        };
+        // What its line has said last. That may be a lie, but of an event whose ticket it names.
+        let named = exit.held.filter(|(request, ticket)| {
+            exit.state.holds_event()
+                && !self.shared.board.is_offered(*request, *ticket)
+                && self.shared.claimed(*request, *ticket, &holder)
+        });
+        // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
+        for request in self.shared.held_by(&self.pid) {
+            let is_spoken_of = self.turn.at(request) == Some(true);
+            let reached = match named {
+                Some((named, _)) if named == request && !is_spoken_of => Reached::with(exit.state),
+                _ => Reached::Php,
+            };
+            self.lose(request, exit, reached).await;
         }
-        if exit.taken <= self.turn.ended() {
-            // Told by the template or ended by a signal: it may have been about to write down what it has received.
-            let at_inbox = matches!(exit.state, State::Starting | State::Idle);
-            if at_inbox && exit.wait_status.and_then(process::exit_status).is_none() {
-                self.shared.may_miss.store(true, Ordering::Release);
-            }
-            return;
-        }
+    }
+
+    /// An event that this worker held when it ended.
+    async fn lose(&mut self, request: u16, exit: Exit, reached: Reached) {
         let stopped = self
             .shared
             .slots
@@ -489,10 +528,12 @@ impl Outbox {
                     .map_or_else(|| "its template is gone".into(), process::describe_exit),
             )
         };
+        let is_streaming = matches!(&self.reply, Reply::Streaming { request: streamed, .. } if *streamed == request);
         match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { backlog, .. } => backlog.end(Err(failure)),
-            _ => {
-                let reached = Reached::with(exit.state);
+            Reply::Streaming { backlog, .. } if is_streaming => backlog.end(Err(failure)),
+            reply => {
+                // Another's.
+                self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
                     request,
@@ -515,9 +556,6 @@ const AT_ONCE: usize = 16;
 
 /// Bytes of early hints that an event may have sent.
 const MAX_HINTS: usize = 64 * 1024;
-
-/// A process that is told to stop has done so.
-const PAUSED_WITHIN: Duration = Duration::from_millis(10);
 
 /// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
 const SMALL: usize = 64 * 1024;

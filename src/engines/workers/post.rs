@@ -48,6 +48,16 @@ impl Post {
         any
     }
 
+    /// Wakes the readers of all outboxes in which there is something, whether or not it was said to be new.
+    pub fn look_at_all(&self) {
+        self.look();
+        self.rings.unread(|worker| {
+            if let Some(reader) = self.readers[worker].load().as_ref() {
+                reader.wake();
+            }
+        });
+    }
+
     /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
     pub fn attend(&self) -> Attending<'_> {
         self.rings.set_asleep(Sleep::Awake);

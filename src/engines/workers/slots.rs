@@ -1,11 +1,12 @@
 //! The events in flight: who waits for which request id, since when and until when.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{Method, Uri};
 use surus_sys::process::Pid;
-use surus_sys::scoreboard::State;
+use surus_sys::scoreboard::{State, Ticket};
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -27,6 +28,8 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
     Nobody,
+    /// A worker says that it has not begun it and cannot.
+    Declined,
     /// No PHP code has run for it, but it may be what the worker died of.
     Worker,
     Php,
@@ -42,19 +45,43 @@ impl Reached {
     }
 }
 
+/// How an event went to the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It lies in the ring, at this position.
+    Ring(u64),
+    Socket,
+}
+
+/// The worker that has claimed an event.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    pub worker: usize,
+    /// The process; its place among the workers may be another's by now.
+    pub pid: Arc<Pid>,
+}
+
 /// An event in flight.
 pub struct Slot {
     /// The event's own id; the request id is used again and again.
     pub event: u64,
+    /// Whoever knows it has claimed the event.
+    pub ticket: Ticket,
+    /// When it was sent to the workers, and how.
+    pub sent: Option<(Instant, Way)>,
+    /// Kept here once it is known: what the scoreboard says may change.
+    pub holder: Option<Holder>,
     /// Who waits for the response's head; taken when it is sent.
     pub answer: Option<oneshot::Sender<Answer>>,
     pub hints: Option<Weak<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
-    /// Its wait is over: since when no worker has been seen to have it.
-    pub unheld: Option<Instant>,
-    /// Since when it looks as if no worker had it, though one should.
-    pub missed: Option<Instant>,
+    /// Since when a worker has claimed it, and it is not known which.
+    pub hidden: Option<Instant>,
+    /// How often it has been looked at since then, or since the worker that has to end it says that it has.
+    pub looks: u32,
+    /// Its client does not take what there is, and who reads the worker's answer waits for that.
+    pub waits_for_client: bool,
     /// Then the event has to end. None while the worker waits for the client, which is not its fault.
     pub deadline: Option<Instant>,
     /// A response that streams has so long again for every piece, unless it is none.
@@ -89,11 +116,7 @@ impl Slot {
 /// A worker that has been asked to end an event.
 #[derive(Debug, Clone)]
 pub struct Stopping {
-    pub worker: usize,
-    /// The process; its place among the workers may be another's by now.
-    pub pid: Arc<Pid>,
-    /// The event's number in the worker's line.
-    pub taken: u64,
+    pub holder: Holder,
     pub kill_at: Instant,
 }
 
@@ -103,6 +126,10 @@ pub struct Slots(Mutex<Table>);
 struct Table {
     slots: Vec<Option<Slot>>,
     free: Vec<u16>,
+    /// Of the last event.
+    number: u32,
+    /// What makes the secret halves of tickets.
+    secret: RandomState,
 }
 
 impl Slots {
@@ -112,15 +139,21 @@ impl Slots {
         Slots(Mutex::new(Table {
             slots,
             free: (1..requests).rev().collect(),
+            number: 0,
+            secret: RandomState::new(),
         }))
     }
 
-    /// Gives the event a request id. None when all are taken, which the queue prevents.
-    pub fn open(&self, slot: Slot) -> Option<u16> {
+    /// Gives the event, of which `slot` makes a slot, a request id and a ticket. None when all are taken, which the queue
+    /// prevents.
+    pub fn open(&self, slot: impl FnOnce(Ticket) -> Slot) -> Option<(u16, Ticket)> {
         let mut table = self.lock();
         let request = table.free.pop()?;
-        table.slots[usize::from(request)] = Some(slot);
-        Some(request)
+        table.number = table.number.wrapping_add(1);
+        let secret = table.secret.hash_one(table.number) as u32;
+        let ticket = Ticket::new(table.number, secret);
+        table.slots[usize::from(request)] = Some(slot(ticket));
+        Some((request, ticket))
     }
 
     /// Changes a slot, if that request id is in flight.

@@ -271,9 +271,10 @@ pub enum Said {
         index: usize,
         pid: u32,
         wait_status: i32,
+        /// What its line says that it was doing, unchecked: state, request id and ticket.
         state: u32,
-        request: u16,
-        taken: u64,
+        request: u32,
+        ticket: u64,
     },
     /// It ends all workers that it has told of, so that others take their places.
     Renewing,
@@ -331,7 +332,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             wait_status: words.next()?.parse().ok()?,
             state: words.next()?.parse().ok()?,
             request: words.next()?.parse().ok()?,
-            taken: words.next()?.parse().ok()?,
+            ticket: words.next()?.parse().ok()?,
         }),
         "renewing" => Some(Said::Renewing),
         "opcache" => Some(Said::OpcacheStuck(match words.next()? {
@@ -362,7 +363,16 @@ mod tests {
             Some(Said::Exited {
                 index: 1,
                 request: 5,
-                taken: 6,
+                ticket: 6,
+                ..
+            })
+        ));
+        // A worker can have written any number there, which is no reason to misunderstand the template.
+        let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
+        assert!(matches!(
+            parse(&most, vec![]),
+            Some(Said::Exited {
+                request: u32::MAX,
                 ..
             })
         ));

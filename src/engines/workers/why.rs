@@ -19,15 +19,18 @@ pub enum Killed {
     Late,
     /// It said what no worker says.
     Broken,
+    /// Somebody has stopped it.
+    Suspended,
 }
 
 /// Reasons for which no worker should end.
-pub const WRONG: [&str; 8] = [
+pub const WRONG: [&str; 9] = [
     "signal",
     "exit",
     "boot",
     "setup",
     "broken",
+    "suspended",
     "differs",
     "timeout",
     "no_descriptors",
@@ -67,6 +70,7 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
         None => match killed {
             Some(Killed::Late) => ("timeout", false),
             Some(Killed::Broken) => ("broken", false),
+            Some(Killed::Suspended) => ("suspended", false),
             None => ("signal", false),
         },
     };
@@ -144,7 +148,8 @@ mod tests {
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/observing.md");
         let exits = (0..256).map(|status| of(status << 8, None));
-        let kills = [None, Some(Killed::Late), Some(Killed::Broken)].map(|killed| of(9, killed));
+        let kills = [Killed::Late, Killed::Broken, Killed::Suspended].map(Some);
+        let kills = kills.into_iter().chain([None]).map(|killed| of(9, killed));
         for why in exits.chain(kills) {
             assert_eq!(!why.expected, WRONG.contains(&why.label), "{}", why.label);
             let is_known = text.contains(&format!("`{}`", why.label));

@@ -4,13 +4,20 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use surus_sys::rings::Damaged;
+use surus_sys::rings::{Damaged, First};
 use tokio_util::io::poll_read_buf;
 
 use super::{Outbox, SMALL};
 use crate::engines::fastcgi;
+
+/// Somebody else's letter may be in the way for so long, until its reader has had its turn.
+const BLOCKED_FOR: Duration = Duration::from_secs(1);
+
+/// And is looked at so often meanwhile: where the machine does not let us run, nothing else was read either.
+const LOOKS: u32 = 15;
 
 impl Outbox {
     /// Waits for more from the socket, which gets into `buffer`, or for a letter (none).
@@ -20,10 +27,15 @@ impl Outbox {
                 return Poll::Ready(read.map(Some));
             }
             self.reader.register(cx.waker());
-            match self.has_letter() {
-                Ok(false) => Poll::Pending,
+            match self.first_letter() {
+                Ok(First::None) => {
+                    self.blocked = None;
+                    Poll::Pending
+                }
+                // The watch wakes us again.
+                Ok(First::Other(writer)) if !self.is_blocked_by(writer) => Poll::Pending,
                 // What is wrong is said when it is read.
-                Ok(true) | Err(Damaged) => Poll::Ready(Ok(None)),
+                Ok(_) | Err(Damaged) => Poll::Ready(Ok(None)),
             }
         })
         .await
@@ -39,16 +51,35 @@ impl Outbox {
         loop {
             self.take_letters(letter).await?;
             match fastcgi::decode(buffer) {
-                Ok(Some(record)) => self.take(record).await?,
+                Ok(Some(record)) => self.take(record, false).await?,
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(error.to_string()),
             }
         }
     }
 
-    fn has_letter(&self) -> Result<bool, Damaged> {
+    fn first_letter(&self) -> Result<First, Damaged> {
         let rings = &self.shared.post.rings;
-        rings.has_letter(self.index, self.pid.get(), self.turn.number())
+        rings.first_letter(self.index, self.pid.get(), self.turn.number())
+    }
+
+    /// Is there a letter that nobody is going to read? It is about an event before or after the next one, and no record comes by
+    /// the socket that would explain it; or of a process that never had this place. Its writer has not written it so.
+    fn is_blocked_by(&mut self, writer: u32) -> bool {
+        if writer != self.pid.get() && self.shared.is_heard(self.index, writer) {
+            // Of one that has had this place before and whose last letters wait for a client.
+            self.blocked = None;
+            return false;
+        }
+        let (since, looks) = self.blocked.unwrap_or_else(|| (Instant::now(), 0));
+        self.blocked = Some((since, looks.saturating_add(1)));
+        self.is_blocked()
+    }
+
+    /// Does nobody read what is first in the ring?
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+            .is_some_and(|(since, looks)| looks > LOOKS && since.elapsed() > BLOCKED_FOR)
     }
 
     /// Takes the letters about the next events: whole records, mostly all that there is to say of one.
@@ -57,6 +88,9 @@ impl Outbox {
             // Others have something to do, too.
             tokio::task::consume_budget().await;
             let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
+            if self.is_blocked() && matches!(self.first_letter(), Ok(First::Other(_))) {
+                return Err("a letter that is nobody's is in the way of its own".into());
+            }
             let is_there = shared
                 .post
                 .rings
@@ -73,9 +107,10 @@ impl Outbox {
                 Ok(false) => return Ok(()),
                 Err(Damaged) => return Err("a letter that is cut off".into()),
             }
+            self.blocked = None;
             let mut is_empty = true;
             while let Some(record) = fastcgi::decode(letter).map_err(|error| error.to_string())? {
-                self.take(record).await?;
+                self.take(record, true).await?;
                 is_empty = false;
             }
             if is_empty || !letter.is_empty() {

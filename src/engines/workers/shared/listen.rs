@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use surus_sys::process::{self, Pid};
-use surus_sys::scoreboard::State;
+use surus_sys::scoreboard::{State, Ticket};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 use tracing::{debug, error, info, warn};
@@ -21,6 +21,7 @@ use crate::observe::php;
 impl Shared {
     /// Hears the template until it ends.
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
+        let _ = self.template.set(child.id());
         loop {
             let said = tokio::select! {
                 said = template::listen(&control) => said,
@@ -54,13 +55,13 @@ impl Shared {
                     wait_status,
                     state,
                     request,
-                    taken,
+                    ticket,
                 }) => {
+                    let request = self.board.request_from(request);
                     let exit = Exit {
                         wait_status: Some(wait_status),
                         state: State::from_number(state),
-                        request,
-                        taken,
+                        held: request.map(|request| (request, Ticket::from_number(ticket))),
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
@@ -130,6 +131,7 @@ impl Shared {
         let stream = tokio::net::UnixStream::from_std(stream)?;
         let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
         let (exit, exited) = oneshot::channel();
+        self.lock_heard().push((index, pid));
         let pid = Arc::new(Pid::new(pid, pidfd));
         debug!(pid = pid.get(), "worker started");
         if let Some(place) = self.lock_workers().get_mut(index) {
@@ -150,6 +152,8 @@ impl Shared {
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;
+            let heard = (index, outbox.pid());
+            self.lock_heard().retain(|other| *other != heard);
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
             }
@@ -173,6 +177,10 @@ impl Shared {
             false => why::of(wait_status, killed),
         };
         self.metrics.worker_ended(self.engine, why.label);
+        if why.label == "drained" {
+            // Or it said so, or a script has shut the inbox down.
+            self.is_inbox_suspect.store(true, Ordering::Release);
+        }
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));
         }
@@ -199,7 +207,7 @@ impl Shared {
             }
             true => info!(pid, reason = why.label, "worker ended"),
             false => {
-                let event = self.event_of(exit.state, exit.request);
+                let event = exit.held.and_then(|held| self.event_of(exit.state, held));
                 let how = process::describe_exit(wait_status);
                 warn!(pid, event, reason = why.label, how, "worker died")
             }

@@ -1,20 +1,21 @@
 //! What a generation shares with the tasks that serve it: the events that it holds and its processes.
 
 mod listen;
+mod trouble;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::bail;
 use surus_sys::process::Pid;
-use surus_sys::scoreboard::{Line, Scoreboard, State, Took, now_micros};
+use surus_sys::scoreboard::{Line, Scoreboard, State, Ticket, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::finishing::Finishing;
 use super::post::Post;
-use super::slots::{Reached, Refusal, Slot, Slots};
+use super::slots::{Holder, Reached, Refusal, Slots};
 use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
@@ -50,13 +51,20 @@ pub struct Shared {
     renewed: Mutex<Option<Vec<u32>>>,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
     dropped: CancellationToken,
-    /// A worker has died while it waited at the inbox. It may have received an event of which nobody will hear again: one
-    /// that is killed as a message arrives takes it along.
-    pub may_miss: AtomicBool,
+    /// The places and processes whose outboxes are being read.
+    heard: Mutex<Vec<(usize, u32)>>,
+    /// A worker has ended because it found the inbox closed, which it may be for all of them.
+    pub is_inbox_suspect: AtomicBool,
+    is_inbox_closed: AtomicBool,
+    /// Events wait, and no worker takes any.
+    pub is_stuck: AtomicBool,
+    /// Cancelled when another generation has to take this one's place.
+    pub replace: CancellationToken,
     /// Reasons for replacing a worker that the log has.
     said: Mutex<Vec<&'static str>>,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
+    template: OnceLock<u32>,
     /// How it ended, if that is known.
     pub end: OnceLock<String>,
 }
@@ -74,21 +82,10 @@ struct Worker {
 pub struct Exit {
     /// None when the template, which would know, is gone.
     pub wait_status: Option<i32>,
+    /// As its line said it.
     pub state: State,
-    pub request: u16,
-    /// Events that it had taken from the inbox.
-    pub taken: u64,
-}
-
-impl Exit {
-    /// What it had taken as its event `number`.
-    pub fn took(&self, number: u64) -> Took {
-        match number.cmp(&self.taken) {
-            std::cmp::Ordering::Less => Took::LongAgo,
-            std::cmp::Ordering::Equal => Took::Request(self.request),
-            std::cmp::Ordering::Greater => Took::Nothing,
-        }
-    }
+    /// The request that its line named.
+    pub held: Option<(u16, Ticket)>,
 }
 
 impl Shared {
@@ -121,9 +118,14 @@ impl Shared {
             renew: Notify::new(),
             renewed: Mutex::default(),
             dropped: CancellationToken::new(),
-            may_miss: AtomicBool::new(false),
+            heard: Mutex::default(),
+            is_inbox_suspect: AtomicBool::new(false),
+            is_inbox_closed: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            replace: CancellationToken::new(),
             said: Mutex::default(),
             ended: CancellationToken::new(),
+            template: OnceLock::new(),
             end: OnceLock::new(),
         }
     }
@@ -200,12 +202,7 @@ impl Shared {
 
     /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an aborted connection.
     pub fn abandon(&self, request: u16, event: u64) {
-        self.slots.with(request, |slot| {
-            if slot.event == event {
-                slot.answer = None;
-                self.board.set_gone(request, true);
-            }
-        });
+        self.withdraw(request, event, None);
     }
 
     /// Hands the response's head to who waits for it. False when nobody does.
@@ -223,44 +220,113 @@ impl Shared {
             .with(request, |slot| slot.refuse(failure, reached));
     }
 
-    /// Says that there will be no answer, and to a worker that finds the event that nobody waits. For those who do not know
-    /// whether the request id is still this event's; None when it is not.
-    pub fn give_up<T>(
-        &self,
-        request: u16,
-        event: u64,
-        refusal: Refusal,
-        change: impl FnOnce(&mut Slot) -> T,
-    ) -> Option<T> {
-        self.slots
-            .with(request, |slot| {
-                (slot.event == event).then(|| {
-                    self.board.set_gone(request, true);
-                    slot.refuse(refusal.failure, refusal.reached);
-                    change(slot)
-                })
+    /// Says that there will be no answer, and sees to it that no worker begins the event, or that the one which has sees an
+    /// aborted connection. For those who do not know whether the request id is still this event's; None when it is not. True:
+    /// no worker has begun it, and its slot is closed.
+    pub fn withdraw(&self, request: u16, event: u64, refusal: Option<Refusal>) -> Option<bool> {
+        let is_revoked = self.slots.with(request, |slot| {
+            (slot.event == event).then(|| {
+                let is_revoked = self.board.revoke(request, slot.ticket);
+                if !is_revoked {
+                    self.board.set_gone(request, slot.ticket);
+                }
+                match refusal {
+                    Some(Refusal { failure, reached }) => {
+                        let reached = if is_revoked { Reached::Nobody } else { reached };
+                        slot.refuse(failure, reached);
+                    }
+                    None => slot.answer = None,
+                }
+                is_revoked
             })
-            .flatten()
+        });
+        let is_revoked = is_revoked.flatten()?;
+        if is_revoked {
+            self.slots.close_of(request, event);
+        }
+        Some(is_revoked)
+    }
+
+    /// Hands all events that no worker has begun to the next generation.
+    pub fn send_elsewhere(&self) {
+        let mut waiting = Vec::new();
+        self.slots.each(|request, slot| {
+            if self.board.is_offered(request, slot.ticket) {
+                waiting.push((request, slot.event));
+            }
+        });
+        for (request, event) in waiting {
+            self.take_back(request, event, "its workers take nothing any more");
+        }
+    }
+
+    /// Has an event sent once more, if no worker has begun it; whoever waits for its answer does that.
+    pub fn take_back(&self, request: u16, event: u64, why: &str) -> bool {
+        self.take_back_for(request, event, Failure::Died(why.into()))
+    }
+
+    /// Says that there will be no answer, if no worker has begun the event.
+    pub fn take_back_for(&self, request: u16, event: u64, failure: Failure) -> bool {
+        let is_revoked = self.slots.with(request, |slot| {
+            let is_it = slot.event == event && self.board.revoke(request, slot.ticket);
+            if is_it {
+                slot.refuse(failure, Reached::Nobody);
+            }
+            is_it
+        });
+        if is_revoked == Some(true) {
+            self.slots.close_of(request, event);
+        }
+        is_revoked == Some(true)
+    }
+
+    /// Notes who holds the event of this ticket. False when it is nobody's, or another's.
+    pub fn claimed(&self, request: u16, ticket: Ticket, holder: &Holder) -> bool {
+        let is_believed = self.slots.with(request, |slot| {
+            let is_it = slot.ticket == ticket
+                && slot
+                    .holder
+                    .as_ref()
+                    .is_none_or(|known| Arc::ptr_eq(&known.pid, &holder.pid));
+            if is_it && slot.holder.is_none() {
+                slot.holder = Some(holder.clone());
+                slot.hidden = None;
+            }
+            is_it
+        });
+        is_believed == Some(true)
+    }
+
+    /// The requests of which it is known that this process holds them.
+    pub fn held_by(&self, pid: &Arc<Pid>) -> Vec<u16> {
+        let mut held = Vec::new();
+        self.slots.each(|request, slot| {
+            let is_its = slot
+                .holder
+                .as_ref()
+                .is_some_and(|holder| Arc::ptr_eq(&holder.pid, pid));
+            if is_its {
+                held.push(request);
+            }
+        });
+        held
     }
 
     /// The event that a worker holds, by its own id.
     fn event_at(&self, worker: usize) -> Option<u64> {
         let line = self.line(worker);
-        self.event_of(line.state, line.request)
+        self.event_of(line.state, line.held()?)
     }
 
     /// The event of a worker in this state.
-    fn event_of(&self, state: State, request: u16) -> Option<u64> {
+    fn event_of(&self, state: State, (request, ticket): (u16, Ticket)) -> Option<u64> {
+        let event = |slot: &mut super::slots::Slot| (slot.ticket == ticket).then_some(slot.event);
         let holds = state.holds_event();
-        holds.then(|| self.slots.with(request, |slot| slot.event))?
+        holds.then(|| self.slots.with(request, event)).flatten()?
     }
 
     pub fn line(&self, worker: usize) -> Line {
         self.board.line(worker)
-    }
-
-    pub fn is_anyone_idle(&self) -> bool {
-        (0..self.worker_count()).any(|worker| self.line(worker).state == State::Idle)
     }
 
     pub fn worker_count(&self) -> usize {
@@ -271,27 +337,27 @@ impl Shared {
         self.report.get().cloned().unwrap_or_default()
     }
 
-    /// Is the template alive, and a worker?
-    pub fn usable(&self) -> bool {
-        !self.is_template_gone() && self.alive.load(Ordering::Acquire) > 0
-    }
-
     /// Is no process left?
     pub fn is_over(&self) -> bool {
         self.alive.load(Ordering::Acquire) == 0 && self.is_template_gone()
+    }
+
+    /// The template's process, once it has booted and as long as it is there.
+    pub fn template(&self) -> Option<u32> {
+        let pid = self.template.get().copied();
+        pid.filter(|_| self.report.get().is_some() && !self.is_template_gone())
     }
 
     pub fn is_template_gone(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Asks a worker to end its event number `taken`, as its line has just said it. False when that worker is gone.
-    pub fn stop(&self, worker: usize, pid: &Pid, taken: u64) -> bool {
-        self.board.stop(worker, taken);
-        if let Err(error) = pid.stop() {
-            // The line may be its successor's already, whose events have numbers of their own.
-            self.board.stop(worker, 0);
-            debug!(pid = pid.get(), %error, "cannot signal the worker");
+    /// Asks a worker to end the event of this ticket. False when that worker is gone.
+    pub fn stop(&self, holder: &Holder, ticket: Ticket) -> bool {
+        // The line may be its successor's already, whose events have other tickets.
+        self.board.stop(holder.worker, ticket);
+        if let Err(error) = holder.pid.stop() {
+            debug!(pid = holder.pid.get(), %error, "cannot signal the worker");
             return false;
         }
         true
@@ -324,14 +390,13 @@ impl Shared {
     /// With the template and all workers gone, nobody will take what is left in the inbox.
     pub fn lose_orphans(&self) {
         if self.is_over() {
-            // A worker of which the template could not tell us any more may have held one.
-            let lines: Vec<_> = (0..self.worker_count()).map(|i| self.line(i)).collect();
             for (request, mut slot) in self.slots.close_all() {
                 let failure = Failure::Died("all PHP processes have ended".into());
-                let holder = lines
-                    .iter()
-                    .find(|line| line.request == request && line.state.holds_event());
-                let reached = holder.map_or(Reached::Nobody, |line| Reached::with(line.state));
+                let reached = match self.board.revoke(request, slot.ticket) {
+                    true => Reached::Nobody,
+                    // One of which the template could not tell us any more has claimed it.
+                    false => Reached::Php,
+                };
                 slot.refuse(failure, reached);
             }
         }
@@ -366,9 +431,10 @@ impl Shared {
                     State::Finishing => WorkerState::Finishing,
                     State::Retired => return None,
                 };
-                let event = line.state.holds_event().then(|| {
-                    self.slots
-                        .with(line.request, |slot| format!("{} {}", slot.method, slot.uri))
+                let event = line.held().and_then(|(request, ticket)| {
+                    self.slots.with(request, |slot| {
+                        (slot.ticket == ticket).then(|| format!("{} {}", slot.method, slot.uri))
+                    })
                 });
                 Some(WorkerStatus {
                     pid: pid?,
