@@ -1,4 +1,4 @@
-# `make serve` and `make test` are complete on a fresh Debian 12 with cargo and make; both install what is missing.
+# `make serve` and `make test` are complete on a fresh Debian 12 or 13 with cargo and make; both install what is missing.
 
 .DEFAULT_GOAL := help
 # The application that `make serve` serves, and where.
@@ -170,3 +170,9 @@ test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root, 2
 test-php8.5: ## The same with PHP 8.5, from Debian's experimental
 	scripts/install serve debootstrap
 	scripts/test-php 8.5 $(OTHER_PHP)
+
+.PHONY: try-readme
+try-readme: ## Do what README.md says on a fresh Debian 12 and 13 below target/; needs root, 12 GB, an hour
+	scripts/install serve debootstrap
+	scripts/try-readme bookworm serve test
+	scripts/try-readme trixie serve test

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::database::Database;
 use super::site::{Site, extension, fixture, installed};
+use crate::common::php::cli;
 
 /// What visitors upload.
 pub const PNG: &[u8] = include_bytes!("elephant.png");
@@ -81,7 +82,7 @@ pub fn run(root: &Path, code: &str) {
 }
 
 fn php(root: &Path, code: &str) {
-    let output = Command::new("php8.2")
+    let output = Command::new(cli())
         .args(["-d", "sendmail_path=/bin/true", "-r", code])
         .current_dir(root)
         .output()

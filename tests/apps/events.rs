@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
 use super::site::{BOOTING, Site, example, installed};
+use crate::common::php::cli;
 use crate::common::{Surus, tree};
 
 const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
@@ -229,7 +230,7 @@ fn a_console_runs_a_command_per_event() {
                 &site,
                 engine,
                 handler,
-                &[("SURUS_ENV_PHP_BINARY", "php8.2")],
+                &[("SURUS_ENV_PHP_BINARY", &cli())],
             );
             for event in [json!("greet 0"), json!({ "command": "greet 0" })] {
                 let answer = invoke(&surus, &event).ok().json();
@@ -303,7 +304,7 @@ fn the_queue_example_greets_and_names_what_failed() {
 #[test]
 fn the_package_passes_its_own_tests() {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/tests/run.php");
-    let output = Command::new("php8.2").arg(run).output().unwrap();
+    let output = Command::new(cli()).arg(run).output().unwrap();
     assert!(
         output.status.success(),
         "{}{}",

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::common::php::cli;
 use crate::common::{Surus, tree};
 
 /// Where a Debian package put something; a missing package is an error that says how to get it.
@@ -156,10 +157,10 @@ impl Site {
     /// The same, from packages that were unpacked elsewhere.
     pub fn vendor_from(self, libraries: &Path) -> Site {
         let script = example("vendor.php");
-        let output = Command::new("php8.2")
+        let output = Command::new(cli())
             .args([script.as_path(), &self.www(), libraries])
             .output()
-            .unwrap_or_else(|error| panic!("php8.2: {error}; apt-get install php8.2-cli"));
+            .unwrap_or_else(|error| panic!("{0}: {error}; apt-get install {0}-cli", cli()));
         assert!(
             output.status.success() && self.www().join("vendor/autoload.php").exists(),
             "{}: {}{}",

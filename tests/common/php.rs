@@ -6,6 +6,11 @@ pub fn minor() -> &'static str {
     surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap()
 }
 
+/// The command of the same version: `php8.2`.
+pub fn cli() -> String {
+    format!("php{}", minor())
+}
+
 /// Is it one of those since `since`, where anything is said?
 pub fn is_since(since: Option<&str>) -> bool {
     since.is_none_or(|since| release(since) <= release(minor()))
@@ -19,5 +24,7 @@ fn release(minor: &str) -> Vec<u32> {
 /// Is this extension known to be missing for it (`scripts/test-php`)?
 pub fn lacks(extension: &str) -> bool {
     let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
-    without.split_whitespace().any(|name| name == extension)
+    // PHP 8.4 moved IMAP to PECL, and Debian dropped it.
+    (extension == "imap" && is_since(Some("8.4")))
+        || without.split_whitespace().any(|name| name == extension)
 }

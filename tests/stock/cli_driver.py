@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STOCK = Path(__file__).resolve().parents[2] / "src/engines/stock"
-PHP, PHP_CGI = "/usr/bin/php8.2", "/usr/bin/php-cgi8.2"
+VERSION = subprocess.check_output(["php-config", "--version"], text=True).rpartition(".")[0]
+PHP, PHP_CGI = f"/usr/bin/php{VERSION}", f"/usr/bin/php-cgi{VERSION}"
 # Both read the settings of a web server.
-INI, CONF = "/etc/php/8.2/cgi/php.ini", "/etc/php/8.2/cgi/conf.d"
+INI, CONF = f"/etc/php/{VERSION}/cgi/php.ini", f"/etc/php/{VERSION}/cgi/conf.d"
 DISABLED = ",".join((STOCK / "cli.functions").read_text().split())
 ARGUMENTS = ["-d", "auto_prepend_file=", "-d", "auto_append_file=", "-d", "session.auto_start=0"]
 
