@@ -90,7 +90,7 @@ fn site(libraries: &str) -> Site {
             $db->exec(\"INSERT INTO users (name, password) VALUES ('$name', '$hash')\");
             foreach ([1, 2] as $n) { $db->exec(\"INSERT INTO notes (text, owner) VALUES ('$name-$n', '$name')\"); }
         }";
-    let made = Command::new("php8.2")
+    let made = Command::new(crate::common::php::cli())
         .args(["-r", database])
         .current_dir(site.www())
         .status()
