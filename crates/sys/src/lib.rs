@@ -9,6 +9,6 @@ pub mod rights;
 pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;
-mod shared;
+pub mod shared;
 pub mod signal;
 pub mod socket;

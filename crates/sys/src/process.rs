@@ -223,14 +223,24 @@ pub fn exit_status(wait_status: i32) -> Option<i32> {
     libc::WIFEXITED(wait_status).then(|| libc::WEXITSTATUS(wait_status))
 }
 
-/// A file in memory that holds `content`, read from its beginning. It is closed on `exec` unless [`spawn`] passes it on.
+/// A file in memory that holds `content` and cannot change any more, read from its beginning. It is closed on `exec` unless [`spawn`]
+/// passes it on.
 pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::io::{Seek, Write};
-    let fd = nix::sys::memfd::memfd_create(c"surus", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = std::fs::File::from(memfd_create(c"surus", flags)?);
     file.write_all(content)?;
     file.rewind()?;
-    Ok(file.into())
+    let file = OwnedFd::from(file);
+    crate::shared::seal(&file, nix::fcntl::SealFlag::F_SEAL_WRITE)?;
+    Ok(file)
+}
+
+/// An empty file in memory that whoever has the descriptor may write to. Nothing here maps it.
+pub fn writable_memory_file() -> io::Result<OwnedFd> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    Ok(memfd_create(c"surus", MFdFlags::MFD_CLOEXEC)?)
 }
 
 /// A user of this machine.
