@@ -12,12 +12,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("event", &["spool", "units"]),
     ("observe", &["units"]),
     ("engine", &["event", "observe", "units"]),
+    ("launcher", &["engine"]),
+    ("keeper", &["engine", "launcher", "observe"]),
     (
         "engines",
         &[
             "engine",
             "event",
             "in_flight",
+            "launcher",
             "observe",
             "spin",
             "spool",

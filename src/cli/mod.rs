@@ -5,6 +5,7 @@ mod boot;
 mod check;
 mod engines;
 mod findings;
+mod keep;
 mod lambda;
 mod leaks;
 mod options;
@@ -14,6 +15,8 @@ mod serve;
 mod status;
 mod stdout;
 mod user_ini;
+
+pub use serve::keep_other;
 
 use std::path::Path;
 use std::process::ExitCode;

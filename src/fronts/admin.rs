@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
-use super::http::{Address, Listener};
+use super::http::{Address, Bound, Listener};
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -45,10 +45,10 @@ impl Settings {
     }
 
     /// Binds it; a unix socket and its directory are for their owner only.
-    pub fn bind(&self, project: &Path) -> anyhow::Result<Listener> {
+    pub fn bind(&self, project: &Path) -> anyhow::Result<Bound> {
         let address = self.address(project);
         let Address::Unix(path) = &address else {
-            return Listener::bind(&address);
+            return Bound::bind(&address);
         };
         if let Some(directory) = path.parent() {
             std::fs::DirBuilder::new()
@@ -63,7 +63,7 @@ impl Settings {
                 check_directory(directory)?;
             }
         }
-        let listener = Listener::bind(&address).context(
+        let listener = Bound::bind(&address).context(
             "the admin listener (admin.listen); if surus serves this project already, `surus status` shows it",
         )?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))

@@ -71,6 +71,13 @@ pub fn is_sealed(memory: BorrowedFd<'_>, size: u64) -> bool {
     is_fixed && nix::sys::stat::fstat(memory).is_ok_and(|found| found.st_size as u64 == size)
 }
 
+/// Whether a descriptor is a memory file whose content cannot change any more.
+pub fn is_sealed_content(memory: BorrowedFd<'_>) -> bool {
+    let seals = nix::fcntl::fcntl(memory, nix::fcntl::FcntlArg::F_GET_SEALS);
+    let fixed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE;
+    seals.is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(fixed))
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`; who has borrowed from it has borrowed `self`.

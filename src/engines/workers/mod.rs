@@ -1,14 +1,14 @@
 //! The engines that run PHP in processes of our own: a pool of workers forked from a template.
 
 mod finishing;
-mod generation;
+pub(super) mod generation;
 mod inbox;
 mod outbox;
 mod post;
 mod shared;
 mod slots;
 mod stream;
-mod template;
+pub(super) mod template;
 mod turn;
 mod wait;
 mod watch;

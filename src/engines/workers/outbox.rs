@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
-use surus_sys::process::{self, Pid};
+use surus_sys::process;
 use surus_sys::scoreboard::{self, State, Took};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -25,6 +25,7 @@ use crate::engines::backlog::{Giver, Gone, Refused, backlog};
 use crate::engines::cgi_reply::{self, Head};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
+use crate::launcher::Pid;
 use crate::observe::php::{self, Written};
 
 /// Reads one worker's outbox.

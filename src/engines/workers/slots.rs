@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use crate::launcher::Pid;
 use http::{Method, Uri};
-use surus_sys::process::Pid;
 use surus_sys::scoreboard::State;
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;

@@ -1,14 +1,12 @@
 //! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, Method, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize};
-use surus_sys::rights::Rights;
 
 use super::{Site, Symlinks};
 use crate::units::checked_if_set;
@@ -81,23 +79,17 @@ enum Pattern {
 impl Routes {
     /// Checks the rules and opens their directories, in which symbolic links are followed as `symlinks` says.
     pub fn new(rules: &[Rule], symlinks: Symlinks) -> Result<Routes> {
-        let route = |(index, rule)| {
-            Route::new(rule, symlinks).with_context(|| format!("[[route]] number {}", index + 1))
-        };
-        Ok(Routes(
-            rules.iter().enumerate().map(route).collect::<Result<_>>()?,
-        ))
+        Routes::open(rules, &mut |root| files(root, symlinks))
     }
 
-    /// Sends only files that may be read with these rights, where they are not ours.
-    pub fn read_with(mut self, rights: Option<&Arc<Rights>>) -> Routes {
-        for route in &mut self.0 {
-            route.action = match std::mem::replace(&mut route.action, Action::Deny) {
-                Action::Files(files) => Action::Files(Box::new(files.read_with(rights.cloned()))),
-                action => action,
-            };
+    /// The same, where directories are opened by `files`, in the order of the rules.
+    pub fn open(rules: &[Rule], files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Routes> {
+        let mut routes = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            let route = Route::new(rule, files);
+            routes.push(route.with_context(|| format!("[[route]] number {}", index + 1))?);
         }
-        self
+        Ok(Routes(routes))
     }
 
     /// The action of the first rule that is about this request. `path` is the one that
@@ -126,7 +118,7 @@ impl Routes {
 }
 
 impl Route {
-    fn new(rule: &Rule, symlinks: Symlinks) -> Result<Route> {
+    fn new(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
         Ok(Route {
             path: pattern(rule)?,
             methods: rule.methods.as_deref().map(methods).transpose()?,
@@ -141,7 +133,7 @@ impl Route {
                 .clone()
                 .map(|name| named("query", name))
                 .transpose()?,
-            action: action(rule, symlinks)?,
+            action: action(rule, files)?,
         })
     }
 
@@ -225,16 +217,17 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
-fn action(rule: &Rule, symlinks: Symlinks) -> Result<Action> {
+fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Action> {
     match (&rule.engine, &rule.root, rule.deny) {
         (Some(engine), None, false) => Ok(Action::Engine(engine.clone())),
-        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root, symlinks)?))),
+        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root)?))),
         (None, None, true) => Ok(Action::Deny),
         _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`"),
     }
 }
 
-fn files(root: &Path, symlinks: Symlinks) -> Result<Site> {
+/// Opens the directory of a rule.
+pub fn files(root: &Path, symlinks: Symlinks) -> Result<Site> {
     ensure!(
         root.is_absolute(),
         "`root` is {}; it must be an absolute path",

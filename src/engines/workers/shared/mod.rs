@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::bail;
-use surus_sys::process::Pid;
 use surus_sys::scoreboard::{Line, Scoreboard, State, Took, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +18,7 @@ use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
 use crate::event::{Failure, Response};
+use crate::launcher::{Launcher, Pid};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use crate::spin::Spin;
@@ -59,6 +59,8 @@ pub struct Shared {
     pub ended: CancellationToken,
     /// How it ended, if that is known.
     pub end: OnceLock<String>,
+    /// Who signals the workers, if this process may not.
+    launcher: Option<Arc<dyn Launcher>>,
 }
 
 struct Worker {
@@ -125,6 +127,7 @@ impl Shared {
             said: Mutex::default(),
             ended: CancellationToken::new(),
             end: OnceLock::new(),
+            launcher: spec.launch.as_ref().map(|launch| launch.by.clone()),
         }
     }
 
