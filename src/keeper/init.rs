@@ -27,7 +27,7 @@ pub fn run() -> anyhow::Result<Option<u8>> {
     };
     loop {
         signals::wait(&[signals.as_fd()], None, None);
-        while let Some(told) = signals.next() {
+        while let Some(told) = signals.read() {
             // A server that has just ended is reaped below.
             let _ = match told {
                 Told::Child => Ok(()),

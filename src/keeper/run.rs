@@ -213,7 +213,7 @@ impl<D: Duties> Keeper<D> {
     /// Reads the signals that wait. Returns how the front has ended, if it has.
     fn hear(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
         let mut ended = None;
-        while let Some(told) = self.signals.next() {
+        while let Some(told) = self.signals.read() {
             let pid = front.as_ref().map(|front| front.pid);
             match told {
                 Told::Child => {}

@@ -151,6 +151,7 @@ impl Seqpacket {
             while let Some(found) = header.as_ref() {
                 if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
                     let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                    #[allow(clippy::unnecessary_cast, reason = "a u32 with musl")]
                     let size = found.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                     for index in 0..size / size_of::<RawFd>() {
                         let fd = data.add(index).read_unaligned();

@@ -51,7 +51,7 @@ impl Signals {
     }
 
     /// The next one; none when none waits.
-    pub fn next(&mut self) -> Option<Told> {
+    pub fn read(&mut self) -> Option<Told> {
         loop {
             let read = self.fd.read_signal().ok().flatten()?;
             let signal = Signal::try_from(i32::try_from(read.ssi_signo).ok()?).ok()?;
