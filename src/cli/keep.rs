@@ -88,11 +88,12 @@ impl Duties for Kept {
             .iter()
             .map(|(described, dir)| Ok(described.tree(dir.try_clone()?, symlinks)))
             .collect::<std::io::Result<_>>()?;
-        start_opener(opener, &trees, &self.identity()?)?;
+        let opener = start_opener(opener, &trees, &self.identity()?)?;
         let (described, dirs): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         Ok(keeper::Place {
             text: serde_json::to_vec(&described)?,
             fds: [front].into_iter().chain(dirs).collect(),
+            opener,
         })
     }
 
@@ -134,7 +135,7 @@ fn start_opener(
     socket: OwnedFd,
     trees: &[opener::Tree],
     identity: &Identity,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u32> {
     let keeper = std::process::id();
     let mut keep = vec![socket.as_fd()];
     keep.extend(trees.iter().map(opener::Tree::dir));
@@ -155,8 +156,7 @@ fn start_opener(
         }
         0
     };
-    fork::fork_into(&keep, run).context("cannot fork the process that opens files")?;
-    Ok(())
+    fork::fork_into(&keep, run).context("cannot fork the process that opens files")
 }
 
 /// In the front: serves from the directories that the keeper has opened.

@@ -101,7 +101,11 @@ impl Client {
                 let mut file = std::fs::File::from(fds.remove(0));
                 let mut text = Vec::new();
                 io::Read::read_to_end(&mut file, &mut text)?;
-                Ok(Place { text, fds })
+                Ok(Place {
+                    text,
+                    fds,
+                    opener: 0,
+                })
             }
             _ => Err(confused()),
         }

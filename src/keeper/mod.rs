@@ -26,6 +26,8 @@ pub struct Place {
     /// What the front has to know of them.
     pub text: Vec<u8>,
     pub fds: Vec<OwnedFd>,
+    /// The process that opens files below them, if this process has started it; 0 otherwise.
+    pub opener: u32,
 }
 
 /// What the keeper does for the front, from the configuration. Pools are those of the configuration, by their place.

@@ -11,6 +11,8 @@ use crate::launcher::Which;
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Opens files as PHP's user.
+    Opener,
     /// The template process of a pool.
     Template(u16),
     /// An installed PHP of a pool, for one request.

@@ -26,10 +26,14 @@ use crate::observe::reopen::Logs;
 const MOST_TEMPLATES: usize = 16;
 /// Directories for installed PHPs that may be there at once, for each pool.
 const MOST_HOMES: usize = 16;
+/// Processes that open files for the front: one for each version of the directories that is still in use.
+const MOST_OPENERS: usize = 16;
 /// Answers that may wait for the front to read them; it is not read from meanwhile.
 const MOST_WAITING: usize = 256;
 /// PHP may take so long to end when its front has ended.
 const LAST: Duration = Duration::from_secs(2);
+/// The pause between two attempts to kill what does not end.
+const AGAIN: Duration = Duration::from_millis(100);
 /// A front that is told to end at once may take so long.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// A front that has lived so long did not die of its start.
@@ -103,7 +107,7 @@ impl<D: Duties> Keeper<D> {
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         let mut pause = PAUSES.0;
         loop {
-            let place = match self.duties.place() {
+            let place = match self.place() {
                 Err(error) if self.has_served => {
                     error!("cannot start another front: {error:#}");
                     None
@@ -202,7 +206,10 @@ impl<D: Duties> Keeper<D> {
         while !self.processes.is_empty() {
             match until.checked_duration_since(Instant::now()) {
                 Some(left) => signals::wait(&[self.signals.as_fd()], None, Some(left)),
-                None => self.processes.kill_all(),
+                None => {
+                    self.processes.kill_all();
+                    signals::wait(&[self.signals.as_fd()], None, Some(AGAIN));
+                }
             }
             self.hear(None);
         }
@@ -346,7 +353,7 @@ impl<D: Duties> Keeper<D> {
                 front.answer(id, connected.map(done));
             }
             Request::Place { id } => {
-                let place = self.duties.place().and_then(|place| {
+                let place = self.place().and_then(|place| {
                     let mut fds = vec![process::memory_file(&place.text)?];
                     fds.extend(place.fds);
                     let number = u32::try_from(fds.len())?;
@@ -373,6 +380,16 @@ impl<D: Duties> Keeper<D> {
             }
         }
         Ok(())
+    }
+
+    fn place(&mut self) -> anyhow::Result<Place> {
+        ensure!(
+            self.processes.count(Kind::Opener) < MOST_OPENERS,
+            "{MOST_OPENERS} versions of the directories are in use already"
+        );
+        let place = self.duties.place()?;
+        self.processes.started(place.opener, Kind::Opener);
+        Ok(place)
     }
 
     fn known(&self, pool: u16) -> anyhow::Result<()> {

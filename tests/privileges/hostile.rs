@@ -136,6 +136,8 @@ struct Attacker<'a> {
     next: u32,
     succeeded: usize,
     has_landlock: bool,
+    /// Descriptors that the keeper has sent.
+    held: Vec<OwnedFd>,
 }
 
 impl<'a> Attacker<'a> {
@@ -153,6 +155,7 @@ impl<'a> Attacker<'a> {
             foreign,
             next: 1,
             succeeded: 0,
+            held: Vec::new(),
             has_landlock: std::env::var_os("SURUS_HTTP_LANDLOCK").is_none(),
         }
     }
@@ -343,6 +346,7 @@ impl<'a> Attacker<'a> {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let received = self.keeper.receive(&mut buffer).unwrap();
+            self.held.extend(received.fds);
             let reply = Reply::decode(&buffer[..received.len]).unwrap();
             match &reply {
                 Reply::Started { id: of, .. }
@@ -458,6 +462,18 @@ impl<'a> Attacker<'a> {
         }
         for home in [0, 1, u32::MAX] {
             self.send_raw(&Request::CloseHome { home }.encode(), &[]);
+        }
+        let mut openers = 0;
+        while openers < 100 && !is_failed(self.ask_keeper(|id| Request::Place { id }, &[])) {
+            openers += 1;
+        }
+        self.refused(&format!("have {openers} openers"), openers < 20);
+        self.held.clear();
+        for _ in 0..500 {
+            match self.ask_keeper(|id| Request::Place { id }, &[]) {
+                Reply::Failed { .. } => std::thread::sleep(Duration::from_millis(10)),
+                _ => break,
+            }
         }
         let answered = matches!(
             self.ask_keeper(|id| Request::Place { id }, &[]),
