@@ -103,21 +103,27 @@ impl Processes {
         })
     }
 
-    /// Asks all to end: a php-fpm ends its own children, a template sees that its front is gone.
-    pub fn terminate_all(&self) {
-        for pid in self.children.keys() {
-            let _ = process::terminate(*pid);
+    /// Has all end whose front is gone. A template and an opener see that for themselves.
+    pub fn end_all(&self) {
+        for (pid, kind) in &self.children {
+            let _ = match kind {
+                // It ends its own children.
+                Kind::Server(_) => process::terminate(*pid),
+                Kind::Event(_) => process::kill_group(*pid),
+                Kind::Template(_) | Kind::Opener => Ok(()),
+            };
         }
     }
 
-    /// Ends all at once, with their process groups.
-    pub fn kill_all(&mut self) {
-        for pid in self.children.keys() {
-            let _ = process::kill_group(*pid);
-        }
-        self.groups.retain(|group| process::has_group(*group));
-        for group in &self.groups {
-            let _ = process::kill_group(*group);
+    /// Ends all at once, with their process groups. What a script has started and a child has left behind lives on, as under
+    /// php-fpm.
+    pub fn kill_all(&self) {
+        for (pid, kind) in &self.children {
+            let _ = match kind {
+                // It is in the keeper's own group.
+                Kind::Opener => process::kill(*pid),
+                _ => process::kill_group(*pid),
+            };
         }
     }
 }

@@ -201,7 +201,7 @@ impl<D: Duties> Keeper<D> {
 
     /// Ends what a front that is gone has left. Its templates see for themselves that it is gone.
     fn end_all(&mut self) {
-        self.processes.terminate_all();
+        self.processes.end_all();
         let until = Instant::now() + LAST;
         while !self.processes.is_empty() {
             match until.checked_duration_since(Instant::now()) {
@@ -213,7 +213,6 @@ impl<D: Duties> Keeper<D> {
             }
             self.hear(None);
         }
-        self.processes.kill_all();
         self.homes.clear();
     }
 
