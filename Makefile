@@ -47,6 +47,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup static ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
+	scripts/frameworks laravel10 symfony5 symfony7
 	python3 -m unittest --quiet tests/stock/cli_driver.py
 	cargo test --workspace
 

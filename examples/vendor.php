@@ -6,14 +6,18 @@
  *
  *     php examples/vendor.php examples/symfony
  *
+ * A second argument names another directory of Debian's libraries than /usr/share/php.
+ *
  * Which of Debian's packages: "extra": { "debian": [...] } in composer.json, directories of /usr/share/php, and what those require.
  */
 
 declare(strict_types=1);
 
-const DEBIAN = '/usr/share/php';
+const INSTALLED = '/usr/share/php';
 
-$app = realpath($argv[1] ?? '') ?: exit("usage: php vendor.php DIRECTORY\n");
+$app = realpath($argv[1] ?? '') ?: exit("usage: php vendor.php DIRECTORY [LIBRARIES]\n");
+// Packages that scripts/frameworks has unpacked are elsewhere, and still name each other by where they would be installed.
+define('DEBIAN', realpath($argv[2] ?? INSTALLED) ?: exit("$argv[2] is missing; scripts/frameworks unpacks it\n"));
 $composer = json_decode(file_get_contents("$app/composer.json"), true, flags: JSON_THROW_ON_ERROR);
 $vendor = "$app/vendor";
 is_dir($vendor) || mkdir($vendor);
@@ -35,7 +39,11 @@ while (null !== $autoload = array_shift($todo)) {
     }
     preg_match_all("/^require_once (__DIR__ ?\. ?)?'([^']+)';/m", $text, $found, PREG_SET_ORDER);
     foreach ($found as [, $here, $file]) {
-        $file = $here ? $directory.$file : DEBIAN."/$file";
+        $file = match (true) {
+            (bool) $here => $directory.$file,
+            str_starts_with($file, INSTALLED.'/') => DEBIAN.substr($file, strlen(INSTALLED)),
+            default => DEBIAN."/$file",
+        };
         if (str_ends_with($file, '/autoload.php')) {
             $todo[] = $file;
         } elseif (!str_starts_with($file, DEBIAN.'/Swift/')) {

@@ -16,6 +16,7 @@
 #include "snapshot.h"
 
 static bool done; /* the script has come to serve */
+static bool is_refused; /* it was not run, and why has been said */
 static zend_file_handle script; /* it is compiled when it runs, and so nobody reads it any more */
 
 /* What a script finds in SG(request_info) while no event is there. */
@@ -44,13 +45,15 @@ static void execute(char *path)
 			/* As php_execute_script: the script then runs where we are. */
 		}
 	}
+	PG(during_request_startup) = 0;
+	is_refused = true; /* also where PHP ends the look at them by a fatal error */
+	is_refused = !surus_auto_files_are_repeatable();
+	if (is_refused) {
+		return;
+	}
 	zend_stream_init_filename(&script, path);
 	script.primary_script = 1;
-	php_execute_script(&script);
-	if (surus_self->child) {
-		surus_child_end();
-	}
-	surus_serve_script_ended();
+	surus_serve_script_ended(php_execute_script(&script));
 	zend_destroy_file_handle(&script);
 }
 
@@ -86,7 +89,9 @@ int surus_boot_run(void)
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
 			surus_opcache_booting();
+			surus_boot_time_begin();
 			surus_user_ini_activate(path, surus_settings.document_root);
+			surus_auto_files_take();
 			zend_try {
 				execute(path);
 			} zend_end_try();
@@ -110,7 +115,12 @@ int surus_boot_run(void)
 			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED : SURUS_EXIT_ENDED;
 		}
 	}
-	if (!surus_serve_called()) {
+	if (is_refused || surus_serve_called()) {
+		/* Said where it was refused. */
+	} else if (EG(exit_status) == 255) {
+		/* Without log_errors this is all that anybody hears. */
+		fprintf(stderr, "surus-php: %s ended with a fatal error, or an exception that nothing caught, before it served anything\n", path);
+	} else {
 		fprintf(stderr,
 		        "surus-php: %s has ended without serving anything. A script that the engine boots calls surus_serve($handler); "
 		        "one that does not belongs to the engine `classic`.\n",

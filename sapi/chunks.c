@@ -2,11 +2,14 @@
  * they can be taken back, and a few are kept mapped for the next one. */
 #include "snapshot.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <php.h>
 #include <zend_alloc.h>
+#include <zend_virtual_cwd.h>
 
 enum {
 	PAGE = 4096,
@@ -154,6 +157,16 @@ bool surus_chunks_install(void)
 	};
 
 	c = surus_exempt_map(sizeof(*c));
+	/* PHP keeps one block from its start to the end of its first request, and frees it into the heap that
+	 * it has then. Without it, nothing of the heap of the start is in use. */
+	virtual_cwd_deactivate();
+	if (zend_memory_usage(false) > 0) {
+		fprintf(stderr,
+		        "surus-php: %zu bytes of PHP's memory are in use before the boot, which the engine `rewind` could "
+		        "not free; please report it with the extensions that are loaded (php -m)\n",
+		        zend_memory_usage(false));
+		exit(70);
+	}
 	zend_mm_heap *heap = c ? zend_mm_startup_ex(&handlers, NULL, 0) : NULL;
 	if (!heap) {
 		return false;

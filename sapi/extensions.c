@@ -59,5 +59,6 @@ void surus_extensions_end(void)
 	for (size_t i = 1; i < sizeof(each_event) / sizeof(*each_event); i++) {
 		surus_shut_down(each_event[i]);
 	}
+	surus_url_rewriter_end();
 	zend_hash_str_del(&EG(symbol_table), "_SESSION", sizeof("_SESSION") - 1);
 }

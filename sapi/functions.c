@@ -93,6 +93,8 @@ static const zend_function_entry functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)
+	PHP_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_fastcgi_finish_request)
+	PHP_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_apache_request_headers)
 	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(surus_form, arginfo_surus_form)
 	PHP_FE_END
@@ -120,7 +122,7 @@ static PHP_MINIT_FUNCTION(surus)
 	REGISTER_INI_ENTRIES();
 	surus_profile_extensions();
 	surus_variables_intern();
-	return surus_serve_register(type) ? SUCCESS : FAILURE;
+	return surus_serve_register(type) && surus_frankenphp_register(type) ? SUCCESS : FAILURE;
 }
 
 static PHP_MSHUTDOWN_FUNCTION(surus)

@@ -102,23 +102,51 @@ static void call_exception_handler(void)
 	zval_ptr_dtor(&handler);
 }
 
+bool surus_handle_exception(void)
+{
+	if (EG(exception) && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+		call_exception_handler();
+	}
+	bool goes_on = !EG(exception);
+	end_exception();
+	return goes_on;
+}
+
+bool surus_handle_prepend(void)
+{
+	runs = true;
+	bool goes_on = surus_auto_prepend();
+	runs = false;
+	return goes_on;
+}
+
+/* In the order of php_execute_script: what ends one by exit() or an exception leaves out the rest. */
+static void call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	zval result;
+
+	if (!surus_auto_prepend()) {
+		return;
+	}
+	ZVAL_UNDEF(&result);
+	handler->retval = &result;
+	zend_call_function(handler, cache);
+	bool goes_on = surus_handle_exception();
+	zval_ptr_dtor(&result);
+	if (goes_on) {
+		surus_auto_append();
+	}
+}
+
 bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 	volatile bool survived = true;
-	zval result;
 
-	ZVAL_UNDEF(&result);
-	handler->retval = &result;
 	runs = true;
 	surus_set_state(SURUS_RUNNING);
 	zend_try {
-		zend_call_function(handler, cache);
-		if (EG(exception) && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
-			call_exception_handler();
-		}
-		end_exception();
-		zval_ptr_dtor(&result);
+		call(handler, cache);
 	} zend_catch {
 		survived = false;
 	} zend_end_try();
@@ -135,6 +163,7 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	if (surus_self->child) {
 		surus_child_end();
 	}
+	surus_error_header();
 	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
 	return survived && !CG(unclean_shutdown);
 }
@@ -162,6 +191,10 @@ void surus_handle_end(void)
 	surus_extensions_end();
 	zend_try {
 		php_output_deactivate();
+	} zend_end_try();
+	zend_try {
+		surus_auto_files_end();
+		surus_leftovers_free();
 	} zend_end_try();
 	sapi_deactivate();
 	SG(server_context) = NULL;

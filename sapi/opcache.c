@@ -3,6 +3,9 @@
 
 #include "surus.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include <php.h>
 #include <php_ini.h>
 #include <php_main.h>
@@ -37,6 +40,20 @@ static bool says(zval *status, const char *what)
 	return value && Z_TYPE_P(value) == IS_TRUE;
 }
 
+void surus_opcache_explain_preload(void)
+{
+	const char *file = EG(ini_directives) ? INI_STR("opcache.preload") : NULL;
+
+	if (!file || !*file) {
+		return;
+	}
+	if (access(file, R_OK) != 0) {
+		fprintf(stderr, "surus-php: cannot read %s (opcache.preload): %m\n", file);
+	} else {
+		fprintf(stderr, "surus-php: PHP did not start, most likely because %s failed (opcache.preload); log_errors = 1 tells why\n", file);
+	}
+}
+
 const char *surus_opcache_state(void)
 {
 	const char *volatile state = "failed"; /* survives the longjmp of a bailout */
@@ -59,6 +76,9 @@ const char *surus_opcache_state(void)
 		ask(&status);
 		if (says(&status, "opcache_enabled")) {
 			state = "on";
+		} else if (says(&status, "file_cache_only")) {
+			/* It says that it is not enabled, and means its shared memory. */
+			state = "file cache only";
 		}
 		zval_ptr_dtor(&status);
 	} zend_end_try();

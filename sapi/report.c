@@ -77,7 +77,8 @@ size_t surus_report(char *text, size_t size)
 	static const char *settings[] = {
 		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
 		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
-		"opcache.validate_timestamps", "extension_dir", "user_ini.filename",
+		"opcache.validate_timestamps", "extension_dir", "user_ini.filename", "auto_prepend_file",
+		"auto_append_file",
 	};
 
 	at = text;

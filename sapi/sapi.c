@@ -29,8 +29,16 @@ bool surus_client_gone(void)
 
 /* --- output --- */
 
+static uint64_t written;
+
+uint64_t surus_php_written(void)
+{
+	return written;
+}
+
 static size_t ub_write(const char *data, size_t len)
 {
+	written += len;
 	if (!surus_self->event.id) {
 		/* No event: something speaks at startup or shutdown. It belongs into the log. */
 		return fwrite(data, 1, len, stderr);
@@ -184,7 +192,8 @@ static void log_message(const char *message, int syslog_type)
 	(void)syslog_type;
 	size_t len = strlen(message);
 
-	if (surus_self->event.id && !surus_self->child) {
+	/* A warm-up has no outbox, and neither has a child. */
+	if (surus_self->event.id && !surus_self->outbox.discards && !surus_self->child) {
 		surus_outbox_log(message, len);
 	} else {
 		fprintf(stderr, "%s%s", message, len > 0 && message[len - 1] == '\n' ? "" : "\n");
@@ -295,6 +304,7 @@ bool surus_php_startup(const char *program)
 	/* The worker changes into the script's directory itself, once, and not there and back. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();
+	surus_body_install();
 	surus_stop_hook();
 	surus_flags_watch();
 	return true;
@@ -395,6 +405,7 @@ static void execute(const char *script)
 	file.primary_script = 1;
 	EG(exit_status) = 0;
 	php_execute_script(&file);
+	surus_error_header();
 	zend_destroy_file_handle(&file);
 }
 

@@ -55,8 +55,16 @@ static void end(void)
 	_exit(SURUS_EXIT_SERVED);
 }
 
-void surus_serve_script_ended(void)
+void surus_serve_script_ended(bool normally)
 {
+	if (normally && serving.rest && surus_self->event.id) {
+		zend_try {
+			surus_auto_append();
+		} zend_end_try();
+	}
+	if (surus_self->child) {
+		surus_child_end();
+	}
 	/* On `standby`, the process's end is the event's too. */
 	if (serving.rest && surus_self->event.id && surus_boots_in_template()) {
 		/* As php_request_shutdown: behind a fatal error it points to frames that are gone. */
@@ -99,6 +107,8 @@ static bool come(void)
 	zend_unset_timeout();
 	surus_superglobals_note();
 	surus_extensions_find();
+	surus_leftovers_note();
+	surus_boot_time_look();
 	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
 	php_output_end_all();
 	surus_extensions_end();
@@ -307,6 +317,9 @@ static PHP_FUNCTION(surus_checkpoint)
 		surus_self->exit_status = SURUS_EXIT_SERVED;
 	}
 	surus_set_state(SURUS_RUNNING);
+	if (!surus_handle_prepend()) {
+		zend_throw_unwind_exit();
+	}
 }
 
 static const zend_function_entry functions[] = {

@@ -10,7 +10,7 @@
 static zval server, env;
 
 static const char *const of_the_request[] = {
-	"PHP_SELF", "SCRIPT_NAME", "SCRIPT_FILENAME", "DOCUMENT_ROOT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
+	"FRANKENPHP_WORKER", "PHP_SELF", "SCRIPT_NAME", "SCRIPT_FILENAME", "DOCUMENT_ROOT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
 };
 
 /* Notes in `noted` what `array` has and the process's environment has not. */

@@ -247,6 +247,8 @@ void surus_php_shutdown(void);
 void surus_php_serve(void);
 /* To be called in a forked worker before its first event. */
 void surus_php_after_fork(void);
+/* How many bytes of bodies this process has written. */
+uint64_t surus_php_written(void);
 /* Tells PHP what is asked: fills SG(request_info) from the event in our hands. */
 void surus_php_fill_request_info(void);
 /* Has the client of the event in our hands gone? */
@@ -289,8 +291,9 @@ void surus_boot_learn(void);
 bool surus_serve_register(int type);
 /* Has the script called one of them? */
 bool surus_serve_called(void);
-/* To be called when the script has ended: where its rest has served an event, ends that, and may not return. */
-void surus_serve_script_ended(void);
+/* To be called when the script has ended, `normally` unless by exit() or an error. Where its rest has
+ * served an event, ends that, and may not return. */
+void surus_serve_script_ended(bool normally);
 /* To be called when the script has ended, before PHP's request shutdown. */
 void surus_serve_before_shutdown(void);
 
@@ -300,12 +303,31 @@ struct _zend_fcall_info;
 struct _zend_fcall_info_cache;
 /* Makes the event in our hands PHP's request. */
 void surus_handle_begin(void);
-/* Calls the handler. False: a fatal error has ended it. */
+/* Runs what is to be run before and after each script, and between the two calls the handler. False: a
+ * fatal error has ended it. */
 bool surus_handle_call(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 /* Ends the event where the process goes on as it is; where it does not, surus_isolated_end does. */
 void surus_handle_end(void);
 /* Does code of the script run for an event: its handler, or what it has registered for the end? */
 bool surus_handle_runs(void);
+/* Runs what is to be run before each script, where the rest of the script serves the event. False: the
+ * event ends here. */
+bool surus_handle_prepend(void);
+/* Ends an exception as PHP does at the end of a script. False: there was one that no handler has taken,
+ * and what would come next in the script's place does not run; an exit() is one, too. */
+bool surus_handle_exception(void);
+
+/* --- auto_files.c: auto_prepend_file and auto_append_file --- */
+
+/* Before the boot, which is no request: keeps PHP from running them there. */
+void surus_auto_files_take(void);
+/* May they run for every request of this engine? False: said on stderr why not. */
+bool surus_auto_files_are_repeatable(void);
+/* Runs it, if there is one. False: the event ends here. */
+bool surus_auto_prepend(void);
+void surus_auto_append(void);
+/* At the end of an event, where the process goes on as it is. */
+void surus_auto_files_end(void);
 
 /* --- limit.c: max_execution_time of events --- */
 
@@ -336,9 +358,20 @@ void surus_extensions_find(void);
 void surus_extensions_begin(void);
 void surus_extensions_end(void);
 
+/* --- url_rewriter.c --- */
+
+/* Behind the output of an event: ends what session.use_trans_sid has begun. */
+void surus_url_rewriter_end(void);
+
+/* --- error_header.c --- */
+
+/* When a script has ended, before the functions that run at its end. */
+void surus_error_header(void);
+
 /* --- warmup.c: warm-ups --- */
 
-/* Runs all that there are. False: one could not be served as an event is, said on stderr. */
+/* Runs all that there are, but for those after which the application would answer otherwise, which are
+ * named on stderr. False: one could not be served as an event is, said on stderr. */
 bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 
 /* --- ours.c: what an event has made, and the boot has not --- */
@@ -369,6 +402,30 @@ bool surus_regex_leaves(void);
 /* In the template: compiles them. */
 void surus_regex_compile(void);
 
+/* --- body.c: the body of an event as PHP reads it --- */
+
+/* When PHP has started: has it read bodies without a file of its own. */
+void surus_body_install(void);
+/* At the end of an event, where the process goes on as it is: closes its streams, which PHP leaves to the
+ * end of its request. */
+void surus_body_close(void);
+
+/* --- boot_time.c: times of the boot that requests would see --- */
+
+/* In the template, before anything is forked. */
+bool surus_boot_time_start(void);
+/* When the request of the boot has started. */
+void surus_boot_time_begin(void);
+/* At the end of the boot, once for all workers: says on stderr what keeps the time. */
+void surus_boot_time_look(void);
+
+/* --- leftovers.c: what PHP frees at the end of its request --- */
+
+/* Notes what there is now, at the end of the boot. */
+void surus_leftovers_note(void);
+/* At the end of an event, where the process goes on as it is. */
+void surus_leftovers_free(void);
+
 /* --- form.c: forms that PHP does not read by itself --- */
 
 /* Reads the form of the event in our hands, if its body is one with parts and has not been read. */
@@ -382,6 +439,10 @@ void surus_user_ini_activate(const char *script, const char *root);
 
 struct _zend_module_entry;
 extern struct _zend_module_entry surus_module_entry;
+
+/* --- frankenphp.c: functions of FrankenPHP --- */
+
+bool surus_frankenphp_register(int type);
 
 /* --- stop.c: the end of an event that takes too long --- */
 
@@ -456,7 +517,7 @@ enum {
 	SURUS_EXIT_REPLACED_DIRECTORY = 117,
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
-	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body; said on stderr */
+	SURUS_EXIT_DESCRIPTORS = 120, /* had none left for an event's body, or hardly any at all; said on stderr */
 	SURUS_EXIT_ENDED = 121, /* its script has left the loop that serves */
 };
 

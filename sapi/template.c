@@ -423,6 +423,7 @@ int surus_template_run(const char *program)
 		surus_rewind_prepare();
 	}
 	if (!surus_php_startup(program)) {
+		surus_opcache_explain_preload();
 		return 70;
 	}
 	surus_report(report, sizeof(report));
@@ -432,6 +433,10 @@ int surus_template_run(const char *program)
 	}
 	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
+	if (surus_boots() && !surus_boot_time_start()) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}

@@ -183,6 +183,11 @@ void surus_variables_register_server(zval *array)
 	size_t len;
 
 	php_import_environment_variables(array);
+	if (surus_boots()) {
+		/* Octane and Symfony's Runtime serve in FrankenPHP's loop where they find it. */
+		char is_worker[] = "1";
+		put_filtered(ZEND_STRL("FRANKENPHP_WORKER"), is_worker, 1, array, PARSE_SERVER);
+	}
 	if (!surus_self->event.id && surus_boots()) {
 		register_boot(array);
 		return;

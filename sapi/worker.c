@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,6 +143,36 @@ static bool retire(int status)
 	return true;
 }
 
+/* Does the application leave so many descriptors open that its requests would soon fail for lack of them?
+ * An eighth of the limit is kept free, as a request may need some at once. */
+static bool lacks_descriptors(void)
+{
+	static bool is_near; /* half of the limit is reached, so that each event looks */
+	struct rlimit limit;
+	int lowest;
+
+	if (surus_boots_in_template() || (!is_near && surus_self->taken % 16 != 1) ||
+	    getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+		return false;
+	}
+	lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	if (lowest >= 0) {
+		close(lowest);
+		is_near = (rlim_t)lowest >= limit.rlim_cur / 2;
+		if ((rlim_t)lowest < limit.rlim_cur - limit.rlim_cur / 8) {
+			return false;
+		}
+	} else if (errno != EMFILE) {
+		return false; /* there is no stderr */
+	}
+	fprintf(stderr,
+	        "surus-php: the application leaves descriptors open, and nearly all of the %llu that a process may have are "
+	        "in use; another worker takes this one's place; close what requests open, or raise the limit "
+	        "(RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n)\n",
+	        (unsigned long long)limit.rlim_cur);
+	return true;
+}
+
 /* Should this worker end before it takes another event? */
 static bool retires(void)
 {
@@ -157,6 +188,9 @@ static bool retires(void)
 		if (surus_settings.max_memory && memory > surus_settings.max_memory) {
 			return retire(SURUS_EXIT_MAX_MEMORY);
 		}
+	}
+	if (lacks_descriptors()) {
+		return retire(SURUS_EXIT_DESCRIPTORS);
 	}
 	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
 }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::spool::Spool;
+use crate::spool::{Spool, TempFile};
 
 /// One piece of work for PHP. Whatever the front, it is an HTTP request.
 pub struct Event {
@@ -53,7 +52,7 @@ pub enum Body {
     Memory(Bytes),
     /// Too large for memory: an unlinked temporary file of `len` bytes, read from its beginning.
     Spooled {
-        file: Arc<File>,
+        file: Arc<TempFile>,
         len: u64,
     },
 }

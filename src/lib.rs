@@ -1,6 +1,7 @@
 //! Surus runs PHP applications. ARCHITECTURE.md is the map.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod cli;
 pub mod config;
 pub mod deploy;
@@ -14,6 +15,7 @@ pub mod keeper;
 pub mod launcher;
 pub mod observe;
 pub mod package;
+pub mod private_files;
 pub mod profile;
 pub mod spin;
 pub mod spool;

@@ -1,11 +1,13 @@
 //! Durations and sizes as people write them in configuration: `30s`, `8M`.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration: `500ms`, `30s`, `5m`, `1h`; `0s` where "never" makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,6 +208,35 @@ pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         Ok(()) => Ok(value),
         Err(error) => Err(de::Error::custom(format_args!("{error:#}"))),
     }
+}
+
+/// For settings that are lists: a single text stands for a list of one.
+pub fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Values<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Values<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of texts, such as [\"…\", \"…\"], or a single text")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+            Ok(vec![T::deserialize(text.into_deserializer())?])
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(value) = values.next_element()? {
+                all.push(value);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_any(Values(PhantomData))
 }
 
 /// The same for one that need not be set.

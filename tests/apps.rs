@@ -17,11 +17,14 @@ mod apps {
     mod frankenphp;
     mod jobs;
     mod laravel;
+    mod laravel_visitors;
     mod phpmyadmin;
     mod plain;
     mod psr15;
     mod slim;
     mod symfony;
+    mod symfony_visitors;
+    mod visitors;
     mod warmup;
     mod wordpress;
     mod wordpress_blocks;

@@ -5,18 +5,21 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of ours each module may use, beside itself. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("budget", &[]),
     ("units", &[]),
     ("spin", &[]),
     ("in_flight", &[]),
-    ("spool", &[]),
+    ("private_files", &[]),
+    ("spool", &["budget"]),
     ("event", &["spool", "units"]),
-    ("observe", &["units"]),
+    ("observe", &["budget", "units"]),
     ("engine", &["event", "observe", "units"]),
     ("launcher", &["engine"]),
     ("keeper", &["engine", "launcher", "observe"]),
     (
         "engines",
         &[
+            "budget",
             "engine",
             "event",
             "in_flight",
@@ -30,10 +33,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "fronts",
         &[
+            "budget",
             "engine",
             "event",
             "in_flight",
             "observe",
+            "private_files",
             "spin",
             "spool",
             "units",
@@ -41,8 +46,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("emulator", &["event", "units"]),
     ("bench", &["engine", "event", "units"]),
-    ("package", &["units"]),
-    ("deploy", &["units"]),
+    ("package", &["private_files", "units"]),
+    ("deploy", &["private_files", "units"]),
     ("profile", &["units"]),
     (
         "config",

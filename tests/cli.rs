@@ -124,6 +124,46 @@ fn a_port_in_use_is_named_with_what_helps() {
 }
 
 #[test]
+fn admin_port_in_use_names_the_admin_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let project = project(&[]);
+    let said = surus(
+        &["serve", project.path().to_str().unwrap(), "--listen", "0"],
+        &[("SURUS_ADMIN_LISTEN", &address)],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &[
+            "the admin listener",
+            &address,
+            "another process",
+            "with admin.listen",
+        ],
+    );
+    assert!(!said.stderr.contains("http.listen"), "{}", said.stderr);
+}
+
+#[test]
+fn preload_file_that_is_missing_is_named_even_without_log_errors() {
+    let project = project(&[("index.php", "")]);
+    let settings = [
+        "opcache.preload=/nowhere/preload.php",
+        "opcache.preload_user=www-data",
+        "log_errors=0",
+    ];
+    let mut args = vec!["serve", project.path().to_str().unwrap(), "--listen", "0"];
+    args.extend(settings.iter().flat_map(|setting| ["-d", setting]));
+    let said = surus(&args, &[]);
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["cannot read /nowhere/preload.php (opcache.preload): No such file"],
+    );
+}
+
+#[test]
 fn a_document_root_that_cannot_be_read_is_named() {
     use std::os::unix::fs::PermissionsExt;
     // Root may read everything, so another runs it, from where everybody may.

@@ -5,6 +5,8 @@ mod common;
 #[path = "faults/site.rs"]
 mod site;
 
+#[path = "faults/auto_files.rs"]
+mod auto_files;
 #[path = "faults/booted.rs"]
 mod booted;
 #[path = "faults/boots.rs"]
@@ -17,6 +19,8 @@ mod children;
 mod clients;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/held.rs"]
+mod held;
 #[path = "faults/lacking.rs"]
 mod lacking;
 #[path = "faults/left.rs"]

@@ -12,6 +12,8 @@ mod hygiene;
 mod multiplexed;
 #[path = "http/proxies.rs"]
 mod proxies;
+#[path = "http/tags.rs"]
+mod tags;
 #[path = "http/timeouts.rs"]
 mod timeouts;
 #[path = "http/unreadable.rs"]

@@ -6,6 +6,8 @@ mod common;
 
 #[path = "lambda/api.rs"]
 mod api;
+#[path = "lambda/console.rs"]
+mod console;
 #[path = "lambda/copies.rs"]
 mod copies;
 #[path = "lambda/ends.rs"]
@@ -20,7 +22,11 @@ mod function;
 mod psr15;
 #[path = "lambda/requests.rs"]
 mod requests;
+#[path = "lambda/secrets.rs"]
+mod secrets;
 #[path = "lambda/starts.rs"]
 mod starts;
 #[path = "lambda/streams.rs"]
 mod streams;
+#[path = "lambda/warm.rs"]
+mod warm;

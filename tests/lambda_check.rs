@@ -366,3 +366,329 @@ fn what_cannot_be_read_is_said() {
     std::fs::remove_file(dir.path().join("template.yaml")).unwrap();
     assert!(said(&check(dir.path())).contains("surus lambda template sam"));
 }
+
+/// A function of SAM with these properties beside the usual ones, and these resources beside it.
+fn function(properties: &str, resources: &str) -> String {
+    format!(
+        "Transform: AWS::Serverless-2016-10-31
+Resources:
+  Shop:
+    Type: AWS::Serverless::Function
+    Properties:
+      Runtime: provided.al2023
+      MemorySize: 1024
+      Timeout: 20
+{properties}
+{resources}"
+    )
+}
+
+/// A zip with a `bootstrap` whose ELF header names this machine (`e_machine`), and these files.
+fn zip(path: &Path, machine: u8, files: &[(&str, &str)]) {
+    use std::io::Write;
+    let mut header = [0; 64];
+    header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    header[18] = machine;
+    let mut zip = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    let options = zip::write::SimpleFileOptions::default();
+    zip.start_file("bootstrap", options).unwrap();
+    zip.write_all(&header).unwrap();
+    for (name, text) in files {
+        zip.start_file(*name, options).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+const X86_64: u8 = 62;
+const ARM64: u8 = 183;
+
+/// What is said of a project with a template, a zip and files, with the places left out.
+fn findings(template: &str, configuration: &str, prepare: impl Fn(&Path)) -> String {
+    let dir = project(template, configuration);
+    prepare(dir.path());
+    let output = check(dir.path());
+    let said = said(&output);
+    assert_eq!(output.status.success(), !said.contains('✗'), "{said}");
+    said.replace(&format!("{}/template.yaml", dir.path().display()), "")
+}
+
+#[test]
+fn architecture_other_than_that_of_the_zip_is_found() {
+    let template = |architecture: &str| {
+        let properties = format!(
+            "      CodeUri: function.zip\n      Handler: bootstrap\n      Architectures: [{architecture}]"
+        );
+        function(&properties, "")
+    };
+    for (wanted, machine, architecture) in [("arm64", X86_64, "x86_64"), ("x86_64", ARM64, "arm64")]
+    {
+        let made = |dir: &Path| zip(&dir.join("function.zip"), machine, &[]);
+        let said = findings(&template(wanted), "", made);
+        let expected = format!(
+            "✗ :11: Shop is to run on {wanted}, but the bootstrap of its zip is for {architecture}"
+        );
+        assert!(said.contains(&expected), "{said}");
+        assert!(
+            said.contains(&format!("write Architectures: [{architecture}]")),
+            "{said}"
+        );
+        let fitting = findings(&template(architecture), "", made);
+        assert!(fitting.contains("nothing found"), "{fitting}");
+    }
+    // Without a zip it is the machine that would make one.
+    let here = if std::env::consts::ARCH == "aarch64" {
+        "arm64"
+    } else {
+        "x86_64"
+    };
+    let other = if here == "arm64" { "x86_64" } else { "arm64" };
+    let said = findings(&template(other), "", |_| {});
+    assert!(
+        said.contains(&format!(
+            "! :11: Shop is to run on {other}, but `surus lambda package` makes zips for {here}"
+        )),
+        "{said}"
+    );
+    // x86_64 is Lambda's default.
+    let silent = function("      CodeUri: function.zip\n      Handler: bootstrap", "");
+    let said = findings(&silent, "", |dir| {
+        zip(&dir.join("function.zip"), ARM64, &[])
+    });
+    assert!(said.contains("✗ :3: Shop is to run on x86_64"), "{said}");
+}
+
+#[test]
+fn handler_that_the_package_does_not_have_is_found() {
+    let template = |handler: &str| {
+        function(
+            &format!("      CodeUri: function.zip\n      Handler: {handler}"),
+            "",
+        )
+    };
+    let nothing = |_: &Path| {};
+    let said = findings(&template("gone.php"), "", nothing);
+    assert!(
+        said.contains("✗ :10: the handler of Shop is gone.php, which the package does not have"),
+        "{said}"
+    );
+    for handler in ["events.php", "bootstrap", "word"] {
+        let said = findings(&template(handler), "", nothing);
+        assert!(said.contains("nothing found"), "{handler}: {said}");
+    }
+    // The zip decides, where there is one, and surus.toml where it names a handler.
+    let made = |dir: &Path| {
+        zip(
+            &dir.join("function.zip"),
+            X86_64,
+            &[("app/new.php", "<?php")],
+        )
+    };
+    let said = findings(&template("events.php"), "", made);
+    assert!(said.contains("the handler of Shop is events.php"), "{said}");
+    let said = findings(&template("new.php"), "", made);
+    assert!(said.contains("nothing found"), "{said}");
+    let said = findings(
+        &template("gone.php"),
+        "[lambda]\nhandler = 'events.php'\n",
+        nothing,
+    );
+    assert!(said.contains("nothing found"), "{said}");
+}
+
+#[test]
+fn directory_without_a_bootstrap_as_code_is_found() {
+    let template = function("      CodeUri: src/\n      Handler: bootstrap", "");
+    let make = |dir: &Path| std::fs::create_dir_all(dir.join("src")).unwrap();
+    let said = findings(&template, "", make);
+    assert!(
+        said.contains("✗ :9: the code of Shop is the directory src/, in which no bootstrap is"),
+        "{said}"
+    );
+    assert!(said.contains("write CodeUri: function.zip"), "{said}");
+    let built = template.replace(
+        "    Properties:",
+        "    Metadata: {BuildMethod: makefile}\n    Properties:",
+    );
+    for (template, bootstrap) in [(&built, false), (&template, true)] {
+        let said = findings(template, "", |dir| {
+            make(dir);
+            if bootstrap {
+                std::fs::write(dir.join("src/bootstrap"), "").unwrap();
+            }
+        });
+        assert!(said.contains("nothing found"), "{said}");
+    }
+}
+
+#[test]
+fn layer_of_bref_beside_surus_is_found() {
+    let layers = |layer: &str| {
+        let properties = format!(
+            "      CodeUri: function.zip\n      Handler: bootstrap\n      Layers:\n        - {layer}"
+        );
+        findings(&function(&properties, ""), "", |_| {})
+    };
+    for layer in [
+        "arn:aws:lambda:eu-west-1:873528684822:layer:arm-php-84-fpm:12",
+        "!Sub 'arn:aws:lambda:${AWS::Region}:534081306603:layer:php-83:45'",
+        "arn:aws:lambda:eu-west-1:1:layer:bref-extra-imagick:1",
+    ] {
+        let said = layers(layer);
+        assert!(
+            said.contains("! :12: Shop has the layer"),
+            "{layer}: {said}"
+        );
+        assert!(said.contains("remove it from Layers"), "{said}");
+    }
+    for other in [
+        "arn:aws:lambda:eu-west-1:1:layer:datadog-extension:1",
+        "!Ref Mine",
+    ] {
+        assert!(layers(other).contains("nothing found"), "{other}");
+    }
+}
+
+#[test]
+fn schedule_that_no_code_takes_or_that_says_nothing_is_found() {
+    let schedule = |handler: &str, input: &str| {
+        let properties = format!(
+            "      CodeUri: function.zip
+      Handler: {handler}
+      Events:
+        Night: {{Type: Schedule, Properties: {{Schedule: rate(1 day){input}}}}}"
+        );
+        findings(&function(&properties, ""), "", |dir| {
+            std::fs::create_dir_all(dir.join("public")).unwrap();
+            std::fs::create_dir_all(dir.join("bin")).unwrap();
+            std::fs::write(dir.join("public/index.php"), "<?php").unwrap();
+            std::fs::write(dir.join("bin/console"), "#!/usr/bin/env php\n<?php").unwrap();
+        })
+    };
+    let command = ", Input: '{\"command\": \"app:report\"}'";
+    for (handler, input, expected) in [
+        (
+            "bootstrap",
+            "",
+            "! :12: a schedule invokes Shop, which has an HTTP application and no handler",
+        ),
+        ("bootstrap", command, "its events go to POST /events"),
+        (
+            "public/index.php",
+            "",
+            "which has an HTTP application and no handler",
+        ),
+        (
+            "bin/console",
+            "",
+            "✗ :12: the handler of Shop runs commands, and a schedule without Input names none",
+        ),
+        ("bin/console", command, "nothing found"),
+        ("events.php", "", "! :12: a schedule of Shop has no Input"),
+        ("events.php", command, "nothing found"),
+    ] {
+        let said = schedule(handler, input);
+        assert!(said.contains(expected), "{handler} {input}: {said}");
+    }
+    let rule = "  Rule:
+    Type: AWS::Events::Rule
+    Properties: {ScheduleExpression: rate(1 day), Targets: [{Id: a, Arn: !GetAtt Shop.Arn}]}
+  Nightly:
+    Type: AWS::Scheduler::Schedule
+    Properties: {ScheduleExpression: rate(1 day), Target: {Arn: !GetAtt Shop.Arn, Input: '{}'}}\n";
+    let template = function(
+        "      CodeUri: function.zip\n      Handler: events.php",
+        rule,
+    );
+    let said = findings(&template, "", |_| {});
+    assert!(
+        said.contains("! :11: a schedule of Shop has no Input"),
+        "{said}"
+    );
+    assert_eq!(said.matches("schedule").count(), 1, "{said}");
+}
+
+#[test]
+fn load_balancer_with_single_headers_is_found() {
+    let group = |attributes: &str, more: &str| {
+        let resources = format!(
+            "  Group:
+    Type: AWS::ElasticLoadBalancingV2::TargetGroup
+    Properties:
+      TargetType: lambda
+      Targets: [{{Id: !GetAtt Shop.Arn}}]
+{attributes}{more}"
+        );
+        let template = function(
+            "      CodeUri: function.zip\n      Handler: bootstrap",
+            &resources,
+        );
+        findings(&template, "", |_| {})
+    };
+    let multi =
+        "      TargetGroupAttributes: [{Key: lambda.multi_value_headers.enabled, Value: true}]\n";
+    let may = "  May:
+    Type: AWS::Lambda::Permission
+    Properties: {FunctionName: !Ref Shop, Action: lambda:InvokeFunction, Principal: elasticloadbalancing.amazonaws.com}\n";
+    let said = group("", may);
+    assert!(
+        said.contains(
+            "! :11: the load balancer before Shop sends and takes one value of each header"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("lambda.multi_value_headers.enabled"),
+        "{said}"
+    );
+    let said = group(&multi.replace("true", "\"false\""), may);
+    assert!(said.contains("one value of each header"), "{said}");
+    let said = group(multi, "");
+    assert!(
+        said.contains("Principal: elasticloadbalancing.amazonaws.com"),
+        "{said}"
+    );
+    let said = group(multi, may);
+    assert!(said.contains("nothing found"), "{said}");
+}
+
+#[test]
+fn rest_api_and_surus_agree_on_what_is_binary() {
+    let api = |types: &str, configuration: &str| {
+        let globals = format!("Globals: {{Api: {{{types}}}}}\nResources:");
+        let properties = "      CodeUri: function.zip
+      Handler: bootstrap
+      Events:
+        All: {Type: Api, Properties: {Path: '/{proxy+}', Method: ANY}}";
+        let template = function(properties, "").replace("Resources:", &globals);
+        findings(&template, configuration, |_| {})
+    };
+    let binary = "BinaryMediaTypes: ['*/*']";
+    let knows = "[lambda]\nbinary_media_types = ['*/*']\n";
+    for (types, configuration, expected) in [
+        (
+            "",
+            "",
+            "! :13: the REST API of Shop takes all bodies for text",
+        ),
+        ("", knows, "✗ :13: Shop sends compressed pages"),
+        (
+            binary,
+            "",
+            "! :13: the REST API of Shop has BinaryMediaTypes, of which Surus does not know",
+        ),
+        (
+            binary,
+            "[lambda]\nmode = 'stream'\n",
+            "responseTransferMode",
+        ),
+        (binary, knows, "nothing found"),
+    ] {
+        let said = api(types, configuration);
+        assert!(said.contains(expected), "{types} {configuration}: {said}");
+        assert!(
+            !said.contains("does not know") || expected.contains("does not know"),
+            "{said}"
+        );
+    }
+}

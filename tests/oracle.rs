@@ -62,7 +62,14 @@ macro_rules! topics {
     };
 }
 
-topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini isolation finish gone }
+topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini php_ini isolation finish gone }
+
+/// The same of a process that lives on from event to event.
+#[test]
+fn worker_heeds_php_ini_for_every_event() {
+    let cases = include_str!("oracle/cases/php_ini.toml");
+    oracle::topic::check("worker", "php_ini", cases);
+}
 
 /// The same of php-fpm behind Surus, without the topics in which what differs is allowed for our own PHP alone, or is a matter of kept
 /// connections (`fastcgi_finish_request()` twice).
@@ -78,7 +85,7 @@ macro_rules! of_stock {
     };
 }
 
-of_stock! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown isolation gone }
+of_stock! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown php_ini isolation gone }
 
 fn answer() -> Answer {
     let output =

@@ -387,6 +387,9 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
         .unwrap();
     assert_eq!(text(&printed), written);
 
+    let ignored = fs::read_to_string(project.0.path().join(".dockerignore")).unwrap();
+    assert!(ignored.contains("\n**/auth.json\n"), "{ignored}");
+
     // Once more, it is the same, and belongs to no package.
     let again = project.package(&zip, &args);
     assert!(again.status.success(), "{}", text(&again));
@@ -407,6 +410,31 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
 }
 
 #[test]
+fn secrets_are_left_out_and_named() {
+    let Some(bootstrap) = bootstrap() else { return };
+    let project = Project::new();
+    for name in ["auth.json", "terraform.tfstate", "dump.sql", "id_rsa"] {
+        fs::write(project.0.path().join(name), "secret").unwrap();
+    }
+    let zip = project.0.path().join("function.zip");
+    for _ in 0..2 {
+        let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
+        let said = text(&made);
+        assert!(made.status.success(), "{said}");
+        for line in [
+            "private keys: 1 (id_rsa)",
+            "dumps and databases: 1 (dump.sql)",
+        ] {
+            assert!(said.contains(line), "{line} is not in:\n{said}");
+        }
+        let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
+        let has = |name| archive.index_for_name(name).is_some();
+        assert!(has("index.php") && !has("auth.json") && !has("terraform.tfstate"));
+        assert!(!has("dump.sql") && !has("id_rsa") && !has("function.zip"));
+    }
+}
+
+#[test]
 fn what_is_missing_is_said_before_anything_is_written() {
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let zip = zips.path().join("function.zip");
@@ -417,4 +445,76 @@ fn what_is_missing_is_said_before_anything_is_written() {
     let said = text(&project.package(&zip, &["--bootstrap", us]));
     assert!(said.contains("make musl"), "{said}");
     assert!(!zip.exists());
+}
+
+/// `examples/symfony` with its libraries inside, as Composer would have them.
+fn symfony() -> Project {
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let shell = |script: &str| {
+        let status = Command::new("sh")
+            .args(["-ec", script])
+            .env("EXAMPLES", &example)
+            .current_dir(dir.path())
+            .status();
+        assert!(status.unwrap().success(), "{script}");
+    };
+    shell(
+        "cp -r $EXAMPLES/symfony/. . && rm -rf vendor var && php $EXAMPLES/vendor.php . >/dev/null
+        mkdir vendor/debian
+        for name in $(grep -oh '/usr/share/php/[A-Za-z]*' vendor/*.php | sort -u); do cp -rL $name vendor/debian/; done
+        sed -i \"s|'/usr/share/php/|__DIR__.'/debian/|g\" vendor/*.php",
+    );
+    Project(dir)
+}
+
+#[test]
+fn symfony_runs_from_its_package_as_it_is() {
+    let Some(bootstrap) = bootstrap() else { return };
+    if !can_chroot() {
+        return;
+    }
+    let zips = tempfile::tempdir().unwrap();
+    let project = symfony();
+    let get = |path: &str| {
+        let mut event = request();
+        event["rawPath"] = path.into();
+        event["requestContext"]["http"]["path"] = path.into();
+        event
+    };
+    let zip = zips.path().join("function.zip");
+    let made = project.package(
+        &zip,
+        &["--bootstrap", bootstrap.to_str().unwrap(), "--compile"],
+    );
+    let said = text(&made);
+    assert!(made.status.success(), "{said}");
+    assert!(said.contains("Symfony's cache: "), "{said}");
+    let root = unpack(&zip);
+    assert!(root.path().join("var/task/.surus/cache/prod").is_dir());
+    for environment in [
+        "",
+        "APP_RUNTIME=Surus\\\\Symfony\\\\Runtime",
+        // As without --compile: the first request makes the cache.
+        "SURUS_LAMBDA_CACHE=/nowhere",
+    ] {
+        let function = Function::start(root.path(), environment);
+        for (number, (path, shows)) in [
+            ("/hello/Gisgo", "Hello, Gisgo!"),
+            ("/guestbook", "<form"),
+            ("/visits", "Your first visit"),
+            ("/api/hello", "{"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let answer = function.ask(&format!("s-{number}"), &get(path)).json();
+            let what = format!("{environment} {path}: {answer}");
+            assert_eq!(answer["statusCode"], 200, "{what}");
+            assert!(answer["body"].as_str().unwrap().contains(shows), "{what}");
+        }
+        // Symfony logs it as an error, and it is no failure.
+        let answer = function.ask("s-gone", &get("/no/such/page")).json();
+        assert_eq!(answer["statusCode"], 404, "{answer}");
+    }
 }

@@ -121,3 +121,38 @@ fn an_application_that_fails_has_no_profile() {
         "{text}"
     );
 }
+
+#[test]
+fn handler_is_profiled_with_an_event() {
+    let dir = project();
+    let path = |name: &str| dir.path().join(name);
+    fs::remove_file(path("index.php")).unwrap();
+    let autoload = "<?php spl_autoload_register(static fn ($class) => 'Kernel' === $class && require __DIR__.'/../src/Kernel.php');";
+    fs::write(path("vendor/autoload.php"), autoload).unwrap();
+    let code = "<?php $kernel = new Kernel; $kernel->run();
+        return function (array $event) use ($kernel) { $event['order'] ?? throw new Exception('no order'); return $kernel->run(); };";
+    fs::write(path("handler.php"), code).unwrap();
+    let library = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
+    let settings = format!("[lambda]\nhandler = 'handler.php'\nscript = '{library}'\n");
+    fs::write(path("surus.toml"), settings).unwrap();
+    fs::write(path("event.json"), r#"{"order": 7}"#).unwrap();
+    // The handler's file is loaded in the start, on the engine that handlers have.
+    let (success, text) = profile(dir.path(), &["--event", "event.json"]);
+    assert!(success, "{text}");
+    assert!(text.contains("on worker"), "{text}");
+    let event = takes(&text, "first event");
+    assert!(event >= 20.0, "its 20 ms are in it: {event} in {text}");
+    // Without an event it is `{}`, which this handler refuses.
+    let (success, text) = profile(dir.path(), &[]);
+    assert!(!success && text.contains("no order"), "{text}");
+    for (arguments, expected) in [
+        (["--event", "gone.json"], "cannot read gone.json"),
+        (["--event", "handler.php"], "the event is not JSON"),
+    ] {
+        let (success, text) = profile(dir.path(), &arguments);
+        assert!(!success && text.contains(expected), "{text}");
+    }
+    fs::remove_file(path("surus.toml")).unwrap();
+    let (success, text) = profile(dir.path(), &["--event", "event.json"]);
+    assert!(!success && text.contains("there is no handler"), "{text}");
+}

@@ -69,7 +69,7 @@ return [
         $answer = $console->handle(['command' => 'app:fail 3'], new Context());
         $body = json_decode($answer->body, true);
         same([500, 3, 'Function.CommandFailed'], [$answer->status, $body['exitCode'], $answer->headers['Lambda-Runtime-Function-Error-Type']]);
-        same('`app:fail 3` has ended with exit code 3', $body['errorMessage']);
+        same('`app:fail 3` has ended with exit code 3: ["app:fail","3"]!', $body['errorMessage']);
         throws(InvalidArgumentException::class, 'runs commands', static fn () => $console->handle(['no' => 1], new Context()));
         same('["x"]!', json_decode(Handler::load($script)->handle('x', new Context())->body, true)['output']);
         unlink($script);

@@ -40,6 +40,23 @@ return [
         // Of one alone, the error itself is the answer.
         throws(RuntimeException::class, 'no', static fn () => (new Event\Sqs($sqs(['messageId' => '2'])))->each($do));
     },
+    'of a failing group the others are done first when the queue hands them out again' => static function () use ($sqs) {
+        ini_set('error_log', '/dev/null');
+        $message = static fn (string $id, int $receives) => ['messageId' => $id, 'eventSourceARN' => 'arn:aws:sqs:eu-west-1:1:jobs.fifo',
+            'attributes' => ['MessageGroupId' => $id[0], 'ApproximateReceiveCount' => (string) $receives]];
+        $order = static function (int $receives, bool $goOn = false) use ($sqs, $message): string {
+            $done = '';
+            (new Event\Sqs($sqs(...array_map(static fn (string $id) => $message($id, $receives), ['a1', 'b1', 'a2', 'c1', 'b2']))))
+                ->each(static function (Event\SqsRecord $record) use (&$done) {
+                    $done .= $record->messageId;
+                    'a1' === $record->messageId && throw new RuntimeException('no');
+                }, null, $goOn);
+
+            return $done;
+        };
+        same(['a1b1c1b2', 'b1b2c1a1', 'c1a1b1b2', 'a1b1b2c1'], array_map($order, [1, 2, 3, 4]));
+        same('a1b1a2c1b2', $order(1, true));
+    },
     'of a stream everything behind a failure comes again, of Kafka in its partition' => static function () {
         $stream = static fn (string $source, string $part) => ['Records' => array_map(
             static fn (string $number) => ['eventSource' => "aws:$source", $part => ['sequenceNumber' => $number, 'SequenceNumber' => $number]], ['1', '2', '3'],

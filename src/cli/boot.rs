@@ -1,6 +1,5 @@
 //! Which engines a configuration asks for, and what they boot.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Uri, header};
 
+use super::stub;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines::{self, Boot, Entry, FindScript, Plan};
@@ -48,7 +48,7 @@ fn script(project: &Path, config: &Config) -> Option<PathBuf> {
 fn boots_laravel(config: &Config) -> bool {
     let engine = config.engine.name.as_deref();
     let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
-    runtime(&config.env) == Some(Runtime::Laravel) && engine.is_none_or(boots)
+    runtime(config) == Some(Runtime::Laravel) && engine.is_none_or(boots)
 }
 
 fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
@@ -70,47 +70,84 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     let Some(entry) = script(project, config).or_else(front) else {
         return engines::find("classic");
     };
-    let text = std::fs::read(&entry).unwrap_or_default();
-    let boots = runtime(&config.env).is_some() || calls_serve(&String::from_utf8_lossy(&text));
+    let boots = runtime(config).is_some() || serves(&entry);
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
-/// One of ours, which the application is told to use: then it is not the entry script that calls `surus_serve()`.
+/// One that the application is told to use: then it is not the entry script that calls `surus_serve()`.
 #[derive(Debug, PartialEq)]
 enum Runtime {
     /// Its Runtime component loads ours.
     Symfony,
     Laravel,
+    /// Of the package runtime/frankenphp-symfony.
+    FrankenPhp,
 }
 
-fn runtime(env: &BTreeMap<String, String>) -> Option<Runtime> {
-    match env.get("APP_RUNTIME")?.trim_start_matches('\\') {
+/// As `[env]` says, or the environment where PHP gets all of it, as on AWS Lambda.
+fn runtime(config: &Config) -> Option<Runtime> {
+    let inherited = || match config.engine.clear_env {
+        true => None,
+        false => std::env::var(APP_RUNTIME).ok(),
+    };
+    let class = config.env.get(APP_RUNTIME).cloned().or_else(inherited)?;
+    match class.trim_start_matches('\\') {
         r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
         r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
+        r"Runtime\FrankenPhpSymfony\Runtime" => Some(Runtime::FrankenPhp),
         _ => None,
     }
 }
 
-/// Does this PHP file call a function that only a booted script may call?
+/// Where Symfony's Runtime component looks for the name of a class.
+const APP_RUNTIME: &str = "APP_RUNTIME";
+
+/// Does this PHP file serve, or the one that it does nothing but require? Laravel Octane's is such a stub.
+fn serves(entry: &Path) -> bool {
+    let mut file = entry.to_path_buf();
+    for _ in 0..3 {
+        let text = std::fs::read(&file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        if calls_serve(&text) {
+            return true;
+        }
+        match stub::required(&text, &file) {
+            Some(required) => file = required,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Does this PHP file call a function that only a booted script may call, or a runner of the
+/// Composer package that does?
 fn calls_serve(php: &str) -> bool {
     const FUNCTIONS: [&str; 3] = [
         "surus_serve",
         "surus_checkpoint",
         "frankenphp_handle_request",
     ];
+    const RUNNERS: [&str; 3] = [
+        r"Surus\Laravel\Runner",
+        r"Surus\Symfony\Server",
+        r"Surus\Psr15",
+    ];
     let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
-    php.lines()
-        .map(str::trim_start)
-        .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
-        .any(|line| {
-            FUNCTIONS.iter().any(|function| {
-                line.match_indices(function).any(|(at, _)| {
-                    let before = line[..at].trim_end_matches('\\');
-                    let after = line[at + function.len()..].trim_start();
-                    after.starts_with('(') && !before.ends_with(is_name)
-                })
+    let code = || {
+        php.lines()
+            .map(str::trim_start)
+            .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
+    };
+    let named = || code().any(|line| RUNNERS.iter().any(|runner| line.contains(runner)));
+    code().any(|line| {
+        FUNCTIONS.iter().any(|function| {
+            line.match_indices(function).any(|(at, _)| {
+                let before = line[..at].trim_end_matches('\\');
+                let after = line[at + function.len()..].trim_start();
+                after.starts_with('(') && !before.ends_with(is_name)
             })
-        })
+        }) || (line.contains("::serve(") && named())
+    })
 }
 
 /// A pool of PHP processes that the configuration asks for.
@@ -236,19 +273,23 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
         Ok(Boot {
             script,
             document_root: document_root.to_string(),
-            warmup: config
-                .engine
-                .warmup
-                .iter()
-                .map(|url| warmup(url, &site))
-                .collect::<anyhow::Result<_>>()?,
+            warmup: warmups(&config.engine.warmup, &site)?,
         })
     })
 }
 
-/// The request of a warm-up.
-fn warmup(url: &str, site: &Site) -> anyhow::Result<Event> {
-    get(url, site).context("engine.warmup")
+/// The requests of `engine.warmup`. Each tells PHP that it is one, and which of how many, so that an
+/// application can leave out what a visitor alone may cause, and a runner clean up after the last.
+fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
+    (1..)
+        .zip(urls)
+        .map(|(number, url)| {
+            let mut event = get(url, site).context("engine.warmup")?;
+            let which = format!("{number}/{}", urls.len());
+            event.variables.push(("SURUS_WARMUP".into(), which));
+            Ok(event)
+        })
+        .collect()
 }
 
 /// A request for `/path?query`, or for a whole URL where the application looks at its host.
@@ -289,14 +330,21 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Runtime, calls_serve, runtime};
+    use super::{APP_RUNTIME, Runtime, calls_serve, runtime};
+    use crate::config::Config;
 
     #[test]
     fn runtimes_are_known_by_their_class() {
-        let of = |class: &str| runtime(&[("APP_RUNTIME".to_string(), class.to_string())].into());
+        let of = |class: &str| {
+            let mut config = Config::default();
+            config.env.insert(APP_RUNTIME.into(), class.into());
+            runtime(&config)
+        };
         assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
         assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));
+        let theirs = of(r"Runtime\FrankenPhpSymfony\Runtime");
+        assert_eq!(theirs, Some(Runtime::FrankenPhp));
         assert_eq!(of(r"Symfony\Component\Runtime\SymfonyRuntime"), None);
     }
 
@@ -307,6 +355,8 @@ mod tests {
             "<?php\n\\surus_serve($handler);",
             "while (frankenphp_handle_request ($handler)) {}",
             "surus_checkpoint();",
+            r"Surus\Laravel\Runner::serve(require 'bootstrap/app.php');",
+            "use Surus\\Symfony\\Server;\n\nServer::serve(new Kernel('prod', false));",
         ] {
             assert!(calls_serve(php), "{php}");
         }
@@ -316,6 +366,7 @@ mod tests {
             "<?php\nmy_surus_serve($x);",
             "<?php\n$app->surus_serve($x);",
             "<?php\nrequire 'vendor/autoload.php';",
+            "<?php\nuse Surus\\Engine;\nOther::serve($x);",
         ] {
             assert!(!calls_serve(php), "{php}");
         }

@@ -8,6 +8,7 @@ use http::Method;
 
 use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
+use super::no_pages::NoPages;
 use super::options::Args;
 use super::{readable, serve, user_ini};
 use crate::cli::stdout::say;
@@ -87,7 +88,7 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         Err(error) => {
             findings.stop(&error);
             // What is wrong there, it has said.
-            Routes::new(&config.route, config.site.symlinks).ok()
+            Routes::new(&config.route, &config.site).ok()
         }
     };
     let Some(routes) = routes else { return };
@@ -138,18 +139,9 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
              document root",
         ),
     }
-    if project.canonicalize().is_ok_and(|project| project == root) {
-        let private: Vec<_> = ["composer.json", ".env", "vendor"]
-            .into_iter()
-            .filter(|name| root.join(name).exists())
-            .collect();
-        if !private.is_empty() {
-            findings.note(format_args!(
-                "the document root is the project itself, which holds {}: visitors can ask for every file but dot files; \
-                 move what is public into public/ or name its directory in site.root",
-                private.join(", ")
-            ));
-        }
+    let holds_project = project.canonicalize().is_ok_and(|project| project == root);
+    for sentence in NoPages::of(site, holds_project).sentences() {
+        findings.note(sentence);
     }
 }
 
@@ -206,6 +198,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     }
     if one.entry.boots_script {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
+        auto_files(project, &one, &report, findings);
     }
     match missing_extensions(project, report.get("extensions")) {
         Ok(missing) => {
@@ -237,6 +230,27 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
     }
 }
 
+/// The files that PHP puts around every request, such as firewalls. They belong to requests alone.
+fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Findings) {
+    let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
+        return;
+    };
+    let user_ini = report.get("user_ini.filename");
+    for (name, what, place) in [
+        ("auto_prepend_file", "prepended file", "before"),
+        ("auto_append_file", "appended file", "after"),
+    ] {
+        let of_directory = user_ini::value(site.root(), &script, user_ini, name);
+        let value = of_directory.unwrap_or_else(|| report.get(name).to_string());
+        if !value.is_empty() {
+            findings.fine(
+                what,
+                format_args!("{value}, {place} every request; not in the boot and its warm-ups"),
+            );
+        }
+    }
+}
+
 fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     findings.fine("PHP", report.get("php_running"));
     if let Ok(program) = engines::program_of(entry, &config.engine) {
@@ -265,6 +279,10 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         _ if !entry.is_standing() => {
             findings.fine("OPcache", "of no use to a process of its own for each event");
         }
+        "file cache only" => findings.note(
+            "OPcache has no shared memory (opcache.file_cache_only): every request reads its compiled files from disk; set \
+             [php] \"opcache.file_cache_only\" = false",
+        ),
         state => findings.note(format_args!(
             "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
         )),

@@ -81,7 +81,7 @@ impl Duties for Kept {
             note(Site::of_files(&self.project.join(directory), symlinks)?)
         })?;
         Routes::open(&self.config.route, &mut |root| {
-            note(route::files(root, symlinks)?)
+            note(route::files(root, &self.config.site)?)
         })?;
         let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
         let trees: Vec<_> = found
@@ -181,7 +181,9 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<Place> {
         Ok(Site::adopt_files(symlinks, described, dir, reader))
     };
     let send_file = SendFile::open_by(site.clone(), &config.send_file, &mut files)?;
-    let routes = Routes::open(&config.route, &mut files)?;
+    let routes = Routes::open(&config.route, &mut |root| {
+        files(root)?.hiding(&config.site.hidden)
+    })?;
     Ok(Place {
         site,
         send_file,

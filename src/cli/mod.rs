@@ -8,12 +8,15 @@ mod findings;
 mod keep;
 mod lambda;
 mod leaks;
+mod no_pages;
 mod options;
 mod readable;
 mod reload;
 mod serve;
 mod status;
 mod stdout;
+mod stub;
+mod trim;
 mod user_ini;
 
 pub use serve::keep_other;

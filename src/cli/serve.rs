@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use super::boot::Planned;
 use super::options::Args;
-use super::{boot, findings, keep};
+use super::{boot, findings, keep, trim};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -28,7 +28,7 @@ use crate::launcher::Launch;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
-use crate::spool;
+use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
@@ -44,6 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         false => log::start(&config.log)?,
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    engines::restrict_process(&config.engine)?;
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -179,6 +180,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         main,
         keeper,
     } = front;
+    config.http.set_budgets();
     let listeners: Vec<Listener> = listeners
         .into_iter()
         .map(Bound::listen)
@@ -257,6 +259,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             Box::new(move || reload())
         },
     });
+    tokio::spawn(trim::run());
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {
@@ -344,7 +347,10 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
             "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
         );
     }
-    let listeners: Vec<Bound> = listen.iter().map(Bound::bind).collect::<Result<_, _>>()?;
+    let listeners: Vec<Bound> = listen
+        .iter()
+        .map(|address| Bound::bind(address, "--listen or http.listen"))
+        .collect::<Result<_, _>>()?;
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     if listen.iter().any(is_unix) {
         let group = engines::user(&config.engine)?.map(|user| user.gid);
@@ -365,7 +371,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         config.site.symlinks,
         &config.send_file,
     )?;
-    let routes = Routes::new(&config.route, config.site.symlinks)?;
+    let routes = Routes::new(&config.route, &config.site)?;
     Ok(Place {
         site,
         send_file,
@@ -376,7 +382,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
 /// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     match (
-        spool::file(config.http.spool.as_deref()),
+        TempFile::create(config.http.spool.as_deref()),
         &config.http.spool,
     ) {
         (Ok(_), _) => Ok(None),
@@ -406,11 +412,16 @@ async fn boot_all(
         let launch = keeper.clone().map(|by| Launch { by, pool: number });
         let pool = boot::boot_planned(planned, launch, metrics).await?;
         let report = pool.report();
-        if asked.entry.is_standing() && report.get("opcache") != "on" {
-            warn!(
-                opcache = report.get("opcache"),
+        match report.get("opcache") {
+            "on" => {}
+            _ if !asked.entry.is_standing() => {}
+            "file cache only" => warn!(
+                "OPcache has no shared memory (opcache.file_cache_only); every request reads its compiled files from disk"
+            ),
+            state => warn!(
+                opcache = state,
                 "PHP runs without OPcache; every request compiles its files"
-            );
+            ),
         }
         for setting in findings::unknown_settings(&report, &asked.config) {
             warn!(engine = name, "{}", findings::unknown_setting(setting));

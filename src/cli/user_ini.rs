@@ -1,4 +1,4 @@
-//! Which .user.ini files does a booted engine not heed?
+//! Which .user.ini files does a booted engine not heed, and what do the others set?
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,76 @@ pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
+/// What the files from the document root down to the boot's script set `setting` to; none where they do not.
+/// The last one counts, as in PHP.
+pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Option<String> {
+    if name.is_empty() {
+        return None;
+    }
+    let directory = script.parent()?;
+    let directories: Vec<&Path> = match directory.starts_with(root) {
+        true => directory
+            .ancestors()
+            .take_while(|directory| directory.starts_with(root))
+            .collect(),
+        false => vec![directory],
+    };
+    // From the script upwards, so that the first that sets it is the one that counts.
+    directories.iter().find_map(|directory| {
+        let text = std::fs::read_to_string(directory.join(name)).ok()?;
+        let mut values = text.lines().filter_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            (key.trim() == setting).then(|| bare(value).to_string())
+        });
+        values.next_back()
+    })
+}
+
+/// A value without quotes and comment; `none` is how PHP writes an empty one.
+fn bare(value: &str) -> &str {
+    let value = value.trim();
+    let quoted = ['"', '\''].iter().find_map(|quote| {
+        let rest = value.strip_prefix(*quote)?;
+        rest.split(*quote).next()
+    });
+    let value = quoted.unwrap_or_else(|| value.split(';').next().unwrap_or("").trim());
+    match value.eq_ignore_ascii_case("none") {
+        true => "",
+        false => value,
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn value_of_nearest_file_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("app")).unwrap();
+        let set = |directory: &str, text: &str| {
+            std::fs::write(root.join(directory).join(".user.ini"), text).unwrap();
+        };
+        let value =
+            |script: &str, name: &str| value(root, &root.join(script), name, "auto_prepend_file");
+        assert_eq!(value("index.php", ".user.ini"), None);
+        set(
+            "",
+            "; auto_prepend_file = no.php\n auto_prepend_file='a b.php' ; so\n",
+        );
+        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "a b.php");
+        assert_eq!(value("app/index.php", ""), None);
+        set(
+            "app",
+            "auto_prepend_file = first.php\nauto_prepend_file = waf.php ; so\n",
+        );
+        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "waf.php");
+        assert_eq!(value("index.php", ".user.ini").unwrap(), "a b.php");
+        set("app", "auto_prepend_file = none");
+        assert_eq!(value("app/index.php", ".user.ini").unwrap(), "");
+    }
 
     #[test]
     fn what_is_not_on_the_way_to_the_script_is_unread() {

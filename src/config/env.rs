@@ -53,13 +53,16 @@ pub fn apply(
                     value = Some(candidate);
                     break;
                 }
-                Err(error) => errors.push(error),
+                Err(error) => errors.push((candidate, error)),
             }
         }
         let Some(value) = value else {
+            // A list is only a guess at what a text with commas means.
+            let is_guess = |value: &toml::Value| value.is_array() && !text.starts_with('[');
             let error = errors
-                .first()
-                .map_or_else(String::new, |error| error.message().to_string());
+                .iter()
+                .min_by_key(|(candidate, _)| is_guess(candidate))
+                .map_or_else(String::new, |(_, error)| error.message().to_string());
             if variable == "SURUS_HANDLER" {
                 bail!(
                     "environment variable {variable}=`{text}`: Surus itself sets it for PHP; name the handler in lambda.handler \
@@ -128,6 +131,8 @@ fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> 
     // No file of an extension has a comma in its name.
     match section == "php" && matches!(key, Some("extension" | "zend_extension")) {
         true => values.push(list.into()),
+        // Where a list may be a single text, commas still make it a list; in php.ini they are part of a value.
+        false if section != "php" && list.len() > 1 => values.extend([list.into(), text.into()]),
         false => values.extend([text.into(), list.into()]),
     }
     values
@@ -167,6 +172,7 @@ mod tests {
     fn every_kind_of_value_can_be_set() {
         let config = config(&[
             ("SURUS_HTTP_LISTEN", "127.0.0.1:81,unix:/run/x"),
+            ("SURUS_HTTP_TRUSTED_PROXIES", "unix"),
             ("SURUS_HTTP_MAX_BODY", "1M"),
             ("SURUS_HTTP_MAX_HEADERS", "7"),
             ("SURUS_ENGINE_WORKERS", "3"),

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
+use crate::private_files;
+
 /// For the PHP of this `surus-php`, on the Debian that has it; `extensions` go by the names of their files.
 pub fn of(program: &Path, extensions: &BTreeSet<String>) -> anyhow::Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
@@ -24,6 +26,16 @@ pub fn of(program: &Path, extensions: &BTreeSet<String>) -> anyhow::Result<Strin
     Ok(template(minor, debian, extensions))
 }
 
+/// The `.dockerignore` beside it.
+pub fn ignore() -> String {
+    format!(
+        "# Made by Surus: private files, which stay out of the image. A line with ! brings one along, such as\n\
+         #   !config/rds-certificates.pem\n\
+         {}",
+        private_files::dockerignore()
+    )
+}
+
 fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> String {
     let mut packages: BTreeSet<String> =
         extensions.iter().map(|name| package(minor, name)).collect();
@@ -34,7 +46,7 @@ fn template(minor: &str, debian: u32, extensions: &BTreeSet<String>) -> String {
     format!(
         r#"# Made by Surus. To build, in the application's directory with surus and surus-php{minor} beside its files:
 #   docker build --provenance=false --tag my-function .
-# What .dockerignore names is not copied: function.zip should not be. vendor/ must be there, with surus/surus in it for events that
+# What .dockerignore names is not copied: surus lambda package --dockerfile writes one that names private files. vendor/ must be there, with surus/surus in it for events that
 # are not HTTP.
 FROM debian:{debian}-slim
 

@@ -117,13 +117,63 @@ pub fn find(
                     ),
                 );
             }
-            if !takes_bytes {
+            match (takes_bytes, runs.sends_base64) {
+                (false, false) => perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set \
+                         BinaryMediaTypes: [\"*/*\"] on it, and for Surus [lambda] binary_media_types = [\"*/*\"]"
+                    ),
+                ),
+                (false, true) => certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} sends compressed pages ([lambda] binary_media_types), and its REST API would pass them on as base64; \
+                         set BinaryMediaTypes: [\"*/*\"] on it"
+                    ),
+                ),
+                (true, false) if !runs.streams => perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "the REST API of {name} has BinaryMediaTypes, of which Surus does not know, so pages go out uncompressed; \
+                         set [lambda] binary_media_types, or SURUS_LAMBDA_BINARY_MEDIA_TYPES: '*/*' in the function's Environment"
+                    ),
+                ),
+                _ => {}
+            }
+        }
+        DoorKind::Alb { multi_value } => {
+            if !multi_value {
                 perhaps(
                     found,
                     door.line,
                     format!(
-                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set BinaryMediaTypes: \
-                     [\"*/*\"]"
+                        "the load balancer before {name} sends and takes one value of each header: of several cookies or equal names in \
+                         a query, only the last is sure to arrive; write TargetGroupAttributes: \
+                         [{{Key: lambda.multi_value_headers.enabled, Value: \"true\"}}]"
+                    ),
+                );
+            }
+            let may = |(of, what): &(String, String)| of == name && what == "lambda:InvokeFunction";
+            if !stack.permissions.iter().any(may) {
+                perhaps(
+                    found,
+                    door.line,
+                    format!(
+                        "a load balancer needs a permission before its target group can have {name}; add an AWS::Lambda::Permission \
+                         with Action: lambda:InvokeFunction and Principal: elasticloadbalancing.amazonaws.com, and DependsOn it"
+                    ),
+                );
+            }
+            if runs.streams {
+                certain(
+                    found,
+                    door.line,
+                    format!(
+                        "{name} streams its answers ([lambda] mode), which a load balancer does not take; set mode = \"buffered\""
                     ),
                 );
             }

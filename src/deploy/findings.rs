@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::doors;
-use super::stack::{Function, Kind, Queue, Source, Stack};
-use super::{RECEIVES, VISIBILITY_FACTOR};
+use super::code::{self, Code, Handler};
+use super::stack::{Function, Kind, Queue, Schedule, Source, Stack};
+use super::{RECEIVES, VISIBILITY_FACTOR, doors, schedules};
 
 /// One thing that is wrong, or that may be.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,10 @@ pub struct Runs {
     /// One record may take so long.
     pub record_timeout: Option<Duration>,
     pub failures: Failures,
+    pub handler: Handler,
+    pub code: Code,
+    /// Surus counts on a REST API that decodes base64 (`lambda.binary_media_types`).
+    pub sends_base64: bool,
 }
 
 /// Who tells Lambda which records of a batch have failed?
@@ -50,6 +54,11 @@ pub fn find(
     for function in &stack.functions {
         let runs = runs(function)?;
         of_function(function, &runs, &mut found);
+        code::find(function, &runs, &mut found);
+        let of_it = |schedule: &&Schedule| schedule.function == function.name;
+        for schedule in stack.schedules.iter().filter(of_it) {
+            schedules::find(function, schedule, &runs, &mut found);
+        }
         for source in stack
             .sources
             .iter()

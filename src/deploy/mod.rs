@@ -1,11 +1,13 @@
 //! A function as the tools that deploy to AWS Lambda describe it: their templates are made here, and looked through for what goes wrong.
 
 pub mod cdk;
+pub mod code;
 pub mod dockerfile;
 pub mod document;
 mod doors;
 pub mod findings;
 pub mod sam;
+mod schedules;
 pub mod serverless;
 pub mod stack;
 pub mod terraform;

@@ -15,6 +15,7 @@ pub struct Stack {
     pub queues: Vec<Queue>,
     pub sources: Vec<Source>,
     pub doors: Vec<Door>,
+    pub schedules: Vec<Schedule>,
     /// `AWS::Lambda::Permission`: of which function, and for what.
     pub permissions: Vec<(String, String)>,
 }
@@ -29,6 +30,16 @@ pub struct Function {
     pub memory: Option<Said<u64>>,
     pub runtime: Option<Said<String>>,
     pub is_image: bool,
+    /// `_HANDLER`.
+    pub handler: Option<Said<String>>,
+    /// Lambda's word for it; none where only the deployment knows.
+    pub architecture: Option<Said<String>>,
+    /// `CodeUri`, or the file or directory that `Code` names.
+    pub code: Option<Said<String>>,
+    /// The tool makes the zip by a build of its own.
+    pub is_built: bool,
+    /// As the template writes them, with whatever `${…}` stands for.
+    pub layers: Vec<Said<String>>,
     pub snap_start: Option<usize>,
     pub reserved: Option<Said<u64>>,
     /// Those whose values are known.
@@ -76,6 +87,14 @@ pub struct Source {
     pub concurrency: Option<Said<u64>>,
 }
 
+/// Events that come by the clock.
+#[derive(Debug)]
+pub struct Schedule {
+    pub function: String,
+    pub line: usize,
+    pub has_input: bool,
+}
+
 /// A way by which HTTP requests come.
 #[derive(Debug)]
 pub struct Door {
@@ -96,6 +115,10 @@ pub enum DoorKind {
     RestApi {
         takes_bytes: bool,
         streams: bool,
+    },
+    /// A target group of a load balancer.
+    Alb {
+        multi_value: bool,
     },
 }
 
@@ -119,12 +142,26 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
         let properties = resource.get("Properties").unwrap_or(&empty);
         match kind {
             "AWS::Serverless::Function" => {
-                reader.sam_function(name, resource.line, properties, &mut stack)
+                reader.sam_function(name, resource, properties, &mut stack)
             }
             "AWS::Lambda::Function" => {
                 stack
                     .functions
-                    .push(reader.function(name, resource.line, &[properties]))
+                    .push(reader.function(name, resource, &[properties]))
+            }
+            "AWS::ElasticLoadBalancingV2::TargetGroup" => {
+                reader.target_group(resource.line, properties, &mut stack)
+            }
+            "AWS::Events::Rule" if properties.get("ScheduleExpression").is_some() => {
+                let targets = properties.get("Targets").map_or(&[][..], |it| it.items());
+                for target in targets {
+                    stack.schedules.push(reader.schedule(resource.line, target));
+                }
+            }
+            "AWS::Scheduler::Schedule" => {
+                if let Some(target) = properties.get("Target") {
+                    stack.schedules.push(reader.schedule(resource.line, target));
+                }
             }
             "AWS::SQS::Queue" => stack
                 .queues
@@ -185,13 +222,13 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
 }
 
 impl Reader<'_> {
-    fn sam_function(&self, name: &str, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
+    fn sam_function(&self, name: &str, resource: &Node, properties: &Rc<Node>, stack: &mut Stack) {
         let globals = self
             .template
             .at(&["Globals", "Function"])
             .map(|node| Rc::new(node.clone()));
         let all: Vec<&Rc<Node>> = std::iter::once(properties).chain(&globals).collect();
-        stack.functions.push(self.function(name, line, &all));
+        stack.functions.push(self.function(name, resource, &all));
         if let Some(url) = all
             .iter()
             .find_map(|properties| properties.get("FunctionUrlConfig"))
@@ -237,6 +274,11 @@ impl Reader<'_> {
                     properties,
                 )),
                 "HttpApi" => stack.doors.push(door(DoorKind::HttpApi)),
+                "Schedule" | "ScheduleV2" => stack.schedules.push(Schedule {
+                    function: name.into(),
+                    line: event.line,
+                    has_input: has_input(properties),
+                }),
                 "Api" => {
                     let takes_bytes = self.some_api_takes_bytes();
                     stack.doors.push(door(DoorKind::RestApi {
@@ -250,7 +292,8 @@ impl Reader<'_> {
     }
 
     /// The first of `properties` that has a key says its value.
-    fn function(&self, name: &str, line: usize, properties: &[&Rc<Node>]) -> Function {
+    fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> Function {
+        let line = resource.line;
         let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
         let mut environment = BTreeMap::new();
         // The function's own override those of all.
@@ -267,17 +310,61 @@ impl Reader<'_> {
             line,
             timeout: self.number_or(get("Timeout"), line, 3),
             memory: self.number_or(get("MemorySize"), line, 128),
-            runtime: get("Runtime").and_then(|node| {
-                let value = self.text(Some(node))?;
-                Some(Said {
-                    line: node.line,
-                    value,
-                })
-            }),
+            runtime: self.said(get("Runtime")),
+            handler: self.said(get("Handler")),
+            architecture: match get("Architectures") {
+                None => Some(Said {
+                    line,
+                    value: "x86_64".into(),
+                }),
+                Some(list) => self.said(list.items().first()),
+            },
+            code: self.said(get("CodeUri").or(get("Code"))),
+            is_built: resource.at(&["Metadata", "BuildMethod"]).is_some(),
+            layers: layers(properties),
             is_image: self.text(get("PackageType")).as_deref() == Some("Image"),
             snap_start: get("SnapStart").map(|node| node.line),
             reserved: self.number(get("ReservedConcurrentExecutions")),
             environment,
+        }
+    }
+
+    /// A text, with its line.
+    fn said(&self, node: Option<&Rc<Node>>) -> Option<Said<String>> {
+        let value = self.text(node)?;
+        Some(Said {
+            line: node?.line,
+            value,
+        })
+    }
+
+    /// A target of a schedule.
+    fn schedule(&self, line: usize, target: &Rc<Node>) -> Schedule {
+        Schedule {
+            function: self.reference(target.get("Arn")),
+            line,
+            has_input: has_input(target),
+        }
+    }
+
+    /// The functions to which a load balancer leads.
+    fn target_group(&self, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
+        if self.text(properties.get("TargetType")).as_deref() != Some("lambda") {
+            return;
+        }
+        let items = |name: &str| properties.get(name).map_or(&[][..], |it| it.items());
+        let multi_value = items("TargetGroupAttributes").iter().any(|attribute| {
+            let is = |name: &str, wanted: &str| {
+                self.text(attribute.get(name)).as_deref() == Some(wanted)
+            };
+            is("Key", "lambda.multi_value_headers.enabled") && !is("Value", "false")
+        });
+        for target in items("Targets") {
+            stack.doors.push(Door {
+                function: self.reference(target.get("Id")),
+                line,
+                kind: DoorKind::Alb { multi_value },
+            });
         }
     }
 
@@ -356,4 +443,29 @@ impl Reader<'_> {
                 .at(&["Globals", "Api", "BinaryMediaTypes"])
                 .is_some()
     }
+}
+
+/// Does a schedule send anything of its own?
+fn has_input(properties: &Node) -> bool {
+    ["Input", "InputPath", "InputTransformer"]
+        .iter()
+        .any(|name| properties.get(name).is_some())
+}
+
+/// Those of all functions come in addition to the function's own.
+fn layers(properties: &[&Rc<Node>]) -> Vec<Said<String>> {
+    let lists = properties.iter().filter_map(|it| it.get("Layers"));
+    let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
+        // What `Fn::Sub` puts into it does not change which layer it is.
+        let text = match (&layer.value, layer.get("Fn::Sub")) {
+            (Value::Text(text), _) => text,
+            (_, Some(sub)) => sub.text()?,
+            _ => return None,
+        };
+        Some(Said {
+            line: layer.line,
+            value: text.to_string(),
+        })
+    });
+    layers.collect()
 }

@@ -2,7 +2,6 @@
 //! slow client has a file and not a worker.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -18,9 +17,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::budget::{self, MEMORY};
 use crate::event::Failure;
 use crate::observe::rarely::Rarely;
-use crate::spool::{self, Spool};
+use crate::spool::{Spool, TempFile};
 
 /// Pieces that may wait in memory: with 64 KiB records about half a MiB.
 const PIECES: usize = 8;
@@ -33,6 +33,12 @@ const NANOS_PER_BYTE: u64 = 10;
 
 /// What is read of the file at a time.
 const CHUNK: u64 = 64 * 1024;
+
+/// And what is read where memory is short.
+const SMALL_CHUNK: u64 = 16 * 1024;
+
+/// The room that a piece may need.
+const PIECE: u64 = 64 * 1024;
 
 /// How often to ask whether PHP is done while its client takes nothing.
 const LOOK: Duration = Duration::from_millis(20);
@@ -67,7 +73,7 @@ struct Shared {
 struct State {
     parts: VecDeque<Part>,
     /// Made by the giver, once.
-    file: Option<Arc<File>>,
+    file: Option<Arc<TempFile>>,
     end: Option<Result<(), Failure>>,
     taker: Option<Waker>,
     is_gone: bool,
@@ -122,7 +128,7 @@ pub enum Refused {
 pub struct Giver {
     shared: Arc<Shared>,
     spool: Option<Arc<Spool>>,
-    file: Option<Arc<File>>,
+    file: Option<Arc<TempFile>>,
     /// Where the file ends.
     written: u64,
     /// The disk or the limit takes no more until the client has taken all that is in the file.
@@ -143,7 +149,15 @@ impl Giver {
         if spools || state.in_memory() >= PIECES {
             return Err(Refused::Full(piece));
         }
-        self.given += piece.len() as u64;
+        let len = piece.len() as u64;
+        let piece = match budget::try_hold(piece) {
+            Ok(piece) => piece,
+            // Without a file, each response has room for a piece, or those that wait for clients
+            // would stop all others.
+            Err(piece) if state.parts.is_empty() && !self.can_spool() => budget::hold_anyway(piece),
+            Err(piece) => return Err(Refused::Full(piece)),
+        };
+        self.given += len;
         state.parts.push_back(Part::Memory(piece));
         state.wake();
         Ok(())
@@ -159,10 +173,7 @@ impl Giver {
                 Err(Refused::Full(piece)) => piece,
             };
             if is_done() {
-                let mut state = self.shared.lock();
-                state.parts.push_back(Part::Memory(piece));
-                state.wake();
-                return Ok(());
+                return self.give_last(piece).await;
             }
             if self.client_may_be_quick().await {
                 continue;
@@ -174,6 +185,30 @@ impl Giver {
             // Whether there is or not, it is tried again.
             let _ = timeout(LOOK, self.room()).await;
         }
+    }
+
+    /// PHP is done, and its next request must not wait for this client: where neither memory nor
+    /// the file have room, the response breaks off.
+    async fn give_last(&mut self, piece: Bytes) -> Result<(), Gone> {
+        let piece = match budget::try_hold(piece) {
+            Ok(piece) => {
+                let mut state = self.shared.lock();
+                state.parts.push_back(Part::Memory(piece));
+                state.wake();
+                return Ok(());
+            }
+            Err(piece) => piece,
+        };
+        if self.put_into_file(piece).await.is_ok() {
+            return Ok(());
+        }
+        let why = "no room for the rest of a response (http.buffer_memory, http.max_spool)";
+        self.shared.lock().end = Some(Err(Failure::Busy(why)));
+        Err(Gone)
+    }
+
+    fn can_spool(&self) -> bool {
+        self.spool.is_some() && !self.is_full
     }
 
     /// All has been given, or why no more comes.
@@ -188,8 +223,11 @@ impl Giver {
 
     /// Returns when a piece may wait in memory, or nowhere.
     async fn room(&self) {
-        self.wait_until(|state| state.is_gone || state.in_memory() < PIECES)
-            .await;
+        self.wait_until(|state| {
+            let has_room = state.in_memory() < PIECES && MEMORY.has_room(PIECE);
+            state.is_gone || state.parts.is_empty() || has_room
+        })
+        .await;
     }
 
     async fn wait_until(&self, is: impl Fn(&State) -> bool) {
@@ -204,7 +242,7 @@ impl Giver {
 
     /// Waits for it a moment. A client that keeps up needs no file; one that does not is told apart by how long it has been waited for.
     async fn client_may_be_quick(&mut self) -> bool {
-        if self.spool.is_none() || self.is_full || self.shared.lock().ends_in_file() {
+        if !self.can_spool() || !MEMORY.has_room(PIECE) || self.shared.lock().ends_in_file() {
             return false;
         }
         let of_bytes = Duration::from_nanos(self.given.saturating_mul(NANOS_PER_BYTE));
@@ -238,7 +276,7 @@ impl Giver {
             }
         }
         self.given += piece.len() as u64;
-        pieces.push(piece);
+        pieces.push(budget::hold_anyway(piece));
         let (file, from) = (self.file.take(), self.written);
         // By another thread: the disk may be slow. Nobody else appends meanwhile, and a client that comes finds nothing and waits.
         let writing = spawn_blocking(move || write(file, &spool, from, pieces));
@@ -284,7 +322,7 @@ impl Drop for Giver {
 }
 
 struct Written {
-    file: Option<Arc<File>>,
+    file: Option<Arc<TempFile>>,
     to: u64,
     /// What had no room.
     left: Vec<Bytes>,
@@ -292,7 +330,7 @@ struct Written {
 }
 
 /// Writes as much of the pieces as the limit and the disk take. From the beginning, nothing in the file is needed any more.
-fn write(file: Option<Arc<File>>, spool: &Spool, from: u64, pieces: Vec<Bytes>) -> Written {
+fn write(file: Option<Arc<TempFile>>, spool: &Spool, from: u64, pieces: Vec<Bytes>) -> Written {
     let mut written = Written {
         file,
         to: from,
@@ -319,16 +357,20 @@ impl Written {
         let file = match &self.file {
             Some(file) => {
                 if self.to == 0 {
-                    file.set_len(0)?;
+                    file.clear()?;
                 }
                 file
             }
             None => {
-                let file = spool::file(spool.directory.as_deref())?;
+                let file = TempFile::create(spool.directory.as_deref())?;
                 self.file.insert(Arc::new(file))
             }
         };
-        while !piece.is_empty() && self.to + piece.len() as u64 <= spool.max {
+        if self.to + piece.len() as u64 > spool.max {
+            return Ok(());
+        }
+        file.reserve(piece.len() as u64)?;
+        while !piece.is_empty() {
             match file.write_at(piece, self.to) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
@@ -344,7 +386,7 @@ impl Written {
 }
 
 /// To give back a gigabyte takes the kernel a while, in which no thread of the front is to wait.
-fn close(file: Option<Arc<File>>) {
+fn close(file: Option<Arc<TempFile>>) {
     if let (Some(file), Ok(runtime)) = (file, Handle::try_current()) {
         runtime.spawn_blocking(move || drop(file));
     }
@@ -370,6 +412,10 @@ impl Taker {
                 }
             };
         };
+        let chunk = match MEMORY.has_room(CHUNK) {
+            true => CHUNK,
+            false => SMALL_CHUNK,
+        };
         let range = match part {
             Part::Memory(piece) => {
                 let piece = std::mem::take(piece);
@@ -378,7 +424,7 @@ impl Taker {
                 self.shared.taken.notify_one();
                 return Poll::Ready(Some(Ok(piece)));
             }
-            Part::Spooled(range) => range.start..range.end.min(range.start + CHUNK),
+            Part::Spooled(range) => range.start..range.end.min(range.start + chunk),
         };
         let file = state.file.clone();
         drop(state);
@@ -407,12 +453,12 @@ impl Taker {
     }
 }
 
-fn read(file: Option<Arc<File>>, range: Range<u64>) -> io::Result<Bytes> {
+fn read(file: Option<Arc<TempFile>>, range: Range<u64>) -> io::Result<Bytes> {
     let file = file.ok_or(io::ErrorKind::NotFound)?;
     // Never more than a chunk.
     let mut buffer = vec![0; (range.end - range.start) as usize];
     file.read_exact_at(&mut buffer, range.start)?;
-    Ok(buffer.into())
+    Ok(budget::hold_anyway(buffer.into()))
 }
 
 impl Drop for Taker {

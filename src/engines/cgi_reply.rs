@@ -1,6 +1,6 @@
 //! The answer of a CGI script: a block of header lines, an empty line, the body (RFC 3875, section 6).
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -17,19 +17,89 @@ pub struct Head {
 /// A header block beyond this many bytes is refused; PHP scripts that need more have gone wrong.
 pub const MAX_HEAD: usize = 256 * 1024;
 
+/// A header block of more lines is refused. Each takes more memory than its bytes.
+const MAX_LINES: usize = 1024;
+
+/// Refused lines that are returned, and bytes of each: they become lines of the log.
+const MAX_REFUSED: usize = 8;
+const MAX_REFUSED_LEN: usize = 256;
+
 /// Finds the end of the header block: its length and the length of the empty line behind it.
 pub fn find_end(bytes: &[u8]) -> Option<(usize, usize)> {
-    if bytes.starts_with(b"\r\n") {
+    find_end_from(bytes, 0)
+}
+
+/// The same where the first `searched` bytes were searched in vain before.
+fn find_end_from(bytes: &[u8], searched: usize) -> Option<(usize, usize)> {
+    // An end may have begun with the last two of them.
+    let from = searched.saturating_sub(2);
+    if from == 0 && bytes.starts_with(b"\r\n") {
         return Some((0, 2));
     }
-    if bytes.starts_with(b"\n") {
+    if from == 0 && bytes.starts_with(b"\n") {
         return Some((0, 1));
     }
-    memchr::memchr_iter(b'\n', bytes).find_map(|at| match &bytes[at + 1..] {
-        [b'\n', ..] => Some((at + 1, 1)),
-        [b'\r', b'\n', ..] => Some((at + 1, 2)),
-        _ => None,
+    memchr::memchr_iter(b'\n', &bytes[from..]).find_map(|at| {
+        let end = from + at + 1;
+        match &bytes[end..] {
+            [b'\n', ..] => Some((end, 1)),
+            [b'\r', b'\n', ..] => Some((end, 2)),
+            _ => None,
+        }
     })
+}
+
+/// A header block that arrives in pieces. However small they are, each byte is searched once.
+#[derive(Default)]
+pub struct Block {
+    bytes: BytesMut,
+    searched: usize,
+}
+
+/// A whole header block, and what came behind it.
+pub struct Split {
+    pub block: Bytes,
+    pub rest: Bytes,
+}
+
+/// The header block is larger than [`MAX_HEAD`].
+#[derive(Debug)]
+pub struct TooLarge;
+
+impl Block {
+    /// Adds a piece. None until the block is complete.
+    pub fn add(&mut self, piece: Bytes) -> Result<Option<Split>, TooLarge> {
+        // Mostly the whole block is in the first piece, and need not be copied.
+        let is_first = self.bytes.is_empty();
+        let all = match is_first {
+            true => &piece[..],
+            false => {
+                self.bytes.extend_from_slice(&piece);
+                &self.bytes[..]
+            }
+        };
+        match find_end_from(all, self.searched) {
+            Some((end, _)) if end > MAX_HEAD => Err(TooLarge),
+            Some((end, empty)) => {
+                let all = match is_first {
+                    true => piece,
+                    false => std::mem::take(&mut self.bytes).freeze(),
+                };
+                Ok(Some(Split {
+                    block: all.slice(..end),
+                    rest: all.slice(end + empty..),
+                }))
+            }
+            None if all.len() > MAX_HEAD => Err(TooLarge),
+            None => {
+                self.searched = all.len();
+                if is_first {
+                    self.bytes.extend_from_slice(&piece);
+                }
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Reads a header block (without the empty line). Lines that no HTTP response can carry are left out and returned as text,
@@ -38,18 +108,23 @@ pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
     let mut head = Head {
         status: StatusCode::OK,
         reason: None,
-        headers: HeaderMap::with_capacity(block.len() / 32 + 2),
+        headers: HeaderMap::with_capacity((block.len() / 32 + 2).min(MAX_LINES)),
     };
-    let mut refused = Vec::new();
+    let mut refused = Refused::default();
+    let mut lines = 0;
     let mut start = 0;
     while start < block.len() {
+        lines += 1;
+        if lines > MAX_LINES {
+            return Err(format!("the response has more than {MAX_LINES} headers"));
+        }
         let end = memchr::memchr(b'\n', &block[start..]).map_or(block.len(), |at| start + at);
         let line = block[start..end]
             .strip_suffix(b"\r")
             .unwrap_or(&block[start..end]);
         start = end + 1;
         let Some(colon) = memchr::memchr(b':', line) else {
-            refused.push(String::from_utf8_lossy(line).into_owned());
+            refused.add(line);
             continue;
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -62,14 +137,32 @@ pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
             (Ok(name), Ok(value)) => {
                 head.headers.append(name, value);
             }
-            _ => refused.push(String::from_utf8_lossy(line).into_owned()),
+            _ => refused.add(line),
         }
     }
-    Ok((head, refused))
+    Ok((head, refused.lines))
+}
+
+/// Lines that were left out, as many as the log needs.
+#[derive(Default)]
+struct Refused {
+    lines: Vec<String>,
+}
+
+impl Refused {
+    fn add(&mut self, line: &[u8]) {
+        if self.lines.len() < MAX_REFUSED {
+            let line = &line[..line.len().min(MAX_REFUSED_LEN)];
+            self.lines.push(String::from_utf8_lossy(line).into_owned());
+        }
+    }
 }
 
 fn parse_status(value: &[u8]) -> Result<(StatusCode, Option<ReasonPhrase>), String> {
-    let wrong = || format!("the status is `{}`", String::from_utf8_lossy(value));
+    let wrong = || {
+        let value = &value[..value.len().min(MAX_REFUSED_LEN)];
+        format!("the status is `{}`", String::from_utf8_lossy(value))
+    };
     let digits = value.get(..3).ok_or_else(wrong)?;
     let status = StatusCode::from_bytes(digits).map_err(|_| wrong())?;
     if status.as_u16() < 200 || value.get(3).is_some_and(|c| *c != b' ') {
@@ -150,7 +243,49 @@ mod tests {
         assert_eq!(refused.len(), 3);
     }
 
+    #[test]
+    fn block_beyond_its_limits_is_refused_with_the_reason() {
+        let mut block = Block::default();
+        let line = Bytes::from("X: ".to_string() + &"x".repeat(1000) + "\n");
+        let refused = (0..1000).find(|_| block.add(line.clone()).is_err());
+        assert_eq!(refused, Some(MAX_HEAD / line.len()));
+        let lines = |count| Bytes::from((0..count).map(|n| format!("{n}:\n")).collect::<String>());
+        assert!(parse(&lines(MAX_LINES)).is_ok());
+        let why = parse(&lines(MAX_HEAD / 8)).unwrap_err();
+        assert_eq!(why, "the response has more than 1024 headers");
+    }
+
+    #[test]
+    fn refused_lines_are_few_and_short() {
+        let long = "x".repeat(1000) + "\n";
+        let (_, refused) = parse(&Bytes::from(long.repeat(100))).unwrap();
+        assert_eq!(refused.len(), MAX_REFUSED);
+        assert!(refused.iter().all(|line| line.len() == MAX_REFUSED_LEN));
+    }
+
     proptest! {
+        #[test]
+        fn block_in_pieces_ends_where_the_whole_one_does(
+            bytes in "[a\r\n]{0,12}",
+            cuts in prop::collection::vec(0..13_usize, 0..12),
+        ) {
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let all = Bytes::copy_from_slice(bytes.as_bytes());
+            let mut block = Block::default();
+            let mut found = None;
+            for pair in cuts.windows(2) {
+                if let Some(split) = block.add(all.slice(pair[0]..pair[1])).unwrap() {
+                    let empty = pair[1] - split.block.len() - split.rest.len();
+                    found = Some((split.block.len(), empty));
+                    break;
+                }
+            }
+            // A piece may show less of what follows than the whole does, but never another end.
+            prop_assert_eq!(found, find_end(&all));
+        }
+
         #[test]
         fn any_block_is_read_or_refused(block: Vec<u8>) {
             if let Ok((head, _)) = parse(&block.clone().into()) {

@@ -74,6 +74,9 @@ pub struct Settings {
     pub queue_timeout: Time,
     /// From asking PHP to end an event that is over its deadline to killing its process.
     pub kill_after: Time,
+    /// Surus and PHP may write core dumps when they crash, as far as the limits allow with which
+    /// Surus is started. A core dump contains what was in memory: passwords, keys, visitors' data.
+    pub core_dumps: bool,
     /// How long PHP may take to start.
     #[serde(deserialize_with = "boot_timeout")]
     pub boot_timeout: Time,
@@ -121,6 +124,7 @@ impl Default for Settings {
             queue: 1024,
             queue_timeout: Time::seconds(10),
             kill_after: Time::seconds(1),
+            core_dumps: false,
             boot_timeout: Time::seconds(60),
             max_events: 0,
             max_memory: Size(0),
@@ -135,6 +139,15 @@ impl Default for Settings {
             loader: None,
             ini_file: None,
         }
+    }
+}
+
+/// Limits what this process and all that it starts may do beside its work.
+pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
+    match settings.core_dumps {
+        true => Ok(()),
+        false => surus_sys::process::forbid_core_dumps()
+            .context("cannot forbid core dumps (engine.core_dumps)"),
     }
 }
 

@@ -48,7 +48,8 @@ impl Settings {
     pub fn bind(&self, project: &Path) -> anyhow::Result<Bound> {
         let address = self.address(project);
         let Address::Unix(path) = &address else {
-            return Bound::bind(&address);
+            return Bound::bind(&address, "admin.listen")
+                .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
             std::fs::DirBuilder::new()
@@ -56,16 +57,25 @@ impl Settings {
                 .mode(0o700)
                 .create(directory)
                 .with_context(|| {
-                    format!("cannot make {} for the admin socket", directory.display())
+                    format!(
+                        "cannot make {} for the admin socket; admin.listen takes another place, such as \
+                         \"unix:/var/lib/app/admin.sock\" or \"127.0.0.1:9000\"",
+                        directory.display()
+                    )
                 })?;
             // Where somebody has said which one, that is not for us to judge.
             if self.listen.is_none() {
                 check_directory(directory)?;
             }
         }
-        let listener = Bound::bind(&address).context(
-            "the admin listener (admin.listen); if surus serves this project already, `surus status` shows it",
-        )?;
+        let listener = Bound::bind(&address, "admin.listen").with_context(|| {
+            match std::os::unix::net::UnixStream::connect(path) {
+                Ok(_) if self.listen.is_none() => {
+                    "surus serves this project already: `surus status` shows it, `surus reload` reloads it"
+                }
+                _ => "the admin listener, for `surus status` and `surus reload`",
+            }
+        })?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot protect {}", path.display()))?;
         Ok(listener)

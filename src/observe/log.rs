@@ -20,9 +20,11 @@ use tracing_subscriber::fmt::format::{self, debug_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::message;
 use super::named::{self, Names};
 use super::writer::Writer;
-use crate::units;
+use crate::budget;
+use crate::units::{self, Size};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +34,9 @@ pub struct Settings {
     /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per part, as in `info,surus::engines=debug`.
     #[serde(deserialize_with = "level")]
     pub level: String,
+    /// Bytes that are kept of one message of PHP. The line says how many more there were.
+    #[serde(deserialize_with = "max_message")]
+    pub max_message: Size,
 }
 
 impl Default for Settings {
@@ -39,6 +44,7 @@ impl Default for Settings {
         Self {
             format: Format::Text,
             level: "info".into(),
+            max_message: Size(message::DEFAULT_MAX as u64),
         }
     }
 }
@@ -58,6 +64,10 @@ fn level<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
         };
         settings.filter().map(drop)
     })
+}
+
+fn max_message<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    units::size("log.max_message", Size(1 << 10)..=Size(16 << 20), from)
 }
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -175,6 +185,8 @@ fn begin(
     lines: impl Fn(BoxMakeWriter, EnvFilter) -> Dispatch,
 ) -> anyhow::Result<()> {
     let log = lines(BoxMakeWriter::new(|| Line), settings.filter()?);
+    // Never more than 16 MiB.
+    message::set_max(settings.max_message.0 as usize);
     let direct = lines(BoxMakeWriter::new(io::stderr), EnvFilter::new("info"));
     write_by_thread(direct)?;
     log.try_init()?;
@@ -185,6 +197,7 @@ fn begin(
 fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
     let writer = Writer::start(
         "log",
+        &budget::LOG,
         io::stderr(),
         |mut line, text| text.append(&mut line),
         move |lost| {

@@ -1,6 +1,6 @@
 //! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::message;
 use super::status::{EngineStatus, WorkerState};
+use crate::budget;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -37,6 +39,12 @@ struct Workers {
     state: &'static str,
 }
 
+/// A byte budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Buffer {
+    buffer: &'static str,
+}
+
 /// The answers of one engine with one outcome.
 struct Answers {
     label: Outcome,
@@ -58,6 +66,11 @@ pub struct Metrics {
     queued: Family<Workers, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
+    pub early_hints_dropped: Counter<u64, AtomicU64>,
+    log_messages_cut: Counter<u64, AtomicU64>,
+    buffered: Family<Buffer, Gauge>,
+    buffer_limits: Family<Buffer, Gauge>,
+    buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
 }
 
 impl Default for Metrics {
@@ -76,6 +89,11 @@ impl Default for Metrics {
             queued: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            early_hints_dropped: Counter::default(),
+            log_messages_cut: Counter::default(),
+            buffered: Family::default(),
+            buffer_limits: Family::default(),
+            buffer_refusals: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -124,6 +142,33 @@ impl Default for Metrics {
             "connections_refused",
             "Connections closed at once because http.max_connections were open",
             metrics.connections_refused.clone(),
+        );
+        registry.register(
+            "early_hints_dropped",
+            "Early hints that were not sent, because their request had sent too many",
+            metrics.early_hints_dropped.clone(),
+        );
+        registry.register(
+            "log_messages_cut",
+            "Log messages of PHP that were longer than log.max_message",
+            metrics.log_messages_cut.clone(),
+        );
+        registry.register_with_unit(
+            "buffered",
+            "Bytes that Surus holds now, by what holds them",
+            Unit::Bytes,
+            metrics.buffered.clone(),
+        );
+        registry.register_with_unit(
+            "buffer_limit",
+            "Bytes that Surus may hold",
+            Unit::Bytes,
+            metrics.buffer_limits.clone(),
+        );
+        registry.register(
+            "buffer_refusals",
+            "How often something found no room within the limit",
+            metrics.buffer_refusals.clone(),
         );
         metrics
     }
@@ -209,6 +254,20 @@ impl Metrics {
                 })
                 .set(status.queued as i64);
         }
+        for budget in budget::ALL {
+            let label = Buffer {
+                buffer: budget.name,
+            };
+            let set = |family: &Family<Buffer, Gauge>, bytes: u64| {
+                family.get_or_create(&label).set(bytes as i64);
+            };
+            set(&self.buffered, budget.used());
+            set(&self.buffer_limits, budget.limit());
+            let refusals = self.buffer_refusals.get_or_create(&label);
+            refusals.inner().store(budget.refused(), Relaxed);
+        }
+        let cut = self.log_messages_cut.inner();
+        cut.store(message::cut_messages(), Relaxed);
         let mut text = String::new();
         // Writing into a String cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -242,7 +301,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 9, "{text}");
+        assert_eq!(names.len(), 14, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

@@ -2,6 +2,7 @@
 
 pub mod log;
 pub mod machine;
+pub mod message;
 pub mod metrics;
 pub mod named;
 pub mod php;

@@ -13,13 +13,11 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Level, debug, error, info, trace, warn};
 
-/// Longer pieces without a line break are cut, so that a script cannot fill our memory.
-const LONGEST: usize = 1 << 20;
+use super::message::Message;
 
 /// A message that PHP has sent through its SAPI: an error, or `error_log()`.
-pub fn message(message: &[u8], pid: u32, event: Option<u64>) {
-    let text = String::from_utf8_lossy(message);
-    say(text.trim_end_matches(['\n', '\r']), pid, event);
+pub fn message(message: Message, pid: u32, event: Option<u64>) {
+    say(&message.into_text(), pid, event);
 }
 
 fn say(text: &str, pid: u32, event: Option<u64>) {
@@ -201,48 +199,42 @@ fn read_all(
 #[derive(Default)]
 struct Lines {
     /// A line that has not ended.
-    begun: Vec<u8>,
+    begun: Message,
     /// One that has, to which more may belong.
-    whole: Option<String>,
+    whole: Option<Message>,
 }
 
 impl Lines {
     fn add(&mut self, mut piece: &[u8], mut with: impl FnMut(&str)) {
         while !piece.is_empty() {
-            let (used, ended) = match memchr::memchr(b'\n', piece) {
-                Some(at) => (at + 1, true),
-                None => (piece.len(), false),
-            };
-            self.begun.extend_from_slice(&piece[..used]);
-            piece = &piece[used..];
-            if ended || self.begun.len() >= LONGEST {
+            let end = memchr::memchr(b'\n', piece);
+            self.begun.add(&piece[..end.unwrap_or(piece.len())]);
+            piece = &piece[end.map_or(piece.len(), |end| end + 1)..];
+            if end.is_some() {
                 self.end_line(&mut with);
             }
         }
     }
 
     fn end_line(&mut self, mut with: impl FnMut(&str)) {
-        let line = String::from_utf8_lossy(&self.begun);
-        let line = line.trim_end_matches(['\n', '\r']);
+        let line = std::mem::take(&mut self.begun);
         match &mut self.whole {
-            Some(whole) if is_of_trace(line, whole) && whole.len() < LONGEST => {
-                whole.push('\n');
-                whole.push_str(line);
+            Some(whole) if is_of_trace(line.kept(), whole.kept()) => {
+                whole.add(b"\n");
+                whole.append(line);
             }
             whole => {
-                let before = whole.replace(line.to_string());
-                if let Some(before) = before {
-                    with(&before);
+                if let Some(before) = whole.replace(line) {
+                    with(&before.into_text());
                 }
             }
         }
-        self.begun.clear();
     }
 
     /// Nothing more belongs to what has ended.
     fn settle(&mut self, mut with: impl FnMut(&str)) {
         if let Some(whole) = self.whole.take() {
-            with(&whole);
+            with(&whole.into_text());
         }
     }
 
@@ -255,17 +247,13 @@ impl Lines {
 }
 
 /// Is this line of an uncaught exception's trace, as PHP writes it behind the line `whole`?
-fn is_of_trace(line: &str, whole: &str) -> bool {
-    let is_frame = |line: &str| {
-        let number = line.strip_prefix('#').unwrap_or_default();
-        number.starts_with(|c: char| c.is_ascii_digit())
-    };
-    let in_trace = whole.contains("Stack trace:");
-    is_frame(line)
-        || ["Stack trace:", "[stacktrace]", "  thrown in "]
-            .iter()
-            .any(|word| line.starts_with(word))
-        || in_trace && (line.starts_with("Next ") || line.is_empty())
+fn is_of_trace(line: &[u8], whole: &[u8]) -> bool {
+    let is_frame = matches!(line, [b'#', b'0'..=b'9', ..]);
+    let in_trace = || memchr::memmem::find(whole, b"Stack trace:").is_some();
+    let begins = |words: &[&str]| words.iter().any(|word| line.starts_with(word.as_bytes()));
+    is_frame
+        || begins(&["Stack trace:", "[stacktrace]", "  thrown in "])
+        || (begins(&["Next "]) || line.trim_ascii_end().is_empty()) && in_trace()
 }
 
 /// Logs what a template writes, and keeps its first lines.
@@ -286,8 +274,16 @@ pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
 #[derive(Debug, Clone, Default)]
 pub struct FirstLines(Arc<Mutex<Vec<String>>>);
 
+/// Bytes that are kept of each of them.
+const FIRST_LINE: usize = 4096;
+
 impl FirstLines {
     pub fn add(&self, line: &str) {
+        let mut end = line.len().min(FIRST_LINE);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = &line[..end];
         let mut lines = self
             .0
             .lock()
@@ -331,10 +327,11 @@ async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::observe::message;
 
     #[tokio::test]
-    async fn lines_of_any_length_stay_whole() {
-        let long = "x".repeat(100_000);
+    async fn lines_up_to_the_limit_stay_whole() {
+        let long = "x".repeat(message::DEFAULT_MAX);
         let input = format!("one\r\n{long}\n\nlast without end");
         let mut lines = Vec::new();
         each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
@@ -357,15 +354,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_without_line_breaks_is_cut() {
-        let input = vec![b'x'; 3 * LONGEST];
-        let mut count = 0;
-        each_line(&input[..], |line| {
-            count += 1;
-            assert!(line.len() <= LONGEST + 16 * 1024);
-        })
-        .await;
-        assert!(count >= 2);
+    async fn flood_without_line_breaks_becomes_one_line_that_is_cut() {
+        let input = vec![b'x'; 3 * message::DEFAULT_MAX];
+        let mut lines = Vec::new();
+        each_line(&input[..], |line| lines.push(line.to_string())).await;
+        assert_eq!(lines.len(), 1);
+        let cut = format!(
+            "x [cut: {} more bytes (log.max_message)]",
+            2 * message::DEFAULT_MAX
+        );
+        assert!(lines[0].ends_with(&cut));
+    }
+
+    #[tokio::test]
+    async fn endless_stack_trace_is_cut() {
+        let input = format!(
+            "PHP Fatal error: x\nStack trace:\n{}",
+            "#1 f()\n".repeat(100_000)
+        );
+        let mut lines = Vec::new();
+        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
+        let sum = lines.iter().map(String::len).sum::<usize>();
+        // A trace is settled with each piece that is read.
+        assert!(sum < input.len() + 100 * lines.len(), "{sum}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.len() < message::DEFAULT_MAX + 100)
+        );
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Lines that wait may take so much memory; what comes beyond that is lost.
-const MOST: usize = 16 << 20;
+use crate::budget::Budget;
 
 /// So much is written at once, when there is so much.
 const PIECE: usize = 64 << 10;
@@ -32,10 +31,9 @@ enum Message<T> {
     Then(Box<dyn FnOnce() + Send>),
 }
 
-#[derive(Default)]
 struct Account {
-    /// Bytes that wait or are being written.
-    waiting: AtomicUsize,
+    /// Bytes that wait or are being written. Lines beyond the budget are lost.
+    waiting: &'static Budget,
     /// Lines that were lost and of which nobody has said so yet.
     lost: AtomicU64,
 }
@@ -45,12 +43,16 @@ impl<T: Send + 'static> Writer<T> {
     /// soon as the stream takes something again.
     pub fn start(
         name: &str,
+        waiting: &'static Budget,
         to: impl Write + Send + 'static,
         format: impl FnMut(T, &mut Vec<u8>) + Send + 'static,
         tell: impl FnMut(u64) + Send + 'static,
     ) -> io::Result<Writer<T>> {
         let (sender, receiver) = channel();
-        let account = Arc::new(Account::default());
+        let account = Arc::new(Account {
+            waiting,
+            lost: AtomicU64::new(0),
+        });
         let written = account.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
@@ -66,14 +68,7 @@ impl<T: Send + 'static> Writer<T> {
     pub fn send(&self, line: T, size: usize) {
         let Account { waiting, lost } = &*self.account;
         // Where nothing waits there is room for any line.
-        let room = |waiting: usize| {
-            let sum = waiting.checked_add(size)?;
-            (sum <= MOST || waiting == 0).then_some(sum)
-        };
-        if waiting
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, room)
-            .is_err()
-        {
+        if !waiting.try_take_or_first(size as u64) {
             lost.fetch_add(1, Ordering::AcqRel);
             return;
         }
@@ -86,7 +81,7 @@ impl<T: Send + 'static> Writer<T> {
 
     /// Returns when everything that has been sent so far is written.
     pub async fn written(&self) {
-        if self.account.waiting.load(Ordering::Acquire) > 0 {
+        if self.account.waiting.used() > 0 {
             let (done, is_done) = tokio::sync::oneshot::channel::<()>();
             self.then(move || drop(done));
             let _ = is_done.await;
@@ -132,7 +127,7 @@ fn write<T>(
             let is_all = text.len() < PIECE;
             text.clear();
             text.shrink_to(PIECE);
-            account.waiting.fetch_sub(sizes, Ordering::AcqRel);
+            account.waiting.give_back(sizes as u64);
             let before = std::mem::replace(&mut written, Instant::now());
             if is_all && next.is_none() && written - before < 2 * PAUSE {
                 std::thread::park_timeout(PAUSE);
@@ -145,7 +140,7 @@ fn write<T>(
                 action();
             }
             Some(Message::Line(..)) => {}
-            None if account.waiting.load(Ordering::Acquire) == 0 => {
+            None if account.waiting.used() == 0 => {
                 tell_of_the_last(account, &mut tell);
             }
             None => {}
@@ -167,6 +162,8 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
+
+    const MOST: usize = 16 << 20;
 
     /// A stream that takes nothing as long as the test holds it.
     #[derive(Clone, Default)]
@@ -193,6 +190,7 @@ mod tests {
         let mut direct = stream.clone();
         Writer::start(
             "test",
+            Box::leak(Box::new(Budget::new("test", MOST as u64))),
             stream.clone(),
             |line: String, text| text.extend_from_slice(line.as_bytes()),
             move |lost| writeln!(direct, "{lost} lost").unwrap(),

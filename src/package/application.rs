@@ -2,71 +2,54 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
-use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{Match, WalkBuilder};
 
+use super::left_out::LeftOut;
 use super::{Files, OURS};
+use crate::private_files::{self, Purpose, Unopened};
 
-/// What no function needs, in the words of .gitignore; a line with `!` in .surusignore takes it back.
-pub const EXCLUDED: &[&str] = &[
-    // Of version control, editors and other tools.
-    ".git",
-    ".hg",
-    ".svn",
-    ".github",
-    ".gitlab",
-    ".idea",
-    ".vscode",
-    ".DS_Store",
-    "node_modules",
-    // Secrets of a developer's machine.
-    ".env.local",
-    ".env.*.local",
-    // What the application writes, which is of this machine. A function cannot write there anyway.
-    "/var/cache/*",
-    "/var/log/*",
-    "/storage/logs/*",
-    "/storage/framework/cache/*",
-    "/storage/framework/sessions/*",
-    "/storage/framework/views/*",
-    // It has the paths of this machine.
-    "/bootstrap/cache/config.php",
-    // Tests of libraries.
-    "/vendor/*/*/tests/",
-    "/vendor/*/*/Tests/",
-    "/vendor/*/*/test/",
-    "/vendor/*/*/.*",
-    // Of deployments, this one's among them.
-    ".aws-sam",
-    ".serverless",
-    ".terraform",
-    "cdk.out",
-    "/function.zip",
-    "/.surusignore",
-];
-
-/// Adds the project's files, but for what is excluded and `except`, below the directory `place` of the package.
+/// Adds the project's files below the directory `place` of the package, and returns what it has left
+/// out. `except` are files that the caller writes.
 pub fn add(
     project: &Path,
     except: &[PathBuf],
     place: &str,
     files: &mut Files,
-) -> anyhow::Result<()> {
-    let rules = rules(project)?;
+) -> anyhow::Result<LeftOut> {
+    let own = own_rules(project)?;
+    let left_out = Arc::new(Mutex::new(LeftOut::default()));
     let except: Vec<PathBuf> = except
         .iter()
         .filter_map(|path| path.canonicalize().ok())
         .collect();
+    let is_excepted = move |path: &Path| {
+        !except.is_empty() && path.canonicalize().is_ok_and(|path| except.contains(&path))
+    };
     let root = project.to_path_buf();
+    let noted = left_out.clone();
     let walk = WalkBuilder::new(project)
         .standard_filters(false)
         .follow_links(true)
         .filter_entry(move |entry| {
             let inside = entry.path().strip_prefix(&root).unwrap_or(entry.path());
             let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-            inside.as_os_str().is_empty() || !rules.matched(inside, is_directory).is_ignore()
+            if inside.as_os_str().is_empty() {
+                return true;
+            }
+            // An earlier package at the same place is not worth a line.
+            if is_excepted(entry.path()) {
+                return false;
+            }
+            let Some(why) = why_left_out(&own, inside, entry.path(), is_directory) else {
+                return true;
+            };
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.note(why, inside, is_directory);
+            false
         })
         .build();
     for entry in walk {
@@ -78,12 +61,7 @@ pub fn add(
         let Some(kind) = entry.file_type() else {
             continue;
         };
-        if kind.is_dir()
-            || entry
-                .path()
-                .canonicalize()
-                .is_ok_and(|path| except.contains(&path))
-        {
+        if kind.is_dir() {
             continue;
         }
         let inside = entry.path().strip_prefix(project)?;
@@ -109,7 +87,27 @@ pub fn add(
         let executable = entry.metadata()?.permissions().mode() & 0o111 != 0;
         files.copy(inside_of(place, name), entry.path(), executable)?;
     }
-    Ok(())
+    let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *left_out))
+}
+
+/// Why a file or directory of the project is not packaged: a class, or the name of the file whose
+/// rule says so. The application's own rules come first.
+fn why_left_out(
+    own: &Gitignore,
+    inside: &Path,
+    path: &Path,
+    is_directory: bool,
+) -> Option<&'static str> {
+    match own.matched(inside, is_directory) {
+        Match::Ignore(_) => return Some(OWN_RULES),
+        Match::Whitelist(_) => return None,
+        Match::None => {}
+    }
+    let name = private_files::lowercase(inside);
+    let class = private_files::class_of(&name, is_directory, Purpose::Packaging)?;
+    let is_excused = !is_directory && class.excuses(Unopened::new(path), Purpose::Packaging);
+    (!is_excused).then_some(class.name)
 }
 
 /// `name` in the directory `place` of the package.
@@ -121,13 +119,13 @@ pub fn inside_of(place: &str, name: &str) -> String {
     }
 }
 
-fn rules(project: &Path) -> anyhow::Result<Gitignore> {
+/// The name of the file with the application's own rules.
+const OWN_RULES: &str = ".surusignore";
+
+fn own_rules(project: &Path) -> anyhow::Result<Gitignore> {
     // Paths are matched as they are from the project on.
     let mut builder = GitignoreBuilder::new("");
-    for rule in EXCLUDED {
-        builder.add_line(None, rule)?;
-    }
-    let own = project.join(".surusignore");
+    let own = project.join(OWN_RULES);
     match std::fs::read_to_string(&own) {
         Ok(text) => {
             for (index, line) in text.lines().enumerate() {
@@ -180,7 +178,7 @@ mod tests {
             "vendor/autoload.php",
             "assets/node_modules/x.js",
             "var/cache/dev/x",
-            "var/data.db",
+            "var/data.txt",
             "out.zip",
         ]);
         let except = [dir.path().join("out.zip")];
@@ -190,11 +188,58 @@ mod tests {
             "public/index.php",
             "src/tests/Kept.php",
             "tests/MyTest.php",
-            "var/data.db",
+            "var/data.txt",
             "vendor/a/b/src/X.php",
             "vendor/autoload.php",
         ];
         assert_eq!(names(dir.path(), &except).unwrap(), expected);
+    }
+
+    #[test]
+    fn secrets_are_left_out_and_named_and_surusignore_takes_them_back() {
+        let secrets = [
+            ".aws/credentials",
+            ".npmrc",
+            ".ssh/config",
+            "Dump.SQL",
+            "auth.json",
+            "config/jwt/private.pem",
+            "function.zip",
+            "id_ed25519",
+            "samconfig.toml",
+            "template.yaml",
+            "terraform.tfstate",
+            "terraform.tfstate.backup",
+        ];
+        let dir = project(&secrets);
+        std::fs::write(dir.path().join("index.php"), "").unwrap();
+        std::fs::write(dir.path().join("rds.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+        let mut files = Files::default();
+        let left_out = add(dir.path(), &[], "", &mut files).unwrap();
+        let packaged: Vec<_> = files.iter().map(|(name, _)| name).collect();
+        assert_eq!(packaged, ["index.php", "rds.pem"]);
+        let said = left_out.to_string();
+        for expected in [
+            "credentials of tools: 4 (.aws/, .npmrc, .ssh/, auth.json)",
+            "deployment files: 2 (function.zip, template.yaml)",
+            "dumps and databases: 1 (Dump.SQL)",
+            "infrastructure state: 3 (samconfig.toml, terraform.tfstate, terraform.tfstate.backup)",
+            "private keys: 2 (config/jwt/private.pem, id_ed25519)",
+            ".surusignore packages one of them: !/.aws/",
+        ] {
+            assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
+        }
+        let wanted = "!/config/jwt/private.pem\n!.ssh\n";
+        std::fs::write(dir.path().join(".surusignore"), wanted).unwrap();
+        assert_eq!(
+            names(dir.path(), &[]).unwrap(),
+            [
+                ".ssh/config",
+                "config/jwt/private.pem",
+                "index.php",
+                "rds.pem"
+            ]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::{Content, Files, OURS, ROOT};
+use super::{Content, Files, OURS, ROOT, symfony};
 
 /// Where a package has them.
 pub const DIRECTORY: &str = ".surus/opcache";
@@ -74,7 +74,7 @@ pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
         let inside = entry.path().strip_prefix(from)?;
         let inside = inside.to_str().context("a name that is not UTF-8")?;
         // What compiles is among them, and belongs to no package.
-        if !inside.contains(&format!("{ROOT}/")) {
+        if !inside.contains(&format!("{ROOT}/")) && !inside.contains(symfony::CACHE) {
             continue;
         }
         files.copy(format!("{DIRECTORY}/{inside}"), entry.path(), false)?;

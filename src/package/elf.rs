@@ -39,6 +39,28 @@ impl Machine {
     }
 }
 
+/// What a program runs on whose first bytes these are; none when Lambda does not have it.
+pub fn machine(start: &[u8]) -> Option<&'static str> {
+    // e_machine of a little-endian file of 64 bits; both of Lambda's machines are such.
+    let number = start
+        .get(18..20)
+        .filter(|_| start.starts_with(b"\x7fELF\x02\x01"))?;
+    match elf::Machine(u16::from_le_bytes([number[0], number[1]])) {
+        elf::EM_X86_64 => Some(Machine::X86_64.name()),
+        elf::EM_AARCH64 => Some(Machine::Arm64.name()),
+        _ => None,
+    }
+}
+
+/// What a package that is made here runs on.
+pub fn of_this_machine() -> Option<&'static str> {
+    match std::env::consts::ARCH {
+        "x86_64" => Some(Machine::X86_64.name()),
+        "aarch64" => Some(Machine::Arm64.name()),
+        _ => None,
+    }
+}
+
 /// Reads the file; none when it is not ELF of 64 bits.
 pub fn read(path: &Path) -> anyhow::Result<Option<Elf>> {
     let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;

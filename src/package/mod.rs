@@ -7,11 +7,13 @@ pub mod compiled;
 pub mod elf;
 pub mod extensions;
 pub mod ini;
+pub mod left_out;
 pub mod libraries;
 pub mod library;
 pub mod php;
 pub mod settings;
 pub mod sizes;
+pub mod symfony;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -187,7 +187,7 @@ fn modules(directories: &[Option<PathBuf>]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// All files below a directory, each by its name from there.
-pub(super) fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
+pub fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let mut all = Vec::new();
     let mut todo = vec![PathBuf::new()];
     while let Some(inside) = todo.pop() {

@@ -5,13 +5,14 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::php::Placed;
-use super::{OURS, ROOT, compiled};
+use super::{OURS, ROOT, compiled, symfony};
 
 /// `project` is the application's table, empty when it has none. `script` is that of the library, where the package brings it along.
 pub fn compose(
     mut project: toml::Table,
     php: &Placed,
     script: Option<&str>,
+    is_symfony: bool,
 ) -> anyhow::Result<String> {
     let absolute = |name: &str| {
         let path = Path::new(ROOT).join(name);
@@ -37,6 +38,9 @@ pub fn compose(
         let value = absolute(&format!("{OURS}/{path}"));
         env.entry(name).or_insert(value);
     }
+    if is_symfony {
+        symfony::set_environment(env);
+    }
     written(&project)
 }
 
@@ -46,6 +50,15 @@ pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
     let place = Path::new(ROOT).join(compiled::DIRECTORY);
     let lambda = section(&mut table, "lambda")?;
     lambda.insert("compiled".into(), place.display().to_string().into());
+    written(&table)
+}
+
+/// The same for a package that brings a warmed-up cache along.
+pub fn with_cache(composed: &[u8]) -> anyhow::Result<String> {
+    let mut table = read(composed)?;
+    let place = Path::new(ROOT).join(symfony::WARMED);
+    let lambda = section(&mut table, "lambda")?;
+    lambda.insert("cache".into(), place.display().to_string().into());
     written(&table)
 }
 
@@ -124,7 +137,7 @@ mod tests {
             loader: ".surus/lib/ld-linux-x86-64.so.2".into(),
             ini_file: ".surus/php.ini".into(),
         };
-        let text = compose(project, &php, Some(".surus/php/lambda/events.php")).unwrap();
+        let text = compose(project, &php, Some(".surus/php/lambda/events.php"), false).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = &table["engine"];
         assert_eq!(engine["name"].as_str(), Some("rewind"));

@@ -116,6 +116,10 @@ pub fn symfony() -> Site {
 }
 
 pub fn laravel() -> Site {
+    laravel_without_libraries().vendor()
+}
+
+pub fn laravel_without_libraries() -> Site {
     installed(
         "/usr/share/php/Illuminate/autoload.php",
         "php-laravel-framework",
@@ -137,5 +141,4 @@ pub fn laravel() -> Site {
             site.copy(&example("laravel").join(part), part)
         })
         .directory("bootstrap/cache")
-        .vendor()
 }

@@ -118,3 +118,59 @@ fn a_loop_that_ends_after_some_requests_is_begun_anew() {
         }
     }
 }
+
+/// As Laravel Octane installs itself: a stub that is told to serve, and the worker in the package.
+#[test]
+fn worker_behind_a_stub_is_found_and_told_that_it_is_one() {
+    let worker = r#"<?php
+if ((! ($_SERVER['FRANKENPHP_WORKER'] ?? false)) || ! function_exists('frankenphp_handle_request')) {
+    echo 'FrankenPHP must be in worker mode to use this script.';
+    exit(1);
+}
+$handled = 0;
+while (frankenphp_handle_request(static function () use (&$handled): void {
+    header('X-Name:  value');
+    if (isset($_GET['finish'])) {
+        echo 'first';
+        frankenphp_finish_request();
+        echo 'second';
+        return;
+    }
+    echo json_encode([++$handled, $_SERVER['FRANKENPHP_WORKER'],
+        apache_response_headers() === frankenphp_response_headers(), apache_response_headers()['X-Name'],
+        frankenphp_request_headers()['X-Asked'] ?? null]);
+})) {}
+"#;
+    let stub =
+        "<?php\n\n// Installed by the package.\nrequire __DIR__.'/vendor/octane/bin/worker.php';\n";
+    let site = Site::new()
+        .write("index.php", stub)
+        .write("vendor/octane/bin/worker.php", worker);
+    // The engine that is chosen for it first.
+    let chosen: [&[&str]; 5] = [
+        &[],
+        &["--engine", "worker"],
+        &["--engine", "standby"],
+        &["--engine", "fork"],
+        &["--engine", "rewind"],
+    ];
+    for engine in chosen {
+        let surus = site.serve_with(&[&["--workers", "1"], engine].concat(), &[]);
+        let visitor = Client::new(&surus.url);
+        for round in 1..=3 {
+            let answer = visitor.get("/any/path").ok().json();
+            let handled = if engine.contains(&"worker") { round } else { 1 };
+            let expected = serde_json::json!([handled, "1", true, "value", null]);
+            assert_eq!(answer, expected, "{engine:?}");
+        }
+        assert_eq!(visitor.get("/?finish").ok().text(), "first", "{engine:?}");
+    }
+}
+
+#[test]
+fn classic_does_not_say_that_it_is_a_worker() {
+    let code = "<?php echo json_encode(isset($_SERVER['FRANKENPHP_WORKER']));";
+    let site = Site::new().write("index.php", code);
+    let surus = site.serve(&[]);
+    assert_eq!(Client::new(&surus.url).get("/").ok().text(), "false");
+}

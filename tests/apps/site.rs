@@ -38,6 +38,20 @@ pub fn extension(name: &str, package: &str) {
     );
 }
 
+/// The libraries of a framework that is newer than this Debian's.
+#[track_caller]
+pub fn framework(name: &str) -> PathBuf {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("target/frameworks")
+        .join(name);
+    assert!(
+        unpacked.join("complete").exists(),
+        "{} is missing, which this test needs. What may help: scripts/frameworks {name}",
+        unpacked.display()
+    );
+    unpacked.join("root/usr/share/php")
+}
+
 /// One of this repository's examples.
 pub fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -136,9 +150,14 @@ impl Site {
 
     /// Gives it its libraries, from Debian's packages.
     pub fn vendor(self) -> Site {
+        self.vendor_from(Path::new("/usr/share/php"))
+    }
+
+    /// The same, from packages that were unpacked elsewhere.
+    pub fn vendor_from(self, libraries: &Path) -> Site {
         let script = example("vendor.php");
         let output = Command::new("php8.2")
-            .args([script.as_path(), &self.www()])
+            .args([script.as_path(), &self.www(), libraries])
             .output()
             .unwrap_or_else(|error| panic!("php8.2: {error}; apt-get install php8.2-cli"));
         assert!(

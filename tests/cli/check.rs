@@ -53,6 +53,9 @@ fn check_says_what_contradicts() {
         ("composer.json", composer),
         ("surus.toml", configuration),
         ("about.php", ""),
+        ("src/Kernel.php", ""),
+        ("dumps/a.sql", ""),
+        ("vendor/autoload.php", ""),
     ]);
     let said = check(project.path());
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
@@ -60,7 +63,11 @@ fn check_says_what_contradicts() {
         &said.stdout,
         &[
             "! there is no front controller",
-            "! the document root is the project itself, which holds composer.json:",
+            "! the document root holds files that are no pages, and answers 404 for them: ",
+            "dependency manifests (composer.json); ",
+            "dumps and databases (dumps/a.sql); ",
+            "libraries (vendor/); ",
+            "! the document root is the project itself, and visitors can ask for what is in src/;",
             "! post_max_size is 8M, but bodies above 1M are refused",
             "! display_errors is on",
             "! PHP has no setting memory_limt",
@@ -116,6 +123,32 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
         "user_ini.filename=",
     ]));
     assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
+fn check_says_what_runs_around_every_request() {
+    let ini = "[php]\nauto_append_file = \"/nowhere/after.php\"\n";
+    let project = project(&[
+        ("index.php", "<?php surus_serve(fn () => print 'x');"),
+        (".user.ini", "auto_prepend_file = 'waf.php'\n"),
+        ("waf.php", "<?php function waf() {}"),
+        ("surus.toml", ini),
+    ]);
+    let said = check(project.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    says(
+        &said.stdout,
+        &[
+            "✓ prepended file   waf.php, before every request; not in the boot",
+            "✓ appended file    /nowhere/after.php, after every request; not in the boot",
+        ],
+    );
+    let worker = "[engine]\nname = \"worker\"\n";
+    std::fs::write(project.path().join("surus.toml"), worker).unwrap();
+    let said = check(project.path());
+    assert_ne!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let reason = "auto_prepend_file cannot run for every request on the engine `worker`";
+    assert!(said.stdout.contains(reason), "{}", said.stdout);
 }
 
 #[test]

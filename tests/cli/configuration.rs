@@ -244,3 +244,20 @@ fn a_proxy_protocol_without_proxies_stops_the_start() {
         &["http.proxy_protocol", "http.trusted_proxies"],
     );
 }
+
+#[test]
+fn single_text_stands_for_a_list_of_addresses() {
+    for listen in ["listen = '127.0.0.1:0'", "listen = ['127.0.0.1:0']"] {
+        let configuration = format!("[http]\n{listen}\ntrusted_proxies = '10.0.0.0/8'\n");
+        let project = project(&[("index.php", ""), ("surus.toml", &configuration)]);
+        let said = surus(&["check", project.path().to_str().unwrap()], &[]);
+        assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+        says(&said.stdout, &["✓ listens at       http://127.0.0.1:0\n"]);
+    }
+    let wrong = project(&[("surus.toml", "[http]\nlisten = 8080\n")]);
+    let said = surus(&["check", wrong.path().to_str().unwrap()], &[]);
+    says(
+        &said.stderr,
+        &["surus.toml:2: ", "a list of texts", "or a single text"],
+    );
+}

@@ -132,6 +132,16 @@ fn what_is_wrong_is_said_before_anything_starts() {
             "`x` is not one of url, http",
         ),
         (vec!["dev", "--every", "x"], 2, "1m=event.json"),
+        (
+            vec!["dev", "--front", "rest", "--binary-media-types", "png"],
+            2,
+            "`png` is not a media type",
+        ),
+        (
+            vec!["dev", "--binary-media-types", "*/*"],
+            1,
+            "add --front rest",
+        ),
     ] {
         let output = surus(project.path(), &arguments).output().unwrap();
         let stderr = text(&output.stderr);

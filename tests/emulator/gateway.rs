@@ -126,6 +126,87 @@ async fn api_gateway_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
+async fn rest_api_without_binary_media_types_passes_bytes_on_as_text() {
+    let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
+    // Answers with the event's body, and the same bytes in base64.
+    runtime.serve(|event| {
+        let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+        let said = serde_json::json!([event["body"], event["isBase64Encoded"]]).to_string();
+        let is_base64 = event["path"] == "/base64";
+        let body = if is_base64 {
+            "iVBORw==".to_string()
+        } else {
+            said
+        };
+        let answer =
+            serde_json::json!({"statusCode": 200, "body": body, "isBase64Encoded": is_base64});
+        Bytes::from(answer.to_string())
+    });
+    let png = &b"\x89PNG"[..];
+    for (types, kind, accept, event, answer) in [
+        (
+            "",
+            "image/png",
+            "image/png",
+            r#"["�PNG",false]"#,
+            &b"iVBORw=="[..],
+        ),
+        (
+            "",
+            "application/x-www-form-urlencoded",
+            "",
+            r#"["�PNG",false]"#,
+            b"iVBORw==",
+        ),
+        (
+            "*/*",
+            "text/plain",
+            "text/html",
+            r#"["iVBORw==",true]"#,
+            png,
+        ),
+        ("*/*", "image/png", "", r#"["iVBORw==",true]"#, png),
+        (
+            "image/png",
+            "Image/PNG; a=b",
+            "image/png,*/*;q=0.8",
+            r#"["iVBORw==",true]"#,
+            png,
+        ),
+        (
+            "image/png",
+            "image/gif",
+            "text/html,image/png",
+            r#"["�PNG",false]"#,
+            b"iVBORw==",
+        ),
+    ] {
+        let what = format!("{types:?} {kind} {accept}");
+        let mut gateway = Gateway::new(emulator.clone(), Front::Rest, false);
+        if !types.is_empty() {
+            gateway.binary_media_types = types.parse().unwrap();
+        }
+        let mut client = Fake::connect(serve(gateway).await).await;
+        let headers = [("content-type", kind), ("accept", accept)];
+        let headers = if accept.is_empty() {
+            &headers[..1]
+        } else {
+            &headers
+        };
+        let said = client
+            .try_call(Method::POST, "/", headers, png)
+            .await
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.body), event, "{what}");
+        let said = client
+            .try_call(Method::POST, "/base64", headers, png)
+            .await
+            .unwrap();
+        assert_eq!(&said.body[..], answer, "{what}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_that_lambda_would_not_take_is_too_long() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     runtime.serve(|_| Bytes::from_static(br#"{"statusCode":204}"#));

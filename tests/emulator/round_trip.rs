@@ -107,7 +107,9 @@ async fn pass(
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = Fake::connect(listener.local_addr().unwrap()).await;
-    tokio::spawn(Gateway::new(emulator, front, false).serve(listener));
+    let mut gateway = Gateway::new(emulator, front, false);
+    gateway.binary_media_types = "*/*".parse().unwrap();
+    tokio::spawn(gateway.serve(listener));
     let (sender, seen) = mpsc::channel();
     let said = answer.clone();
     runtime.serve(move |event| {
@@ -122,7 +124,7 @@ async fn pass(
             response = response.header("set-cookie", cookie);
         }
         let head = response.body(()).unwrap().into_parts().0;
-        let answer = http_event::write(&event.format, &head, &said.body);
+        let answer = http_event::write(&event.format, &head, &said.body).json;
         sender.send(event).unwrap();
         answer.into()
     });

@@ -36,7 +36,7 @@ engine_contract! {
             assert!(memory.body == body, "{len} bytes from memory");
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&body).unwrap();
-            let spooled = Body::Spooled { file: Arc::new(file), len: len as u64 };
+            let spooled = Body::Spooled { file: Arc::new(file.into()), len: len as u64 };
             let spooled = engine.answer(engine.ask(&echo).post_body(OCTETS, spooled)).await.unwrap();
             assert!(spooled.body == body, "{len} bytes from a file");
         }

@@ -42,7 +42,7 @@ fn put(mut ask: Ask, body: &[u8]) -> Ask {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(body).unwrap();
     let body = Body::Spooled {
-        file: Arc::new(file),
+        file: Arc::new(file.into()),
         len: body.len() as u64,
     };
     ask = ask.post_body("application/octet-stream", body);

@@ -56,6 +56,9 @@ fn a_boot_that_fails_says_why() {
                 _ => words,
             };
             assert!(log.contains(words), "{engine}: {boot}\n{log}");
+            // Who has thrown, has not forgotten to serve.
+            let is_fatal = boot.contains("no_such_function") || boot.contains("throw");
+            assert!(!is_fatal || !log.contains("calls surus_serve"), "{log}");
         }
     }
 }
@@ -102,6 +105,69 @@ fn a_warm_up_that_fails_stops_the_boot() {
             Ok(surus) => panic!("{path}: it has started:\n{}", surus.log()),
             Err(log) => assert!(log.contains(words), "{path}\n{log}"),
         }
+    }
+}
+
+#[test]
+fn warm_up_that_spoils_the_application_is_named_and_left_out() {
+    // What is included once answers once.
+    let boot = "$warm = 0;
+        surus_serve(function () use (&$warm) {
+            if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' ', rand(0, 5)); }
+            elseif (isset($_GET['fails'])) { static $n = 0; if ($n++) no_such_function(); echo 'fine'; }
+            else require_once __DIR__.'/hello.php';
+        });";
+    for engine in ["rewind", "fork"] {
+        let warmup = ("SURUS_ENGINE_WARMUP", "/?page=good,/,/?fails=1");
+        let site = try_booted(engine, boot, &["--workers", "2"], &[warmup])
+            .unwrap_or_else(|log| panic!("{log}"));
+        for _ in 0..4 {
+            assert_eq!(site.get("/").body, "hello", "{engine}");
+            assert_eq!(site.get("/?fails=1").body, "fine", "{engine}");
+            let good = site.get("/?page=good").body;
+            assert_eq!(good.trim(), "warm-ups: 2", "{engine}");
+        }
+        let log = site.surus.log();
+        let named = |text: &str| log.matches(text).count();
+        let first = "the warm-up / is left out: asked again after it, the application answers with \
+                     status 200 and 0 bytes instead of 200 and 5";
+        assert_eq!(named(first), 1, "{engine}\n{log}");
+        assert_eq!(named("the warm-up /?fails=1 is left out"), 1, "{log}");
+        assert_eq!(named("is left out"), 2, "{engine}\n{log}");
+        assert!(log.contains("no_such_function"), "{engine}\n{log}");
+    }
+}
+
+#[test]
+fn time_of_boot_that_is_kept_is_named() {
+    let boot = "define('NOW', $_SERVER['REQUEST_TIME']);
+        class Clock { public static $now, $other = 5; private static $began; static function set() {
+            static $since; $since = self::$now = $_SERVER['REQUEST_TIME'];
+            self::$began = $_SERVER['REQUEST_TIME_FLOAT']; } }
+        class Child extends Clock {}
+        function began() { static $at; return $at ??= $_SERVER['REQUEST_TIME_FLOAT']; }
+        function fine() { static $at = 3; return $at; }
+        Child::set(); began(); fine(); const OTHER = 7;
+        surus_serve(function () { echo $_SERVER['REQUEST_TIME'] - NOW >= 0 ? 'later' : 'before'; });";
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let site = try_booted(engine, boot, &["--workers", "2"], &[])
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "later", "{engine}");
+        for kept in [
+            "the constant NOW keeps",
+            "the static property Clock::$now keeps",
+            "the static property Clock::$began keeps",
+            "the static variable set(): $since keeps",
+            "the static variable began(): $at keeps",
+        ] {
+            site.surus.wait_for_log(|log| log.contains(kept));
+        }
+        let log = site.surus.log();
+        assert_eq!(
+            log.matches("the time of the boot").count(),
+            5,
+            "{engine}\n{log}"
+        );
     }
 }
 

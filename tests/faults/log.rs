@@ -13,6 +13,7 @@ fn serve(dir: &tempfile::TempDir, stderr: Stdio) -> (Child, String) {
         .arg("serve")
         .arg(dir.path())
         .args(["--listen", "127.0.0.1:0", "--workers", "1"])
+        .env("SURUS_LOG_MAX_MESSAGE", "2M")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(stderr)

@@ -24,6 +24,56 @@ fn booted(engine: &str, args: &[&str]) -> Site {
 }
 
 #[test]
+fn opcache_with_file_cache_only_starts_and_serves() {
+    let cache = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(cache.path(), open).unwrap();
+    let directory = format!("opcache.file_cache={}", cache.path().display());
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let only = "opcache.file_cache_only=1";
+        let args = [
+            "-d",
+            &directory,
+            "-d",
+            only,
+            "-d",
+            "opcache.file_update_protection=0",
+        ];
+        let site = booted(engine, &args);
+        for _ in 0..3 {
+            assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
+        }
+        let log = site.surus.log();
+        assert!(
+            log.contains("OPcache has no shared memory"),
+            "{engine}: {log}"
+        );
+        assert!(cache.path().read_dir().unwrap().next().is_some());
+    }
+}
+
+#[test]
+fn template_without_opcache_ends_with_its_heap_intact() {
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        // A child of the boot ends PHP's request too.
+        let boot = format!(
+            "if (pcntl_fork() === 0) exit(0); pcntl_wait($status);
+            echo pcntl_wifexited($status) ? 'child ended' : 'child died'; {BOOT}"
+        );
+        let args = ["--workers", "2", "-d", "opcache.enable=0"];
+        let mut site = boot_in(app(), engine, &boot, &args, &[]).unwrap();
+        for _ in 0..3 {
+            assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
+        }
+        kill(site.surus.pid(), "TERM");
+        assert!(site.surus.wait().success(), "{engine}");
+        let log = site.surus.log();
+        assert!(!log.contains("corrupted"), "{engine}: {log}");
+        assert!(log.contains("child ended"), "{engine}: {log}");
+    }
+}
+
+#[test]
 fn a_full_opcache_is_said_once_for_each_boot() {
     for engine in ["rewind", "fork"] {
         // The least that PHP takes; it becomes a prime number of places.

@@ -51,3 +51,38 @@ fn more_headers_than_php_can_be_given_are_the_clients_fault() {
         assert_eq!(answer.status, 431, "{answer:?}");
     }
 }
+
+#[test]
+fn private_file_is_404_and_a_route_of_its_name_is_the_scripts() {
+    let dir = site();
+    std::fs::create_dir(dir.path().join("vendor")).unwrap();
+    std::fs::write(dir.path().join("stream.key"), "0123456789abcdef").unwrap();
+    for name in [
+        "composer.lock",
+        "dump.sql",
+        "function.zip",
+        "vendor/autoload.php",
+    ] {
+        std::fs::write(dir.path().join(name), "secret").unwrap();
+    }
+    let surus = serve(dir.path(), &[]);
+    let mut wire = Wire::connect(&surus);
+    for (target, status) in [
+        ("/composer.lock", 404),
+        ("/dump.sql", 404),
+        ("/DUMP.SQL", 200),
+        ("/function.zip", 404),
+        ("/vendor/autoload.php", 404),
+        ("/vendor/17", 200),
+        ("/export.sql", 200),
+        ("/static.txt", 200),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = wire.ask(&request).unwrap();
+        assert_eq!(answer.status, status, "{target}: {answer:?}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
+    }
+    // A key of a stream, which has been looked into and is sent from its beginning.
+    let request = "GET /stream.key HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(wire.ask(request).unwrap().body, b"0123456789abcdef");
+}

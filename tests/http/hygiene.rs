@@ -195,6 +195,41 @@ fn chunks_are_sizes_and_bytes_and_nothing_else() {
             Through("hello"),
         ),
         (
+            "extensions with spaces",
+            chunked("5 ; a = b ; c\r\nhello\r\n0\r\n\r\n"),
+            Through("hello"),
+        ),
+        (
+            "a NUL in an extension",
+            chunked("5;a\0\r\nhello\r\n0\r\n\r\n"),
+            Refused(400),
+        ),
+        (
+            "a NUL in the extension of the last chunk",
+            chunked("5\r\nhello\r\n0;a=\0\r\n\r\n"),
+            Refused(400),
+        ),
+        (
+            "an extension without a name",
+            chunked("5;=b\r\nhello\r\n0\r\n\r\n"),
+            Refused(400),
+        ),
+        (
+            "an extension that is no token",
+            chunked("5;a(b\r\nhello\r\n0\r\n\r\n"),
+            Refused(400),
+        ),
+        (
+            "a quoted value without an end",
+            chunked("5;a=\"b\r\nhello\r\n0\r\n\r\n"),
+            Refused(400),
+        ),
+        (
+            "what looks like an extension in a chunk",
+            chunked("5\r\n;\0(\"\x01\r\n0\r\n\r\n"),
+            Through(";\0(\"\x01"),
+        ),
+        (
             "but not without end",
             chunked(&format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(20_000))),
             Refused(400),
@@ -379,9 +414,19 @@ fn a_request_is_for_one_host() {
         ("a name and a port", host("a.example:80"), Through("")),
         ("an IPv6 address and a port", host("[::1]:80"), Through("")),
         (
-            "an empty host, for a target without authority",
+            "an empty host, which no http URI has",
             host(""),
-            Through(""),
+            Refused(400),
+        ),
+        (
+            "an empty host beside an absolute target",
+            target("http://a/", "Host:\r\n"),
+            Refused(400),
+        ),
+        (
+            "an empty host in HTTP/1.0",
+            "GET / HTTP/1.0\r\nHost: \r\n\r\n".into(),
+            Refused(400),
         ),
         ("none in HTTP/1.1", get(""), Refused(400)),
         (
@@ -455,7 +500,13 @@ fn a_request_line_is_three_words() {
             Refused(400),
         ),
         ("HTTP/0.9", "GET /\r\n".into(), Refused(400)),
-        ("HTTP/1.2", line("GET / HTTP/1.2"), Refused(400)),
+        (
+            "HTTP/1.2, which is answered as 1.1",
+            line("GET / HTTP/1.2"),
+            Through(""),
+        ),
+        ("HTTP/1.10", line("GET / HTTP/1.10"), Refused(400)),
+        ("HTTP/1.", line("GET / HTTP/1."), Refused(400)),
         (
             "HTTP/2.0 without its preface",
             line("GET / HTTP/2.0"),
@@ -718,14 +769,20 @@ fn http_2_is_spoken_to_those_who_begin_with_it() {
         .await
         .unwrap();
         tokio::spawn(connection);
-        let ask = |uri: &str, host: Option<&str>| {
+        let mut with = |uri: &str, header: Option<(&str, &str)>| {
             let mut request = http::Request::get(uri);
-            if let Some(host) = host {
-                request = request.header("host", host);
+            if let Some((name, value)) = header {
+                request = request.header(name, value);
             }
             client.send_request(request.body(Empty::<Bytes>::new()).unwrap())
         };
-        let mut ask = ask;
+        for padded in [" x", "x ", "\tx", "x\t", " "] {
+            let answer = with("http://a.example/", Some(("x-padded", padded))).await;
+            assert_eq!(answer.unwrap().status(), 400, "{padded:?}");
+        }
+        let answer = with("http://a.example/", Some(("x-inner", "a b\tc"))).await;
+        assert_eq!(answer.unwrap().status(), 200);
+        let mut ask = |uri: &str, host: Option<&'static str>| with(uri, host.map(|h| ("host", h)));
         let answer = ask("http://a.example:81/x", None).await.unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let seen: serde_json::Value = serde_json::from_slice(&body).unwrap();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Event};
-use crate::function::{Dir, Function, get};
+use crate::function::{Dir, Function, get, request};
 
 /// A library as the Composer package has one, in few words.
 const LIBRARY: &str = r#"<?php
@@ -128,6 +128,23 @@ fn without_a_handler_the_application_is_asked() {
         message.contains("422") && message.contains("cannot be done"),
         "{message}"
     );
+}
+
+#[test]
+fn event_that_a_client_posts_to_an_application_is_refused_unless_configured() {
+    let index = "<?php echo '\"done\"';";
+    for (setting, expected) in [("false", 403), ("true", 200)] {
+        let environment = [
+            ("_HANDLER", "index.php"),
+            ("SURUS_LAMBDA_EVENTS_OVER_HTTP", setting),
+        ];
+        let function = Function::start(&[("index.php", index)], &environment);
+        let forged = request("POST", "//events", "{\"Records\": []}", &[]);
+        let answer = function.ask(Event::new("f-1", &forged)).json();
+        assert_eq!(answer["statusCode"], expected, "{answer}");
+        let event = function.ask(Event::new("f-2", &json!({"Records": []})));
+        assert_eq!(said(&event), ("response".into(), json!("done")));
+    }
 }
 
 #[test]

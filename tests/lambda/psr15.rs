@@ -154,12 +154,10 @@ fn other_events_are_post_events_and_no_client_can_send_such() {
             (&seen[0], &seen[1], &seen[6]),
             (&json!("POST"), &json!("/events"), &json!("/events"))
         );
-        // With the path of an event, but as a request.
-        let seen = request_of(&format!("{id}-r"), &request("POST", "/events", "{}", &[]));
-        assert_eq!(
-            (&seen[1], &seen[6]),
-            (&json!("/events"), &json!("/index.php"))
-        );
+        // With the path of an event.
+        let forged = request("POST", "/index.php/events", "{}", &[]);
+        let refused = function.ask(Event::new(&format!("{id}-r"), &forged)).json();
+        assert_eq!(refused["statusCode"], 403, "{refused}");
     }
     // As behind the HTTP front.
     let event = request("GET", "/", "", &[("host", "a b")]);

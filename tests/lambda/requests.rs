@@ -342,3 +342,87 @@ fn statuses_that_are_failures_fail_the_event() {
         }
     }
 }
+
+/// GET as a REST API sends it, from a browser.
+fn rest(url: &str, accept: &str) -> Value {
+    let mut event = from("rest", url);
+    for (name, value) in [("accept-encoding", "gzip, br"), ("accept", accept)] {
+        event["headers"][name] = value.into();
+        event["multiValueHeaders"][name] = json!([value]);
+    }
+    event
+}
+
+#[test]
+fn rest_api_gets_base64_only_where_it_decodes_it() {
+    let code = "<?php header('Vary: Accept-Encoding'); header('X-Coding: '.($_SERVER['HTTP_ACCEPT_ENCODING'] ?? 'none'));
+        if ($_SERVER['REQUEST_URI'] === '/logo') { header('Content-Type: image/png'); echo \"\\x89PNG\\0\"; return; }
+        echo str_repeat('Text of a page. ', 500);";
+    let compressed = |answer: &Value| answer["multiValueHeaders"]["content-encoding"].is_array();
+    let html = "text/html,*/*;q=0.8";
+    for (types, accept, is_decoded) in [
+        ("", html, false),
+        ("*/*", html, true),
+        ("image/png, font/woff2", html, false),
+        ("image/png, Text/HTML", html, true),
+        ("text/html", "", false),
+    ] {
+        let what = format!("{types:?} {accept:?}");
+        let env = [("SURUS_LAMBDA_BINARY_MEDIA_TYPES", types)];
+        let env = if types.is_empty() { &[][..] } else { &env[..] };
+        let files = [
+            ("index.php", code),
+            ("style.css", "a { b: c }"),
+            ("style.css.br", "\u{1}"),
+        ];
+        let function = Function::start(&files, env);
+        let page = function.ask(Event::new("p", &rest("/", accept))).json();
+        assert_eq!(page["isBase64Encoded"], is_decoded, "{what}: {page}");
+        assert_eq!(compressed(&page), is_decoded, "{what}");
+        let heard = if is_decoded { "gzip, br" } else { "none" };
+        assert_eq!(
+            page["multiValueHeaders"]["x-coding"],
+            json!([heard]),
+            "{what}"
+        );
+        if !is_decoded {
+            assert_eq!(page["body"], "Text of a page. ".repeat(500), "{what}");
+        }
+        let file = function
+            .ask(Event::new("f", &rest("/style.css", accept)))
+            .json();
+        assert_eq!(compressed(&file), is_decoded, "{what}");
+        // Nothing else can be done with bytes that are no text; the log says so once.
+        for id in ["l-1", "l-2"] {
+            let logo = function.ask(Event::new(id, &rest("/logo", accept))).json();
+            assert_eq!(logo["isBase64Encoded"], true);
+        }
+        let said = function.log().matches("binary_media_types").count();
+        assert_eq!(said, usize::from(!is_decoded), "{what}: {}", function.log());
+    }
+    // Neither streams nor other services need that.
+    let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", "stream")]);
+    let streamed = function.ask(Event::new("s", &rest("/", html)));
+    assert!(String::from_utf8_lossy(&streamed.body).contains(r#""content-encoding":"br""#));
+    let function = Function::start(&[("index.php", code)], &[]);
+    let alb = function.ask(Event::new("a", &{
+        let mut event = from("alb", "/");
+        event["headers"]["accept-encoding"] = "br".into();
+        event
+    }));
+    assert_eq!(alb.json()["isBase64Encoded"], true);
+}
+
+#[test]
+fn binary_media_type_that_is_none_stops_the_start() {
+    for wrong in ["png", "image/", "/png", "image/png; q=1"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_surus"))
+            .args(["check", "."])
+            .env("SURUS_LAMBDA_BINARY_MEDIA_TYPES", format!("['{wrong}']"))
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("`image/png` or `*/*`"), "{wrong}: {said}");
+    }
+}

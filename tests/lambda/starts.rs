@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::{Api, Event};
 use crate::function::{Dir, Function, get};
@@ -402,4 +402,60 @@ fn the_first_event_after_a_freeze_hears_of_it() {
     assert!(seconds >= 1, "{seconds}");
     function.wait_for_log("was frozen");
     assert_eq!(function.get("z-3", "/").text(), "not frozen");
+}
+
+#[test]
+fn handler_file_is_loaded_once_by_default() {
+    // A connection of the handler's, as to a database, is one of the things that are made once.
+    let code = "<?php file_put_contents(__DIR__.'/loads', 'x', FILE_APPEND);
+        $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        $server = stream_socket_server('tcp://127.0.0.1:0');
+        $connection = stream_socket_client('tcp://'.stream_socket_get_name($server, false));
+        $count = 0;
+        return function (array $event) use (&$count, $connection) {
+            fwrite($connection, 'x');
+            return [++$count, $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE')];
+        };";
+    let dir = Dir::new(&[("handler.php", code)]);
+    dir.install_package();
+    let script = "vendor/surus/surus/lambda/events.php";
+    let env = [("_HANDLER", "handler.php"), ("SURUS_LAMBDA_SCRIPT", script)];
+    let function = Function::begin(Api::start(), dir.clone(), &env);
+    for number in 1..=3 {
+        let answer = function.ask(Event::new("o", &json!({})));
+        assert_eq!(answer.json(), json!([number, "worker"]));
+    }
+    assert_eq!(dir.read("loads"), "x");
+    // What is configured counts.
+    let env = [env[0], env[1], ("SURUS_ENGINE_NAME", "classic")];
+    let function = Function::begin(Api::start(), dir, &env);
+    let answer = function.ask(Event::new("c", &json!({})));
+    assert_eq!(answer.json(), json!([1, "classic"]));
+}
+
+#[test]
+fn app_runtime_of_the_function_chooses_the_engine() {
+    // No word of it in the script, as in that of a framework.
+    let code = "<?php $serve = 'surus_'.'serve';
+        $answer = fn () => print getenv('SURUS_ENGINE').' '.($_SERVER['APP_RUNTIME'] ?? '');
+        getenv('SURUS_ENGINE') === 'classic' ? $answer() : $serve($answer);";
+    let class = r"Surus\Symfony\Runtime";
+    for (env, expected) in [
+        (vec![], "classic "),
+        (
+            vec![("APP_RUNTIME", class)],
+            r"rewind Surus\Symfony\Runtime",
+        ),
+        (
+            vec![("APP_RUNTIME", class), ("SURUS_ENGINE_NAME", "worker")],
+            r"worker Surus\Symfony\Runtime",
+        ),
+        (
+            vec![("APP_RUNTIME", class), ("SURUS_ENV_APP_RUNTIME", "Other")],
+            "classic Other",
+        ),
+    ] {
+        let function = Function::start(&[("index.php", code)], &env);
+        assert_eq!(function.get("a", "/").text(), expected);
+    }
 }

@@ -42,7 +42,8 @@ impl Behind {
             log.push_str(line);
             log.push('\n');
         }));
-        for (name, value) in env {
+        let types = ("SURUS_LAMBDA_BINARY_MEDIA_TYPES", "*/*");
+        for (name, value) in env.iter().chain([&types]) {
             function.variables.insert((*name).into(), (*value).into());
         }
         configure(&mut function);
@@ -76,7 +77,8 @@ impl Behind {
         let listener = TcpListener::bind("127.0.0.1:0");
         let listener = self.runtime.block_on(listener).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let gateway = Gateway::new(self.emulator.clone(), front, is_streamed);
+        let mut gateway = Gateway::new(self.emulator.clone(), front, is_streamed);
+        gateway.binary_media_types = "*/*".parse().unwrap();
         self.runtime.spawn(gateway.serve(listener));
         address
     }

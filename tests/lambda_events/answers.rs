@@ -11,7 +11,7 @@ use super::subject::{FORMATS, head};
 const ALB: Format = Format::Alb { multi_value: false };
 
 fn answer(format: Format, headers: &[(&str, &[u8])], body: &[u8]) -> Value {
-    serde_json::from_slice(&write(&format, &head(200, headers), body)).unwrap()
+    serde_json::from_slice(&write(&format, &head(200, headers), body).json).unwrap()
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn nothing_is_empty_text() {
 #[test]
 fn a_load_balancer_hears_a_description() {
     let described = |status| {
-        let json = write(&ALB, &head(status, &[]), b"");
+        let json = write(&ALB, &head(status, &[]), b"").json;
         serde_json::from_slice::<Value>(&json).unwrap()["statusDescription"].clone()
     };
     assert_eq!(described(200), "200 OK");
@@ -118,7 +118,7 @@ fn headers_of_a_connection_that_is_not_ours_stay_behind() {
         ("x-kept", b"1"),
     ];
     for format in FORMATS {
-        let got = aws::response(&write(&format, &head(200, lines), b""));
+        let got = aws::response(&write(&format, &head(200, lines), b"").json);
         assert_eq!(got.headers, [("x-kept".to_string(), "1".to_string())]);
     }
 }
@@ -185,7 +185,7 @@ fn documented_answers_are_written_so() {
     ];
     let body = br#"{ "message": "Hello, world!" }"#;
     let url =
-        serde_json::from_slice::<Value>(&write(&Format::FunctionUrl, &head(201, lines), body));
+        serde_json::from_slice::<Value>(&write(&Format::FunctionUrl, &head(201, lines), body).json);
     assert_eq!(
         url.unwrap(),
         json!({

@@ -105,7 +105,7 @@ proptest! {
         all.extend(cookies.iter().map(|cookie| ("set-cookie", cookie.as_bytes())));
         let parts = head(status, &all);
         for format in FORMATS {
-            let answer = http_event::write(&format, &parts, &body);
+            let answer = http_event::write(&format, &parts, &body).json;
             let mut got = aws::response(&answer);
             let lists = matches!(format, Format::Rest | Format::HttpApiV1 | Format::Alb { multi_value: true });
             let mut expected = headers.clone();

@@ -72,7 +72,8 @@ fn answer(format: &Format) -> String {
         ("vary", b"Cookie"),
         ("connection", b"close"),
     ];
-    let answer = http_event::write(format, &head(201, &headers), "Grüße, \"AWS\"\n".as_bytes());
+    let answer =
+        http_event::write(format, &head(201, &headers), "Grüße, \"AWS\"\n".as_bytes()).json;
     String::from_utf8(answer).unwrap()
 }
 

@@ -5,6 +5,7 @@ pub mod bell;
 pub mod confine;
 pub mod fork;
 pub mod hold;
+pub mod memory;
 pub mod open;
 pub mod privileges;
 pub mod process;

@@ -434,6 +434,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Has this process, and those that it starts, write no core dumps when they crash.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    use nix::sys::resource::{Resource, setrlimit};
+    Ok(setrlimit(Resource::RLIMIT_CORE, 0, 0)?)
+}
+
 /// Bytes that a pipe holds at the most, read or not (F_GETPIPE_SZ, fcntl(2)).
 pub fn pipe_size(pipe: impl AsFd) -> io::Result<usize> {
     let size = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_GETPIPE_SZ)?;

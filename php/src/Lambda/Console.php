@@ -5,7 +5,6 @@ namespace Surus\Lambda;
 use Illuminate\Contracts\Console\Kernel;
 use Symfony\Component\Console\Application;
 use Symfony\Component\Console\Input\StringInput;
-use Symfony\Component\Console\Output\BufferedOutput;
 
 /**
  * A command line per event: "app:report --daily", or {"command": "app:report --daily"}. The answer is {"exitCode": 0, "output": "…"}; a
@@ -13,7 +12,7 @@ use Symfony\Component\Console\Output\BufferedOutput;
  */
 final readonly class Console
 {
-    /** @param \Closure(string): array{int, string} $run */
+    /** @param \Closure(string, CommandOutput): array{code: int, signal: ?int} $run */
     private function __construct(private \Closure $run)
     {
     }
@@ -25,8 +24,8 @@ final readonly class Console
             $application->setAutoExit(false);
         }
 
-        return new self(static function (string $command) use ($application): array {
-            $output = new BufferedOutput();
+        return new self(static function (string $command, CommandOutput $output) use ($application): array {
+            $output = new SymfonyOutput($output);
             $input = new StringInput($command);
             $input->setInteractive(false);
             $code = $application instanceof Application ? $application->run($input, $output) : $application->handle($input, $output);
@@ -34,41 +33,106 @@ final readonly class Console
                 $application->terminate($input, $code);
             }
 
-            return [$code, $output->fetch()];
+            return ['code' => $code, 'signal' => null];
         });
     }
 
     /** Runs commands of a script such as bin/console or artisan, each in a PHP of its own. */
     public static function script(string $file): self
     {
-        return new self(static function (string $command) use ($file): array {
+        return new self(static function (string $command, CommandOutput $output) use ($file): array {
             $streams = [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]];
             $process = proc_open([self::php(), $file, ...self::words($command)], $streams, $pipes);
             if (!$process) {
                 throw new \RuntimeException("could not run $file with ".self::php().'. What may help: the path of a PHP for the command line in the environment variable PHP_BINARY.');
             }
-            $output = stream_get_contents($pipes[1]);
+            $ended = false;
+            // Stopped at the deadline, this process leaves no command behind.
+            register_shutdown_function(static function () use ($process, &$ended): void {
+                if (!$ended) {
+                    proc_terminate($process, 9);
+                }
+            });
+            $status = self::follow($process, $pipes[1], $output);
+            $ended = true;
 
-            return [proc_close($process), $output];
+            return $status;
         });
     }
 
     public function handle(mixed $event, Context $context): Answer
     {
         $command = \is_array($event) ? $event['command'] ?? $event['cli'] ?? null : $event;
+        if (!\is_string($command) && self::isScheduleWithoutInput($event)) {
+            Log::line('surus: a schedule names no command, so nothing is run. Its input has to be "name --option" or {"command": "name --option"}.');
+
+            return new Answer('{"warm":true}');
+        }
         if (!\is_string($command)) {
             throw new \InvalidArgumentException('This function runs commands; its events are "name --option" or {"command": "name --option"}.');
         }
-        [$code, $output] = ($this->run)($command);
-        foreach (preg_split('/\R/', rtrim($output)) as $line) {
-            Log::line($line);
-        }
-        $answer = ['exitCode' => $code, 'output' => $output];
+        $output = new CommandOutput();
+        // However it ends, by exit() or at the deadline.
+        register_shutdown_function($output->end(...));
+        ['code' => $code, 'signal' => $signal] = ($this->run)($command, $output);
+        $output->end();
+        $answer = ['exitCode' => $code, 'output' => $output->text()];
         if (0 !== $code) {
-            return Answer::failure('CommandFailed', 'CommandFailed', "`$command` has ended with exit code $code", [], $answer);
+            $how = null === $signal ? "has ended with exit code $code" : "has been ended by signal $signal (exit code $code)";
+            // Callers show the message, and not all of them the rest.
+            $said = CommandOutput::last(rtrim($answer['output']), self::QUOTED);
+
+            return Answer::failure('CommandFailed', 'CommandFailed', "`$command` $how".('' === $said ? '' : ": $said"), [], $answer);
         }
 
         return new Answer(json_encode($answer, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_THROW_ON_ERROR));
+    }
+
+    /** What EventBridge sends on its own where no input is configured. */
+    private static function isScheduleWithoutInput(mixed $event): bool
+    {
+        return \is_array($event) && 'Scheduled Event' === ($event['detail-type'] ?? null)
+            && \in_array($event['source'] ?? null, ['aws.events', 'aws.scheduler'], true)
+            && \in_array($event['detail'] ?? null, [[], '{}'], true);
+    }
+
+    /** Bytes of the output that are in an error's message. */
+    private const QUOTED = 1000;
+
+    /** Microseconds after which the loop below looks whether the process has ended or PHP is to stop. */
+    private const PAUSE = 50_000;
+
+    /**
+     * Hands on what a process writes until it ends. What it has left in the background, and still holds the pipe, is not waited for.
+     *
+     * @param resource $process
+     * @param resource $pipe
+     *
+     * @return array{code: int, signal: ?int}
+     */
+    private static function follow($process, $pipe, CommandOutput $output): array
+    {
+        stream_set_blocking($pipe, false);
+        do {
+            // Before the pipe is read, so that what the process wrote last is not missed.
+            $status = proc_get_status($process);
+            if (feof($pipe)) {
+                usleep(self::PAUSE / 50);
+            } elseif ($status['running']) {
+                $read = [$pipe];
+                $none = null;
+                @stream_select($read, $none, $none, 0, self::PAUSE);
+            }
+            while (!\in_array($piece = fread($pipe, 65536), ['', false], true)) {
+                $output->add($piece);
+            }
+        } while ($status['running']);
+        fclose($pipe);
+        proc_close($process);
+        $signal = $status['signaled'] ? $status['termsig'] : null;
+
+        // As shells number those that a signal has ended.
+        return ['code' => null === $signal ? $status['exitcode'] : 128 + $signal, 'signal' => $signal];
     }
 
     private static function php(): string

@@ -5,51 +5,97 @@ namespace Surus\Laravel;
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
-use Illuminate\Session\Middleware\StartSession;
-use Illuminate\Support\Facades\Facade;
+use Laravel\Octane\OctaneServiceProvider;
 use Surus\Engine;
 use Surus\Lambda\Hook;
+use Surus\Retained;
+use Surus\Warmup;
 
-/** Bootstraps an application, providers and all, and has its kernel handle every request that comes. */
+/**
+ * Bootstraps an application, providers and all, and has its kernel handle every request that comes.
+ *
+ * On an engine that restores memory or serves one request for each process, the booted application
+ * serves, and only warm-ups have to be undone here. On `worker` every request is, and Octane's
+ * listeners hear of it where Octane is installed.
+ */
 final class Runner
 {
-    /** What remembers a visitor. Memory that is put back forgets by itself, but not what a warm-up has left for all. */
-    private const OF_THE_VISITOR = ['session', 'session.store', 'auth', 'auth.driver', 'cookie', StartSession::class];
+    private ?Isolation $isolation = null;
+
+    private function __construct(
+        private readonly Application $app,
+        private readonly Kernel $kernel,
+        private readonly Retained $retained,
+    ) {
+    }
 
     public static function serve(Application $app): void
     {
         $kernel = $app->make(Kernel::class);
-        // Providers may ask for it while they boot, as those of a command line find one that Laravel makes for them.
-        $app->instance('request', Request::create('http://localhost'));
+        // Providers may ask for it while they boot, as those of a command line find one that
+        // Laravel makes for them.
+        $app->instance('request', $request = Request::create('http://localhost'));
         $kernel->bootstrap();
         // Needed by every request: routes, and what compiles or finds views.
         $app->make('router');
         $app->make('view');
 
-        surus_serve(static function () use ($app, $kernel): void {
-            Hook::begin();
-            $response = $kernel->handle($request = Request::capture());
-            $response->send();
-            $kernel->terminate($request, $response);
-            self::forget($app);
-        });
+        $isApplication = static fn (\ReflectionClass $class) => Source::isApplication($app, $class);
+        $log = static fn (string $message) => error_log($message);
+        $retained = new Retained(static fn () => ['the container' => $app], $isApplication, $log);
+        $isolates = !Engine::forgets();
+        BootRequest::release($app, $request, $retained, $log);
+        if ($isolates && $app->getProviders(OctaneServiceProvider::class)) {
+            Octane::serve($app, $retained);
+
+            return;
+        }
+        $runner = new self($app, $kernel, $retained);
+        if ($isolates) {
+            Isolation::prepare($app);
+            $runner->isolation = new Isolation($app);
+        }
+        surus_serve($runner->answer(...));
     }
 
-    private static function forget(Application $app): void
+    private function answer(): void
     {
-        if (method_exists($app, 'forgetScopedInstances')) {
-            $app->forgetScopedInstances();
-        }
-        foreach (self::OF_THE_VISITOR as $service) {
-            $app->forgetInstance($service);
-        }
-        Facade::clearResolvedInstances();
-        if (Engine::forgets()) {
-            self::disconnect($app);
+        Hook::begin();
+        if (Warmup::current()) {
+            $this->isolation ??= new Isolation($this->app);
+            Warmup::afterwards($this->afterWarmup(...));
+            $this->handle();
+        } elseif (!Engine::forgets()) {
+            $this->isolation->begin();
+            $this->handle();
+            $this->isolation->restore();
+            $this->retained->check();
+        } else {
+            $this->handle();
+            self::disconnect($this->app);
         }
     }
 
-    /** No process but this one knows these connections, and after a warm-up others would share them. */
+    private function handle(): void
+    {
+        $request = Request::capture();
+        $response = $this->kernel->handle($request);
+        $response->send();
+        $this->kernel->terminate($request, $response);
+        if (!Engine::forgets()) {
+            $this->isolation->watch($this->retained, $this->app, $request);
+        }
+    }
+
+    private function afterWarmup(): void
+    {
+        self::disconnect($this->app);
+        $this->isolation->restore();
+    }
+
+    /**
+     * No process but this one knows these connections, and after a warm-up others would share them.
+     */
     private static function disconnect(Application $app): void
     {
         if ($app->resolved('db')) {

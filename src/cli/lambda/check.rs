@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::deployed::Deployed;
 use super::runtime::EVENTS;
 use crate::cli::options::Project;
+use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::findings::{self, Failures, Runs};
@@ -58,6 +60,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if stack.functions.is_empty() {
         bail!("{} describes no function", file.display());
     }
+    let front = open_place(&project, &loaded.config).ok();
+    let front = front.and_then(|place| Some(place.site.front_controller()?.filename.to_path_buf()));
+    let beside = file.parent().unwrap_or(Path::new(".")).to_path_buf();
     let runs = |function: &stack::Function| {
         let variables = function
             .environment
@@ -66,7 +71,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let loaded = config::load(&project, loaded.file.as_deref(), variables)
             .context("the environment of the function in the template")?;
         let memory = function.memory.as_ref().map(|memory| memory.value);
-        Ok(runs(&loaded.config, memory))
+        let deployed = Deployed::of(function, &beside, &project, front.as_deref())?;
+        Ok(runs(&loaded.config, memory, function, &deployed))
     };
     let found = findings::find(&stack, &runs).with_context(place)?;
     for finding in &found {
@@ -124,7 +130,12 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
     application.max(for_events) as u64
 }
 
-fn runs(config: &Config, memory: Option<u64>) -> Runs {
+fn runs(
+    config: &Config,
+    memory: Option<u64>,
+    function: &stack::Function,
+    deployed: &Deployed,
+) -> Runs {
     let lambda = &config.lambda;
     let limit = config
         .php
@@ -141,5 +152,8 @@ fn runs(config: &Config, memory: Option<u64>) -> Runs {
             (batch::Mode::Record, PartialBatch::On) => Failures::Told,
             (batch::Mode::Record, PartialBatch::Off) => Failures::Untold,
         },
+        handler: deployed.handler(function, lambda.handler.as_deref()),
+        code: deployed.code.clone(),
+        sends_base64: lambda.mode == Mode::Buffered && !lambda.binary_media_types.is_empty(),
     }
 }

@@ -11,13 +11,19 @@ use serde_json::json;
 
 use crate::cli::stdout::say;
 use crate::emulator::{Emulator, Function};
-use crate::package::{Files, application, compiled, settings};
+use crate::package::{self, Files, application, compiled, php, settings, symfony};
 
 /// Compiles what the list says from a place in it on, and notes where it is, as a file may end PHP, and what it has had to leave out. An error
 /// that PHP ends scripts for would make the answer one, too, though it is caught.
 const SCRIPT: &str = r#"<?php
+$event = json_decode(file_get_contents('php://input'), true, 512, JSON_THROW_ON_ERROR);
+if (isset($event['warm'])) {
+    require '/compile/warm.php';
+
+    return;
+}
 $files = json_decode(file_get_contents('/compile/files.json'), true, 512, JSON_THROW_ON_ERROR);
-$from = json_decode(file_get_contents('php://input'), true, 512, JSON_THROW_ON_ERROR)['from'];
+$from = $event['from'];
 foreach (array_slice($files, $from, null, true) as $place => $file) {
     file_put_contents('/tmp/place', $place);
     try {
@@ -33,6 +39,30 @@ http_response_code(200);
 echo '{}';
 "#;
 
+/// Does what `bin/console cache:warmup` does, in the application's directory. Its output is the log's.
+const WARM: &str = r#"<?php
+ob_start();
+try {
+    chdir($event['warm']);
+    require 'vendor/autoload.php';
+    if (is_file('.env') && class_exists(Symfony\Component\Dotenv\Dotenv::class)) {
+        (new Symfony\Component\Dotenv\Dotenv())->bootEnv($event['warm'].'/.env');
+    }
+    class_exists(App\Kernel::class) || throw new LogicException('there is no class App\Kernel');
+    $kernel = new App\Kernel($_SERVER['APP_ENV'] ?? 'prod', (bool) ($_SERVER['APP_DEBUG'] ?? false));
+    $kernel->boot();
+    $warmer = $kernel->getContainer()->get('cache_warmer');
+    $warmer->enableOptionalWarmers();
+    $warmer->warmUp($kernel->getCacheDir(), method_exists($kernel, 'getBuildDir') ? $kernel->getBuildDir() : $kernel->getCacheDir());
+    ob_end_clean();
+    echo '{}';
+} catch (Throwable $thrown) {
+    ob_end_clean();
+    http_response_code(500);
+    echo get_debug_type($thrown), ': ', $thrown->getMessage(), ' in ', $thrown->getFile(), ':', $thrown->getLine();
+}
+"#;
+
 /// With nothing of this machine but /proc and /dev.
 const ENTER: &str = r#"PATH=$PATH:/usr/sbin:/sbin
 mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" || exit 1
@@ -45,7 +75,8 @@ const AS_ROOT: &str = r#"exec chroot --userspec=1000:1000 "$0" /var/task/bootstr
 const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
 
 /// Adds the compiled files to the package whose surus.toml has that name. What is returned has to stay until the package is written.
-pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> {
+pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDir> {
+    let place = package::place(project);
     let directory = tempfile::Builder::new()
         .prefix("surus-compile")
         .permissions(fs::Permissions::from_mode(0o755))
@@ -67,11 +98,14 @@ pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> 
     let write = |name: &str, text: String| fs::write(root.join("compile").join(name), text);
     write("files.json", json!(sources).to_string())?;
     write("compile.php", SCRIPT.into())?;
+    write("warm.php", WARM.into())?;
+    let application = Path::new(package::ROOT).join(place);
+    let warms = symfony::is_there(project)?.then_some(application);
     write(
         "surus.toml",
         settings::to_compile(&composed, "/compile/compile.php", "/tmp/opcache")?,
     )?;
-    let skipped = crate::cli::block_on(compile(root))?;
+    let skipped = crate::cli::block_on(compile(root, warms.as_deref()))?;
     let count = compiled::add(&root.join("tmp/opcache"), files)?;
     say!("compiled: {count} of {} PHP files", sources.len());
     if !skipped.is_empty() {
@@ -80,12 +114,18 @@ pub fn add(files: &mut Files, place: &str) -> anyhow::Result<tempfile::TempDir> 
             skipped.join(", ")
         );
     }
-    files.say(&settings_name, settings::with_compiled(&composed)?);
+    let mut composed = settings::with_compiled(&composed)?;
+    let warmed = symfony::add(root, files)?;
+    if warmed > 0 {
+        say!("Symfony's cache: {warmed} files, warmed up");
+        composed = settings::with_cache(composed.as_bytes())?;
+    }
+    files.say(&settings_name, composed);
     Ok(directory)
 }
 
 /// Returns the files that could not be compiled.
-async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
+async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let mut arguments = vec!["--mount", "--propagation", "private"];
     let become_it = if surus_sys::process::is_root() {
         AS_ROOT
@@ -111,7 +151,19 @@ async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
     let emulator = Emulator::start(function).await.context(
         "the package's PHP cannot be started to compile its files (--compile): unshare of util-linux is needed",
     )?;
-    let sources: Vec<String> = serde_json::from_slice(&fs::read(root.join("compile/files.json"))?)?;
+    let list = root.join("compile/files.json");
+    let mut sources: Vec<String> = serde_json::from_slice(&fs::read(&list)?)?;
+    if let Some(application) = warms {
+        let invocation = emulator
+            .invoke(json!({"warm": application}).to_string())
+            .await;
+        if let Err(error) = invocation.result {
+            let said = String::from_utf8_lossy(&error.body);
+            say!("! Symfony's cache is not warmed up, so the first event will take longer: {said}");
+        }
+        sources.extend(warmed_sources(root)?);
+        fs::write(&list, json!(sources).to_string())?;
+    }
     let mut ended_php = Vec::new();
     let mut from = 0;
     while from < sources.len() {
@@ -140,5 +192,18 @@ async fn compile(root: &Path) -> anyhow::Result<Vec<String>> {
         .lines()
         .map(str::to_string)
         .chain(ended_php)
+        .collect())
+}
+
+/// The PHP files of the cache, by the names that they will have in the function.
+fn warmed_sources(root: &Path) -> anyhow::Result<Vec<String>> {
+    let cache = root.join(symfony::CACHE.trim_start_matches('/'));
+    if !cache.is_dir() {
+        return Ok(Vec::new());
+    }
+    let files = php::below(&cache, &[])?.into_iter().map(|(name, _)| name);
+    let scripts = files.filter(|name| name.ends_with(".php"));
+    Ok(scripts
+        .map(|name| format!("{}/{name}", symfony::CACHE))
         .collect())
 }

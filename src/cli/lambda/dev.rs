@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::emulated::Options;
 use crate::cli::stdout;
 use crate::emulator::Emulator;
-use crate::emulator::http::{Front, Gateway, invoke_api};
+use crate::emulator::http::{BinaryMediaTypes, Front, Gateway, invoke_api};
 use crate::emulator::schedule::Schedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::observe::log;
@@ -29,6 +29,9 @@ pub struct Args {
     /// What makes events of HTTP requests: url, http, rest, alb or alb-multi
     #[arg(long, value_name = "NAME", default_value = "url")]
     front: Front,
+    /// What the REST API takes for binary, as its binaryMediaTypes: `*/*`, or types with commas; without it, all is text
+    #[arg(long, value_name = "TYPES")]
+    binary_media_types: Option<BinaryMediaTypes>,
     /// Pass answers on as they come (InvokeMode: RESPONSE_STREAM); with url and rest
     #[arg(long)]
     stream: bool,
@@ -58,6 +61,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.binary_media_types.is_some() && args.front != Front::Rest {
+        bail!("--binary-media-types: only a REST API has them; add --front rest, or leave it out");
+    }
     let mut function = args.options.function(&args.dir)?;
     function.environments = args.environments.max(1);
     // X-Amz-Log-Result is made of it.
@@ -98,7 +104,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         for schedule in args.every {
             sources.spawn(schedule.run(emulator.clone(), tell.clone()));
         }
-        let gateway = Gateway::new(emulator.clone(), args.front, args.stream);
+        let mut gateway = Gateway::new(emulator.clone(), args.front, args.stream);
+        gateway.binary_media_types = args.binary_media_types.unwrap_or_default();
         sources.spawn(gateway.serve(listener));
         if let Some(api) = api {
             stdout::announce(format_args!(

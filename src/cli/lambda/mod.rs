@@ -3,13 +3,17 @@
 mod check;
 mod compile;
 mod compiled;
+mod deployed;
 mod dev;
 mod emulated;
 mod invoke;
 mod package;
 mod profile;
 mod runtime;
+#[cfg(feature = "secrets")]
+mod secrets;
 mod template;
+mod writable;
 
 /// What is to be done with a function.
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ use crate::observe::metrics::Metrics;
 use crate::package::php::Php;
 use crate::package::sizes::{self, Sizes, mebibytes};
 use crate::package::{
-    self, Files, application, archive, bootstrap, extensions, library, php, settings,
+    self, Files, application, archive, bootstrap, extensions, library, php, settings, symfony,
 };
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let compiles = args.compile || loaded.config.package.compile;
     // Until the zip has been written.
     let _compiled = compiles
-        .then(|| super::compile::add(&mut files, package::place(&project)))
+        .then(|| super::compile::add(&mut files, &project))
         .transpose()?;
 
     let sizes = Sizes::of(&files)?;
@@ -113,6 +113,14 @@ impl Dockerfile {
         std::fs::write(&self.path, &self.text)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         say!("for a container image: {}", self.path.display());
+        let ignore = self.path.with_file_name(".dockerignore");
+        if ignore.exists() {
+            say!("{} stays as it is", ignore.display());
+            return Ok(());
+        }
+        std::fs::write(&ignore, dockerfile::ignore())
+            .with_context(|| format!("cannot write {}", ignore.display()))?;
+        say!("private files stay out of it: {}", ignore.display());
         Ok(())
     }
 }
@@ -146,13 +154,18 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     let place = package::place(project);
     files.text(
         application::inside_of(place, "surus.toml"),
-        settings::compose(table, &placed, script.as_deref())?,
+        settings::compose(
+            table,
+            &placed,
+            script.as_deref(),
+            symfony::is_there(project)?,
+        )?,
     )?;
     let mut except = vec![output.to_path_buf()];
     if args.dockerfile {
         except.push(output.with_file_name("Dockerfile"));
     }
-    application::add(project, &except, place, &mut files)?;
+    let left_out = application::add(project, &except, place, &mut files)?;
 
     say!("PHP {} for {}", installed.version, placed.machine.name());
     let names: Vec<_> = chosen
@@ -167,6 +180,9 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
              extensions",
             chosen.left_out.join(", ")
         );
+    }
+    if !left_out.is_empty() {
+        say!("{left_out}");
     }
     Ok(files)
 }

@@ -5,16 +5,22 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use surus_sys::{process, scoreboard::now_micros};
 
+use super::runtime;
 use crate::cli::boot::{self, Asked};
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
+use crate::config::Config;
 use crate::engine::Engine;
+use crate::event::{Event, Script};
+use crate::fronts::lambda;
 use crate::fronts::site::Site;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -27,6 +33,9 @@ pub struct Profile {
     /// The first event: /path?query, or a whole URL where the application looks at its host
     #[arg(long, value_name = "URL", default_value = "/")]
     url: String,
+    /// Profile the handler (lambda.handler) with the event of this file, a JSON file
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    event: Option<PathBuf>,
     /// Starts, of which the one of median length is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     starts: u32,
@@ -49,19 +58,13 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     // Lambda gives a function one event at a time.
     config.engine.workers = Some(1);
     config.engine.spares = 0;
-    let site = boot::open_site(&project, &config)?;
-    let entry = boot::chosen(&project, &config)?;
-    let mut asked = Asked {
-        name: entry.name,
-        entry,
-        config,
-    };
+    let (mut asked, first) = subject(&args, &project, config)?;
+    let entry = asked.entry;
 
     let mut all = Vec::new();
     let mut said = String::new();
     for _ in 0..args.starts {
-        let (measured, php) =
-            super::super::block_on(start(&mut asked, &project, &site, &args.url))?;
+        let (measured, php) = super::super::block_on(start(&mut asked, &project, &first))?;
         all.push(measured);
         said = php;
     }
@@ -89,12 +92,84 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the events of a profile are.
+enum First {
+    /// `GET` of this URL.
+    Url(String, Box<Site>),
+    /// An event of the handler.
+    Event(Bytes, Script),
+}
+
+impl First {
+    fn event(&self) -> anyhow::Result<Event> {
+        match self {
+            First::Url(url, site) => boot::get(url, site).context("--url"),
+            First::Event(payload, script) => Ok(Event {
+                id: 0,
+                request: lambda::event_request(payload.clone()),
+                script: script.clone(),
+                origin: lambda::event_origin(),
+                variables: Vec::new(),
+                deadline: Instant::now() + Duration::from_secs(3600),
+                patience: None,
+                spool: None,
+                hold: None,
+                early_hints: None,
+            }),
+        }
+    }
+
+    /// For messages.
+    fn name(&self) -> String {
+        match self {
+            First::Url(url, _) => format!("GET {url}"),
+            First::Event(..) => "the event".into(),
+        }
+    }
+}
+
+/// What is started, and asked: the handler where an event is given, or where there is no application
+/// beside it.
+fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Asked, First)> {
+    let site = boot::open_site(project, &config);
+    let front = site.as_ref().ok().and_then(|site| site.front_controller());
+    let is_application = front.is_some() || config.engine.script.is_some();
+    let handler = runtime::handler(project, &config, front.map(|front| &*front.filename))?;
+    if args.event.is_some() && handler.is_none() {
+        bail!("--event: there is no handler; name its PHP file in [lambda] handler of surus.toml");
+    }
+    match handler {
+        Some(handler) if args.event.is_some() || !is_application => {
+            let payload = match &args.event {
+                None => "{}".into(),
+                Some(file) => std::fs::read(file)
+                    .with_context(|| format!("cannot read {} (--event)", file.display()))?,
+            };
+            serde_json::from_slice::<serde::de::IgnoredAny>(&payload)
+                .context("the event is not JSON (--event)")?;
+            let script = runtime::events_script(project, &config)?;
+            let asked = runtime::for_events(project, &config, &handler, &script, 1)?;
+            let script = runtime::script_of(project, &script)?;
+            Ok((asked, First::Event(payload.into(), script)))
+        }
+        _ => {
+            let site = Box::new(site?);
+            let entry = boot::chosen(project, &config)?;
+            let asked = Asked {
+                name: entry.name,
+                entry,
+                config,
+            };
+            Ok((asked, First::Url(args.url.clone(), site)))
+        }
+    }
+}
+
 /// One start, with two events, and what PHP it was.
 async fn start(
     asked: &mut Asked,
     project: &Path,
-    site: &Site,
-    url: &str,
+    asks: &First,
 ) -> anyhow::Result<(Measured, String)> {
     let surus = own_start()?;
     let memory = File::from(process::writable_memory_file().context("no memory for the profile")?);
@@ -104,8 +179,8 @@ async fn start(
     let before = now_micros();
     let pool = boot::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
     let ready = now_micros();
-    let first = event(&*pool, site, url).await?;
-    let second = event(&*pool, site, url).await?;
+    let first = event(&*pool, asks).await?;
+    let second = event(&*pool, asks).await?;
     let report = pool.report();
     let php = format!(
         "PHP {}, OPcache {}",
@@ -130,22 +205,25 @@ async fn start(
 }
 
 /// When it was sent, and when its answer was complete.
-async fn event(pool: &dyn Engine, site: &Site, url: &str) -> anyhow::Result<(u64, u64)> {
-    let event = boot::get(url, site).context("--url")?;
+async fn event(pool: &dyn Engine, asks: &First) -> anyhow::Result<(u64, u64)> {
+    let event = asks.event()?;
     let sent = now_micros();
     let response = pool
         .handle(Box::new(event))
         .await
-        .with_context(|| format!("GET {url}"))?;
+        .with_context(|| asks.name())?;
     let status = response.status();
     response
         .into_body()
         .collect()
         .await
-        .with_context(|| format!("GET {url}"))?;
+        .with_context(|| asks.name())?;
     let answered = now_micros();
     if status >= StatusCode::INTERNAL_SERVER_ERROR {
-        bail!("GET {url} is answered with {status}; what PHP has said of it is above");
+        bail!(
+            "{} is answered with {status}; what PHP has said of it is above",
+            asks.name()
+        );
     }
     Ok((sent, answered))
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use super::compiled;
+use super::{compiled, writable};
 use crate::cli::boot::{self, Asked};
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
@@ -84,6 +84,7 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
     let mut compiled = None;
     let prepared = prepared.map(|(directory, mut config)| {
         compiled = compiled::find(&mut config);
+        writable::prepare(&config);
         (directory, config)
     });
     let settings = prepared
@@ -91,7 +92,10 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
         .map(|(_, config)| config.lambda.clone())
         .unwrap_or_default();
     let boot = async {
-        let (directory, config) = prepared?;
+        #[cfg_attr(not(feature = "secrets"), allow(unused_mut))]
+        let (directory, mut config) = prepared?;
+        #[cfg(feature = "secrets")]
+        super::secrets::resolve(&mut config, variables()).await?;
         function(&directory, config, environment.concurrency, names).await
     };
     let shutdown = async move {
@@ -120,6 +124,8 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
         };
     }
     log::start_named(&config.log, names.clone())?;
+    engines::restrict_process(&config.engine)?;
+    config.http.set_budgets();
     if let Some(file) = file {
         info!(file = %file.display(), "configuration read");
     }
@@ -172,15 +178,7 @@ async fn function(
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: boot::boot_one(&asked, project, &metrics).await?,
-                script: Script {
-                    root: project
-                        .to_str()
-                        .context("the project's path is not UTF-8")?
-                        .into(),
-                    filename: script.into(),
-                    name: "/events".into(),
-                    path_info: Default::default(),
-                },
+                script: script_of(project, &script)?,
             })
         }
     };
@@ -201,7 +199,7 @@ async fn function(
 }
 
 /// The PHP file for events that are not HTTP. A function whose handler is the front controller has none.
-fn handler(
+pub(super) fn handler(
     project: &Path,
     config: &Config,
     front: Option<&Path>,
@@ -257,7 +255,7 @@ pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<P
 }
 
 /// The pool that runs the handler.
-fn for_events(
+pub(super) fn for_events(
     project: &Path,
     config: &Config,
     handler: &Path,
@@ -267,6 +265,10 @@ fn for_events(
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
     config.engine.script = Some(script.to_path_buf());
     config.engine.warmup.clear();
+    if config.engine.name.is_none() && is_library(script) {
+        // The handler's file makes things once, connections among them, with which `rewind` could not boot.
+        config.engine.name = Some("worker".into());
+    }
     // The records of one event are done by as many workers as the machine has time for.
     if config.lambda.batch == batch::Mode::Whole {
         config.engine.workers.get_or_insert(concurrency);
@@ -282,8 +284,34 @@ fn for_events(
     })
 }
 
+/// The script that hands events to the handler, as an engine is told of it.
+pub(super) fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script> {
+    Ok(Script {
+        root: project
+            .to_str()
+            .context("the project's path is not UTF-8")?
+            .into(),
+        filename: script.into(),
+        name: "/events".into(),
+        path_info: Default::default(),
+    })
+}
+
+/// Is it the script of the Composer package? Others may not be made to be booted.
+fn is_library(script: &Path) -> bool {
+    let text = std::fs::read_to_string(script).unwrap_or_default();
+    text.contains(r"Surus\Lambda\Runner::serve(")
+}
+
 /// Where the PHP library finds the handler's file.
 const HANDLER: &str = "SURUS_HANDLER";
+
+/// Those whose names and values are UTF-8.
+#[cfg(feature = "secrets")]
+fn variables() -> impl Iterator<Item = (String, String)> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
 
 /// A variable of the environment, if it says anything.
 fn text(name: &str) -> Option<String> {

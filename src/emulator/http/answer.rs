@@ -57,8 +57,9 @@ fn text(status: StatusCode, said: &'static str) -> Reply {
     reply
 }
 
-/// The function's answer as a response.
-pub async fn reply(front: Front, is_streamed: bool, answer: Answer) -> Reply {
+/// The function's answer as a response. `decodes`: what is in base64 becomes bytes, unlike on a REST
+/// API that does not take it for binary.
+pub async fn reply(front: Front, is_streamed: bool, decodes: bool, answer: Answer) -> Reply {
     let taken = |reply: &Reply| length(reply.headers()) <= front.max_headers();
     if is_streamed {
         let reply = streamed(answer).await.filter(taken);
@@ -71,7 +72,7 @@ pub async fn reply(front: Front, is_streamed: bool, answer: Answer) -> Reply {
         return failed(front);
     }
     let shaped = match serde_json::from_slice::<Value>(&payload) {
-        Ok(value) if value.get("statusCode").is_some() => structured(front, &value),
+        Ok(value) if value.get("statusCode").is_some() => structured(front, decodes, &value),
         // What has no status is taken for the body of a response, but not by everybody.
         Ok(_) if matches!(front, Front::Url | Front::Http) => Some(inferred(payload)),
         _ => None,
@@ -87,10 +88,10 @@ fn inferred(payload: Bytes) -> Reply {
 }
 
 /// `{"statusCode": …, "headers": …, "body": …}`; none where it is not one.
-fn structured(front: Front, value: &Value) -> Option<Reply> {
+fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
     let body = match value.get("body") {
         None | Some(Value::Null) => Bytes::new(),
-        Some(Value::String(body)) if value["isBase64Encoded"] == true => {
+        Some(Value::String(body)) if decodes && value["isBase64Encoded"] == true => {
             let engine = base64::engine::general_purpose::STANDARD;
             engine.decode(body).ok()?.into()
         }
@@ -236,7 +237,7 @@ mod tests {
             is_streamed: false,
             body: AnswerBody::Full(payload.to_string().into()),
         };
-        let (head, body) = reply(front, false, answer).await.into_parts();
+        let (head, body) = reply(front, false, true, answer).await.into_parts();
         let headers = head.headers.iter();
         let headers = headers
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_string()))

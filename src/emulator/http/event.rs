@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::Front;
+use super::{BinaryMediaTypes, Front};
 use crate::emulator::function::Function;
 use crate::emulator::identifier::{clf, since_epoch};
 
@@ -28,10 +28,10 @@ pub struct Asked {
 }
 
 /// The event's JSON.
-pub fn of(front: Front, function: &Function, asked: &Asked) -> String {
+pub fn of(front: Front, function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> String {
     let event = match front {
         Front::Url | Front::Http => serde_json::to_string(&format_2(front, function, asked)),
-        Front::Rest => serde_json::to_string(&format_1(function, asked)),
+        Front::Rest => serde_json::to_string(&format_1(function, types, asked)),
         Front::Alb => serde_json::to_string(&balancer(function, asked, false)),
         Front::AlbMulti => serde_json::to_string(&balancer(function, asked, true)),
     };
@@ -200,7 +200,7 @@ struct Format1 {
     is_base64_encoded: bool,
 }
 
-fn format_1(function: &Function, asked: &Asked) -> Format1 {
+fn format_1(function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> Format1 {
     let (path, query) = target(asked);
     let pairs = query_pairs(query, true);
     let mut headers = headers(asked);
@@ -239,7 +239,7 @@ fn format_1(function: &Function, asked: &Asked) -> Format1 {
         "resourcePath": resource,
         "stage": "Prod",
     });
-    let (body, is_base64_encoded) = body(asked);
+    let (body, is_base64_encoded) = rest_body(types, asked);
     Format1 {
         resource,
         path: path.to_string(),
@@ -402,6 +402,18 @@ fn body(asked: &Asked) -> (String, bool) {
             let engine = base64::engine::general_purpose::STANDARD;
             (engine.encode(&asked.body), true)
         }
+    }
+}
+
+/// The body as a REST API passes it on. Bytes that are no text are lost, unless they are of a type
+/// that the API takes for binary.
+fn rest_body(types: &BinaryMediaTypes, asked: &Asked) -> (String, bool) {
+    match types.encode(&asked.head.headers) {
+        true => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            (engine.encode(&asked.body), true)
+        }
+        false => (String::from_utf8_lossy(&asked.body).into_owned(), false),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What stands before a function and makes events of HTTP requests: a Function URL, API Gateway, a load balancer.
 
 mod answer;
+mod binary;
 mod event;
 pub mod invoke_api;
 
@@ -20,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::outcome::Outcome;
 use super::{Emulator, identifier, request};
+pub use binary::BinaryMediaTypes;
 pub use event::Asked;
 
 /// Which of them.
@@ -101,6 +103,8 @@ pub struct Gateway {
     pub front: Front,
     /// `InvokeMode: RESPONSE_STREAM` of a URL, `responseTransferMode: STREAM` of a REST API.
     pub is_streamed: bool,
+    /// Of a REST API.
+    pub binary_media_types: BinaryMediaTypes,
     /// [`Front::patience`], but for tests.
     pub patience: Option<Duration>,
 }
@@ -124,6 +128,7 @@ impl Gateway {
             emulator,
             front,
             is_streamed: is_streamed && front.streams(),
+            binary_media_types: BinaryMediaTypes::default(),
             patience: front.patience(),
         }
     }
@@ -178,7 +183,9 @@ impl Gateway {
             id: identifier::uuid(),
             trace: identifier::trace(),
         };
-        let payload = event::of(self.front, self.emulator.function(), &asked);
+        let types = &self.binary_media_types;
+        let payload = event::of(self.front, self.emulator.function(), types, &asked);
+        let decodes = self.front != Front::Rest || types.decode(&asked.head.headers);
         if payload.len() > MAX_EVENT {
             return answer::too_long(self.front);
         }
@@ -196,7 +203,7 @@ impl Gateway {
         };
         let mut reply = match outcome {
             Some(Outcome::Answer(answer)) => {
-                answer::reply(self.front, self.is_streamed, answer).await
+                answer::reply(self.front, self.is_streamed, decodes, answer).await
             }
             Some(Outcome::Error(_)) => answer::failed(self.front),
             None => answer::impatient(self.front),

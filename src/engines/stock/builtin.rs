@@ -35,6 +35,7 @@ use crate::engines::cgi_reply::Head;
 use crate::event::{Body, Event, Failure};
 use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
+use crate::spool::TempFile;
 
 /// Runs the script that we name, in the server.
 pub const ROUTER: &str = include_str!("builtin.php");
@@ -344,7 +345,7 @@ impl Php for Builtin {
     }
 }
 
-fn spooled(file: Arc<std::fs::File>, len: u64) -> StreamBody<Pieces> {
+fn spooled(file: Arc<TempFile>, len: u64) -> StreamBody<Pieces> {
     StreamBody::new(Box::pin(stream::try_unfold(0, move |at| {
         let file = file.clone();
         async move {
@@ -409,6 +410,12 @@ impl Exchange for Http {
                             reason: head.extensions.remove(),
                             headers: head.headers,
                         })))
+                    }
+                    // Such as headers beyond hyper's limits, of which PHP knows nothing.
+                    Ok(Err(error)) if error.is_parse() => {
+                        self.broken().await;
+                        let why = format!("the response's headers: {error}");
+                        Err(Failure::Malformed(why))
                     }
                     _ => Err(self.broken().await),
                 },

@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use super::Boot;
 use crate::engine::Pending;
 use crate::engines::backlog::{Gone, Taker, backlog};
-use crate::engines::cgi_reply::{self, Head};
+use crate::engines::cgi_reply::{self, Block, Head, Split, TooLarge};
 use crate::engines::queue::Place;
 use crate::event::{Event, Failure, Response, ResponseBody};
 
@@ -250,6 +250,9 @@ fn response(head: Head, body: ResponseBody) -> Response {
 #[derive(Default)]
 pub struct Reply {
     buffer: BytesMut,
+    block: Block,
+    /// The first piece of the body, where it came with the head.
+    rest: Bytes,
     has_head: bool,
 }
 
@@ -262,22 +265,27 @@ impl Reply {
 
     /// What is complete of it.
     pub fn next(&mut self) -> Result<Option<Part>, Failure> {
-        if self.has_head {
-            let data = self.buffer.split().freeze();
-            return Ok((!data.is_empty()).then_some(Part::Data(data)));
+        if !self.rest.is_empty() {
+            return Ok(Some(Part::Data(std::mem::take(&mut self.rest))));
         }
-        let Some((end, empty)) = cgi_reply::find_end(&self.buffer) else {
-            return match self.buffer.len() > cgi_reply::MAX_HEAD {
-                true => Err(Failure::Malformed(
-                    "the response's headers are too large".into(),
-                )),
-                false => Ok(None),
-            };
-        };
-        let block = self.buffer.split_to(end).freeze();
-        let _ = self.buffer.split_to(empty);
-        self.has_head = true;
-        head(&block).map(|head| Some(Part::Head(head)))
+        let data = self.buffer.split().freeze();
+        if data.is_empty() {
+            return Ok(None);
+        }
+        if self.has_head {
+            return Ok(Some(Part::Data(data)));
+        }
+        match self.block.add(data) {
+            Ok(None) => Ok(None),
+            Ok(Some(Split { block, rest })) => {
+                self.has_head = true;
+                self.rest = rest;
+                head(&block).map(|head| Some(Part::Head(head)))
+            }
+            Err(TooLarge) => Err(Failure::Malformed(
+                "the response's headers are too large".into(),
+            )),
+        }
     }
 
     pub fn has_head(&self) -> bool {

@@ -31,6 +31,7 @@ use crate::engines::params::Params;
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, Which};
+use crate::observe::message::Message;
 use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
 
@@ -263,6 +264,7 @@ impl Php for Fpm {
                 feeding,
                 input: BytesMut::new(),
                 reply: Reply::default(),
+                message: Message::default(),
                 is_complete: false,
                 is_killed: false,
             }) as Box<dyn Exchange>)
@@ -301,6 +303,8 @@ struct FastCgi {
     feeding: tokio::task::JoinHandle<()>,
     input: BytesMut,
     reply: Reply,
+    /// A log message that has not ended yet.
+    message: Message,
     /// END_REQUEST has come. PHP may go on (`fastcgi_finish_request`).
     is_complete: bool,
     is_killed: bool,
@@ -319,15 +323,27 @@ impl FastCgi {
             };
             match record.kind {
                 fastcgi::STDOUT => self.reply.buffer().extend_from_slice(&record.content),
-                fastcgi::STDERR => php::message(&record.content, self.pid, Some(self.event)),
+                fastcgi::STDERR => self.log(&record.content),
                 fastcgi::END_REQUEST if record.content.get(4) == Some(&fastcgi::OVERLOADED) => {
                     return Err(Failure::Busy("php-fpm takes no more"));
                 }
                 fastcgi::END_REQUEST => {
+                    self.log(b"\n");
                     self.is_complete = true;
                     return Ok(None);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// A message of PHP ends with a line break, and may take several records.
+    fn log(&mut self, piece: &[u8]) {
+        self.message.add(piece);
+        if piece.ends_with(b"\n") {
+            let message = std::mem::take(&mut self.message);
+            if message.kept() != b"\n" {
+                php::message(message, self.pid, Some(self.event));
             }
         }
     }
@@ -339,7 +355,8 @@ impl FastCgi {
             .await?;
         let mut input = BytesMut::new();
         while stream.read(&mut input).await? > 0 {
-            while let Ok(Some(record)) = fastcgi::decode(&mut input) {
+            // What is no FastCGI will never be: without an end, it would only fill the memory.
+            while let Some(record) = fastcgi::decode(&mut input).map_err(io::Error::other)? {
                 if record.kind == fastcgi::GET_VALUES_RESULT {
                     return Ok(());
                 }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use arc_swap::ArcSwapOption;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use surus_sys::process::User;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -265,24 +265,25 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
     let given_up = boot.dropped.clone().drop_guard();
     let response =
         exchange::answer(boot.clone(), Box::new(question(script, spec)?), place()?).await;
+    let body = |response: Response| async {
+        let body = Limited::new(response.into_body(), MAX_REPORT);
+        let body = body.collect().await.map_err(|error| anyhow!("{error}"))?;
+        anyhow::Ok(body.to_bytes())
+    };
     let text = match response {
-        Ok(response) if response.status() == http::StatusCode::OK => response
-            .into_body()
-            .collect()
-            .await
-            .map(|body| body.to_bytes()),
+        Ok(response) if response.status() == http::StatusCode::OK => body(response).await,
         // It may be on another machine, or in a root of its own.
         Ok(_) if spec.address.is_some() => Ok(bytes::Bytes::new()),
         Ok(response) => {
             let status = response.status();
-            let body = response.into_body().collect().await?.to_bytes();
+            let body = body(response).await?;
             bail!(
                 "{} answers with {status} when it is asked what it is: {}",
                 spec.program.display(),
                 String::from_utf8_lossy(&body).trim()
             );
         }
-        Err(failure) => Err(failure),
+        Err(failure) => Err(failure.into()),
     };
     let text = text.with_context(|| format!("{} does not work", spec.program.display()))?;
     // Its answer was complete a moment before its process is done with it.
@@ -299,6 +300,9 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         ..boot
     })
 }
+
+/// More than PHP says of itself; what an auto_prepend_file adds has no end.
+const MAX_REPORT: usize = 1 << 20;
 
 /// A place of a queue of its own.
 fn place() -> anyhow::Result<Place> {

@@ -14,7 +14,6 @@ use super::exchange::{Exchange, Part, Reply};
 use super::launch::{Extra, Launch, nothing};
 use super::seats::Seat;
 use crate::engine::Pending;
-use crate::engines::cgi_reply;
 use crate::event::{Body, Failure};
 use crate::launcher::{Child, Role};
 use crate::observe::php::{self, FirstLines, Written};
@@ -137,8 +136,16 @@ impl Exchange for OneEvent {
                     // Without a head, nothing that follows is an answer.
                     *stdout = None;
                 }
-                if is_head && (has_ended || cgi_reply::find_end(reply.buffer()).is_some()) {
+                if !is_head {
+                    continue;
+                }
+                // What follows the head is the body, and comes from stdout.
+                let part = reply.next()?;
+                if has_ended || part.is_some() {
                     *head = None;
+                }
+                if part.is_some() {
+                    return Ok(part);
                 }
             }
         })

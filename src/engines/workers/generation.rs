@@ -8,6 +8,7 @@ use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
+use super::advice::advice;
 use super::inbox::{Inbox, SendError};
 use super::post::Post;
 use super::shared::Shared;
@@ -81,7 +82,10 @@ impl Generation {
             }
             let said = words.text();
             return Err(match said.is_empty() {
-                false => failure.context(said),
+                false => match advice(&said) {
+                    Some(advice) => failure.context(said).context(advice),
+                    None => failure.context(said),
+                },
                 true if generation.shared.is_template_gone() => anyhow!(
                     "{failure:#}, without a word: it may not be the surus-php of this surus (engine.php), or an extension that \
                      php.ini loads has ended it"

@@ -1,5 +1,6 @@
 //! The engines that run PHP in processes of our own: a pool of workers forked from a template.
 
+mod advice;
 mod finishing;
 pub(super) mod generation;
 mod inbox;

@@ -22,10 +22,11 @@ use super::stream::Stream;
 use super::turn::Turn;
 use super::why::Killed;
 use crate::engines::backlog::{Giver, Gone, Refused, backlog};
-use crate::engines::cgi_reply::{self, Head};
+use crate::engines::cgi_reply::{self, Block, Head, Split, TooLarge};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::launcher::Pid;
+use crate::observe::message::Message;
 use crate::observe::php::{self, Written};
 
 /// Reads one worker's outbox.
@@ -47,7 +48,9 @@ pub struct Outbox {
     answered: Option<Instant>,
     reply: Reply,
     /// A log message that has not ended yet.
-    message: Vec<u8>,
+    message: Message,
+    /// Bytes of early hints of the current event.
+    hinted: usize,
     /// What it writes to stdout and stderr.
     written: Written,
 }
@@ -57,7 +60,7 @@ enum Reply {
     /// No event is being answered.
     None,
     /// The header block is not complete.
-    Head { request: u16, block: BytesMut },
+    Head { request: u16, block: Block },
     /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
     Ready {
         request: u16,
@@ -93,7 +96,8 @@ impl Outbox {
             unfinished: Vec::new(),
             answered: None,
             reply: Reply::None,
-            message: Vec::new(),
+            message: Message::default(),
+            hinted: 0,
             written,
         }
     }
@@ -159,10 +163,10 @@ impl Outbox {
             fastcgi::STDOUT => self.output(record.request, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
                 let event = self.shared.slots.with(record.request, |slot| slot.event);
-                php::message(&self.message, self.pid.get(), event);
-                self.message.clear();
+                let message = std::mem::take(&mut self.message);
+                php::message(message, self.pid.get(), event);
             }
-            fastcgi::STDERR => self.message.extend_from_slice(&record.content),
+            fastcgi::STDERR => self.message.add(&record.content),
             fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;
@@ -188,6 +192,12 @@ impl Outbox {
                     slot.hold.is_some()
                 }) == Some(true);
                 self.reply = Reply::None;
+                self.hinted = 0;
+                if !self.message.is_empty() {
+                    // Its end never came. It must not become the beginning of the next event's.
+                    let event = self.shared.slots.with(record.request, |slot| slot.event);
+                    php::message(std::mem::take(&mut self.message), self.pid.get(), event);
+                }
                 self.turn.end();
                 self.finished();
                 if is_held {
@@ -257,34 +267,28 @@ impl Outbox {
         if let Reply::None = self.reply {
             self.reply = Reply::Head {
                 request,
-                block: BytesMut::new(),
+                block: Block::default(),
             };
         }
         match &mut self.reply {
-            Reply::Head { block, .. } => {
-                // Mostly the whole block is in the first record, and need not be copied.
-                let all = if block.is_empty() {
-                    content
-                } else {
-                    block.extend_from_slice(&content);
-                    block.clone().freeze()
-                };
-                match cgi_reply::find_end(&all) {
-                    Some((end, empty)) => {
-                        self.head_complete(request, &all.slice(..end), all.slice(end + empty..))
-                    }
-                    None if all.len() > cgi_reply::MAX_HEAD => {
-                        self.refuse(
-                            request,
-                            Failure::Malformed("the response's headers are too large".into()),
-                        );
-                    }
-                    None if block.is_empty() => block.extend_from_slice(&all),
-                    None => {}
+            Reply::Head { block, .. } => match block.add(content) {
+                Ok(Some(Split { block, rest })) => self.head_complete(request, &block, rest),
+                Ok(None) => {}
+                Err(TooLarge) => {
+                    self.refuse(
+                        request,
+                        Failure::Malformed("the response's headers are too large".into()),
+                    );
+                }
+            },
+            Reply::Ready { first, .. } if first.is_empty() => *first = content,
+            Reply::Ready { more, .. } => {
+                more.push(content);
+                // A worker that posts all the time would never let us see the end.
+                if more.len() >= AT_ONCE {
+                    self.begin_stream().await;
                 }
             }
-            Reply::Ready { first, .. } if first.is_empty() => *first = content,
-            Reply::Ready { more, .. } => more.push(content),
             Reply::Streaming { .. } => self.pass_on(content).await,
             Reply::None | Reply::Done => {}
         }
@@ -432,7 +436,13 @@ impl Outbox {
         });
     }
 
-    fn hints(&self, request: u16, block: &Bytes) {
+    fn hints(&mut self, request: u16, block: &Bytes) {
+        // A client that reads nothing keeps them all waiting. Each takes some memory of its own.
+        self.hinted = self.hinted.saturating_add(block.len() + 256);
+        if self.hinted > MAX_HINTS {
+            self.shared.metrics.early_hints_dropped.inc();
+            return;
+        }
         let hints = self
             .shared
             .slots
@@ -500,6 +510,12 @@ impl Outbox {
         self.shared.slots.close(request);
     }
 }
+
+/// Pieces of an answer that are waited for only if they are there already.
+const AT_ONCE: usize = 16;
+
+/// Bytes of early hints that an event may have sent.
+const MAX_HINTS: usize = 64 * 1024;
 
 /// A process that is told to stop has done so.
 const PAUSED_WITHIN: Duration = Duration::from_millis(10);

@@ -95,8 +95,8 @@ const REPLACED: [(i32, &str, &str); 11] = [
     (
         112,
         "replaced_thread",
-        "an extension has left a thread running, mostly a look-up of a host name that was given up: name hosts by \
-         address, or give the look-up more time",
+        "an extension has left a thread running: a profiler or tracer belongs to `worker` or `classic`, or has to be off here; a \
+         look-up of a host name that curl gave up needs an address, or more time",
     ),
     (
         113,

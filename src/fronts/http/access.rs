@@ -9,6 +9,7 @@ use http::{Method, StatusCode, Uri, Version};
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
+use crate::budget;
 use crate::observe::writer::Writer;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -58,7 +59,7 @@ impl AccessLog {
             Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
         };
         let tell = |lost| error!("{lost} lines of the access log lost: nobody read stdout");
-        let writer = Writer::start("access-log", io::stdout(), line, tell)?;
+        let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
         Ok(Some(AccessLog(writer)))
     }
 

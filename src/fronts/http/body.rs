@@ -1,6 +1,7 @@
 //! Takes a request's body in completely before any worker is asked: the client may be slow, the worker must not wait.
 
 use std::future::Future;
+use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 
+use crate::budget::{self, MEMORY, Taken};
 use crate::event::Body;
-use crate::spool;
+use crate::spool::TempFile;
 
 /// A body above this many bytes goes to a file.
 const IN_MEMORY: u64 = 64 * 1024;
@@ -36,7 +38,7 @@ pub enum Refused {
     /// 400, or nobody is left to tell.
     Broken(String),
     /// 507: the disk is full, or the directory cannot be written.
-    NoRoom(std::io::Error),
+    NoRoom(io::Error),
 }
 
 /// A body, and whether trailers came with it.
@@ -71,39 +73,78 @@ where
         return Err(Refused::TooLarge);
     }
     let mut body = pin!(body);
+    let most = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
+    let mut taken = MEMORY.try_take(most);
+    let in_memory = if taken.is_some() { IN_MEMORY } else { 0 };
     let mut memory =
-        BytesMut::with_capacity(announced.map_or(0, |len| len.min(IN_MEMORY) as usize));
-    let mut spooled: Option<tokio::fs::File> = None;
+        BytesMut::with_capacity(announced.map_or(0, |len| len.min(in_memory) as usize));
+    let mut spooled: Option<Writing> = None;
     let mut len = 0;
     while let Some(piece) = within(limits.idle, next(body.as_mut(), trailers)).await? {
         len += piece.len() as u64;
         if len > limits.max {
             return Err(Refused::TooLarge);
         }
-        if spooled.is_none() && len > IN_MEMORY {
-            let file = spool::file(limits.spool).map_err(Refused::NoRoom)?;
-            let mut file = tokio::fs::File::from_std(file);
-            file.write_all(&memory).await.map_err(Refused::NoRoom)?;
+        if spooled.is_none() && len > in_memory {
+            let mut file = Writing::to(limits.spool).map_err(Refused::NoRoom)?;
+            file.append(&memory).await.map_err(Refused::NoRoom)?;
             memory = BytesMut::new();
+            taken = None;
             spooled = Some(file);
         }
         match &mut spooled {
-            Some(file) => file.write_all(&piece).await.map_err(Refused::NoRoom)?,
+            Some(file) => file.append(&piece).await.map_err(Refused::NoRoom)?,
             // One piece that is all, needs no copy.
-            None if announced == Some(len) && memory.is_empty() => return Ok(Body::Memory(piece)),
+            None if announced == Some(len) && memory.is_empty() => {
+                return Ok(Body::Memory(held(piece, taken)));
+            }
             None => memory.extend_from_slice(&piece),
         }
     }
     match spooled {
-        Some(mut file) => {
-            file.flush().await.map_err(Refused::NoRoom)?;
-            Ok(Body::Spooled {
-                file: Arc::new(file.into_std().await),
-                len,
-            })
+        Some(file) => {
+            let file = file.end().await.map_err(Refused::NoRoom)?;
+            Ok(Body::Spooled { file, len })
         }
         None if len == 0 => Ok(Body::Empty),
-        None => Ok(Body::Memory(memory.freeze())),
+        None => Ok(Body::Memory(held(memory.freeze(), taken))),
+    }
+}
+
+fn held(bytes: Bytes, taken: Option<Taken>) -> Bytes {
+    match taken {
+        Some(mut taken) => {
+            // Of what was announced or could have come, no more than has come.
+            taken.shrink_to(bytes.len() as u64);
+            budget::hold(bytes, taken)
+        }
+        None => bytes,
+    }
+}
+
+/// A temporary file that is being written.
+struct Writing {
+    file: Arc<TempFile>,
+    writer: tokio::fs::File,
+}
+
+impl Writing {
+    fn to(directory: Option<&Path>) -> io::Result<Writing> {
+        let file = TempFile::create(directory)?;
+        Ok(Writing {
+            writer: tokio::fs::File::from_std(file.try_clone()?),
+            file: Arc::new(file),
+        })
+    }
+
+    async fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.file.reserve(piece.len() as u64)?;
+        self.writer.write_all(piece).await
+    }
+
+    async fn end(mut self) -> io::Result<Arc<TempFile>> {
+        self.writer.flush().await?;
+        Ok(self.file)
     }
 }
 
@@ -179,8 +220,8 @@ mod tests {
         };
         assert_eq!(len, 120_000);
         let mut text = String::new();
-        (&*file).rewind().unwrap();
-        (&*file).read_to_string(&mut text).unwrap();
+        (&**file).rewind().unwrap();
+        (&**file).read_to_string(&mut text).unwrap();
         assert_eq!(text, "x".repeat(120_000));
     }
 

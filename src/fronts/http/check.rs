@@ -54,12 +54,19 @@ pub fn check(
             "too many header lines",
         ));
     }
+    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+        return bad("a header's value begins or ends with a space or tab");
+    }
     check_method(&head.method)?;
     let is_server_wide = head.method == Method::OPTIONS && target == "*";
     if !target.starts_with('/') && !is_server_wide {
         return bad("the request target is not a path");
     }
     let (host, is_coded) = check_host(&head.headers)?;
+    // RFC 9110, 4.2.1: there is no http URI without a host, whatever else names one.
+    if host.is_some_and(HeaderValue::is_empty) {
+        return bad("an empty Host");
+    }
     if is_coded {
         check_transfer_encoding(&head.headers)?;
     }
@@ -101,6 +108,12 @@ pub fn check(
         None => {}
     }
     Ok(())
+}
+
+/// HTTP/1 has spaces around values, which hyper takes off; in HTTP/2 they are part of them, and malformed (RFC 9113, 8.2.1).
+fn is_padded(value: &HeaderValue) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
 }
 
 /// Those rules that are left for a request which somebody else has taken in. It may have no `Host`: load balancers ask without one

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use async_compression::Level;
 use async_compression::brotli::EncoderParams;
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
+use async_compression::zstd::CParameter;
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -17,6 +18,8 @@ use http_body::{Body, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
+use super::entity_tag::marked;
+use crate::budget::{self, MEMORY, Taken};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::units::Size;
 
@@ -52,6 +55,15 @@ impl Coding {
             Coding::Brotli => "br",
             Coding::Zstd => "zstd",
             Coding::Gzip => "gzip",
+        }
+    }
+
+    /// What an encoder of a stream keeps, as measured over 4 MiB of text, and a little more.
+    fn memory(self) -> u64 {
+        match self {
+            Coding::Brotli => 2560 << 10,
+            Coding::Zstd => 1792 << 10,
+            Coding::Gzip => 512 << 10,
         }
     }
 }
@@ -148,9 +160,9 @@ const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 /// Above this, compressing a whole body would hold up the other requests of the thread.
 const INLINE: usize = 32 << 10;
 
-/// Is the response to `method` to be compressed for clients that accept that?
+/// Is the response to `method` worth compressing for clients that accept that, where it is allowed?
 pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
-    settings.enabled && *method != Method::HEAD && is_eligible(response, settings)
+    *method != Method::HEAD && is_eligible(response, settings)
 }
 
 /// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
@@ -173,8 +185,11 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
             Err(plain) => return Response::from_parts(head, ResponseBody::Full(plain)),
         },
         ResponseBody::Stream(body) => {
+            let Some(memory) = MEMORY.try_take(coding.memory()) else {
+                return Response::from_parts(head, ResponseBody::Stream(body));
+            };
             head.headers.remove(header::CONTENT_LENGTH);
-            ResponseBody::stream(Compressed::new(body, coding))
+            ResponseBody::stream(Compressed::new(body, coding, memory))
         }
     };
     head.headers.remove(header::ACCEPT_RANGES);
@@ -182,20 +197,22 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
         header::CONTENT_ENCODING,
         HeaderValue::from_static(coding.name()),
     );
-    if let Some(weak) = head.headers.get(header::ETAG).and_then(weakened) {
-        head.headers.insert(header::ETAG, weak);
+    if let Some(marked) = head.headers.get(header::ETAG).and_then(marked) {
+        head.headers.insert(header::ETAG, marked);
     }
     Response::from_parts(head, body)
 }
 
 fn is_eligible(response: &Response, settings: &Settings) -> bool {
     // A digest or signature of the bytes would no longer be one.
-    const FIXED: [HeaderName; 5] = [
+    const FIXED: [HeaderName; 6] = [
         header::CONTENT_ENCODING,
         header::CONTENT_RANGE,
         HeaderName::from_static("content-digest"),
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
+        // Its clients compare tags with those of a PROPFIND, letter by letter.
+        HeaderName::from_static("dav"),
     ];
     // Most cheaply known, and decides most often.
     if length(response).is_some_and(|length| length < settings.min_size.0) {
@@ -203,12 +220,15 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     }
     let headers = response.headers();
     let status = response.status();
-    let bodiless = status.is_informational()
+    let unsuited = status.is_informational()
         || matches!(
             status,
-            StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
+            StatusCode::NO_CONTENT
+                | StatusCode::PARTIAL_CONTENT
+                | StatusCode::MULTI_STATUS
+                | StatusCode::NOT_MODIFIED
         );
-    if bodiless || FIXED.iter().any(|name| headers.contains_key(name)) {
+    if unsuited || FIXED.iter().any(|name| headers.contains_key(name)) {
         return false;
     }
     let mut cache_control = headers.get_all(header::CACHE_CONTROL).iter();
@@ -221,7 +241,25 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)
         .and_then(|t| t.to_str().ok());
-    !no_transform && content_type.is_some_and(is_compressible)
+    !no_transform && content_type.is_some_and(|t| is_compressible(t) && !is_of_groupware(t))
+}
+
+/// Calendars and address books: CalDAV and CardDAV clients compare tags letter by letter.
+fn is_of_groupware(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    [
+        "text/calendar",
+        "text/x-vcalendar",
+        "text/vcard",
+        "text/x-vcard",
+        "text/directory",
+        "application/calendar+json",
+        "application/calendar+xml",
+        "application/vcard+json",
+        "application/vcard+xml",
+    ]
+    .iter()
+    .any(|of| essence.eq_ignore_ascii_case(of))
 }
 
 fn length(response: &Response) -> Option<u64> {
@@ -230,14 +268,6 @@ fn length(response: &Response) -> Option<u64> {
         said.and_then(|length| length.to_str().ok()?.parse().ok())
     };
     response.body().size_hint().exact().or_else(said)
-}
-
-/// The compressed body is equivalent to the other one and not the same.
-fn weakened(etag: &HeaderValue) -> Option<HeaderValue> {
-    if etag.as_bytes().starts_with(b"W/") {
-        return None;
-    }
-    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).ok()
 }
 
 /// Gives the body back when it could not be compressed.
@@ -305,7 +335,7 @@ impl Encoder {
     fn new(coding: Coding) -> Encoder {
         match coding {
             Coding::Brotli => {
-                // 512 KiB of window: its default of 4 MiB costs more memory per response than pages gain from it.
+                // 512 KiB of window, as zstd has below: its default of 4 MiB costs more memory per response than pages gain from it.
                 let params = EncoderParams::default();
                 let params = params
                     .quality(Level::Precise(4))
@@ -313,9 +343,11 @@ impl Encoder {
                     .text_mode();
                 Encoder::Brotli(Box::new(BrotliEncoder::with_params(Vec::new(), params)))
             }
-            Coding::Zstd => {
-                Encoder::Zstd(ZstdEncoder::with_quality(Vec::new(), Level::Precise(ZSTD)))
-            }
+            Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality_and_params(
+                Vec::new(),
+                Level::Precise(ZSTD),
+                &[CParameter::window_log(19)],
+            )),
             Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
         }
     }
@@ -349,19 +381,25 @@ struct Compressed {
     /// What is to be passed on before the body is asked again.
     ready: VecDeque<Result<Frame<Bytes>, Failure>>,
     ended: bool,
+    _memory: Taken,
 }
 
 /// As much as is compressed before the client gets some of it, and before the thread may do something else.
 const AT_MOST: usize = 64 << 10;
 
 impl Compressed {
-    fn new(body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>, coding: Coding) -> Self {
+    fn new(
+        body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
+        coding: Coding,
+        memory: Taken,
+    ) -> Self {
         Self {
             body,
             encoder: Encoder::new(coding),
             held: 0,
             ready: VecDeque::new(),
             ended: false,
+            _memory: memory,
         }
     }
 
@@ -369,7 +407,10 @@ impl Compressed {
         self.held = 0;
         match compressed {
             Ok(bytes) if bytes.is_empty() => {}
-            Ok(bytes) => self.ready.push_back(Ok(Frame::data(bytes))),
+            Ok(bytes) => {
+                let bytes = budget::hold_anyway(bytes);
+                self.ready.push_back(Ok(Frame::data(bytes)));
+            }
             Err(error) => self.fail(Failure::Malformed(format!("not compressible: {error}"))),
         }
     }
@@ -488,7 +529,7 @@ mod tests {
         headers: &HeaderMap,
         response: Response,
     ) -> Response {
-        if is_wanted(settings, method, &response) {
+        if settings.enabled && is_wanted(settings, method, &response) {
             compress(headers, response).await
         } else {
             response
@@ -608,7 +649,7 @@ mod tests {
                     head.headers[header::CONTENT_LENGTH],
                     bytes.len().to_string()
                 );
-                assert_eq!(head.headers[header::ETAG], "W/\"a\"");
+                assert_eq!(head.headers[header::ETAG], "W/\"a-surus\"");
                 assert!(!head.headers.contains_key(header::ACCEPT_RANGES));
                 let vary: Vec<_> = head.headers.get_all(header::VARY).iter().collect();
                 assert_eq!(vary, ["Cookie", "accept-encoding"]);
@@ -635,6 +676,13 @@ mod tests {
             with(&[("cache-control", "public, No-Transform")]),
             with(&[("content-range", "bytes 0-1/2")]),
             with(&[("content-digest", "sha-256=:x:")]),
+            with(&[("dav", "1, 3, calendar-access")]),
+            with(&[
+                ("content-type", "text/calendar; charset=utf-8"),
+                ("etag", "\"a\""),
+            ]),
+            with(&[("content-type", "Text/VCard"), ("etag", "\"a\"")]),
+            status(StatusCode::MULTI_STATUS),
             status(StatusCode::PARTIAL_CONTENT),
             status(StatusCode::NO_CONTENT),
             status(StatusCode::NOT_MODIFIED),

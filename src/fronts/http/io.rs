@@ -345,6 +345,9 @@ impl Shared {
     }
 }
 
+/// Bytes of early hints that a client may be slow to take.
+const MAX_HINTS: usize = 16 << 10;
+
 impl EarlyHints for Shared {
     /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is being sent: hints may
     /// be left out, responses must not be damaged. hyper has no way of its own for this.
@@ -359,6 +362,9 @@ impl EarlyHints for Shared {
             text.extend_from_slice(b"\r\n");
         }
         text.extend_from_slice(b"\r\n");
+        if text.len() > MAX_HINTS {
+            return;
+        }
         let mut rest = self
             .rest
             .lock()

@@ -1,4 +1,5 @@
-//! Which of a connection's bytes are the first line of a request, and what of it is percent-encoded before hyper reads it?
+//! Changes what hyper reads of a request where hyper is stricter or laxer than RFC 9110 and 9112: bytes of the target are
+//! percent-encoded, later minor versions of HTTP/1 become 1.1, malformed extensions of chunks become what hyper refuses.
 //!
 //! hyper refuses some bytes in a target that clients send as they are and other servers take. What we put in their place is longer, so
 //! nothing but a request's line may ever be touched: a body that became longer would end in the next request. Lines are found without
@@ -6,6 +7,8 @@
 //! not certain, as with requests that do not wait for the answer to those before them, bytes stay as they are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::chunks::Chunks;
 
 /// What the service tells of the request that has begun last.
 #[derive(Debug)]
@@ -53,8 +56,15 @@ impl Begun {
 #[derive(Debug)]
 pub struct Follower {
     at: At,
-    last: [u8; 3],
+    last: [u8; VERSION.len()],
+    /// The head has a transfer coding, which can only be chunked: others are refused.
+    is_chunked: bool,
 }
+
+/// What precedes the minor version in a request's first line. A target has no space, or hyper refuses it.
+const VERSION: &[u8; 8] = b" HTTP/1.";
+
+const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 
 #[derive(Debug, Clone, Copy)]
 enum At {
@@ -77,6 +87,8 @@ enum At {
     HeadBeforeBody(Line),
     /// So many bytes behind that head.
     Behind(u64),
+    /// In a chunked body, or behind it.
+    Chunked(Chunks),
     /// Anywhere.
     Unknown,
 }
@@ -86,6 +98,8 @@ enum At {
 enum Line {
     Start,
     AfterCr,
+    /// So many bytes of it are those of [`TRANSFER_ENCODING`].
+    Name(u8),
     Within,
 }
 
@@ -93,7 +107,8 @@ impl Default for Follower {
     fn default() -> Follower {
         Follower {
             at: At::Start,
-            last: [0; 3],
+            last: [0; VERSION.len()],
+            is_chunked: false,
         }
     }
 }
@@ -105,7 +120,9 @@ impl Follower {
             self.at = match (begun.take(), self.at) {
                 (NONE, at) => at,
                 // All that hyper can have kept is a head without its end, and such a head does not end with an empty line.
-                (0, _) if self.last[1..] == *b"\n\n" || self.last == *b"\n\r\n" => At::Start,
+                (0, _) if self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n") => {
+                    At::Start
+                }
                 (body, At::Behind(len)) if body == len => At::Start,
                 _ => At::Unknown,
             };
@@ -118,6 +135,12 @@ impl Follower {
                 if let Some(first) = bytes[from..end].iter().position(|byte| is_encoded(*byte)) {
                     encoded = Some(encode(bytes, from + first..end));
                 }
+                if let Some(at) = self.later_version(&bytes[..end]) {
+                    let line = encoded.get_or_insert_with(|| bytes.to_vec());
+                    // What follows the line is as long as it came.
+                    let at = line.len() - (bytes.len() - at);
+                    line[at] = b'1';
+                }
                 &bytes[end..]
             }
             // No request has a line that it begins before.
@@ -125,12 +148,17 @@ impl Follower {
                 self.at = At::Unknown;
                 bytes
             }
-            At::Head | At::HeadBeforeBody(_) | At::Behind(_) => bytes,
+            At::Head | At::HeadBeforeBody(_) | At::Behind(_) | At::Chunked(_) => bytes,
         };
-        self.behind_the_line(rest);
-        for byte in &bytes[bytes.len().saturating_sub(3)..] {
-            self.last = [self.last[1], self.last[2], *byte];
+        if let Some(at) = self.behind_the_line(rest) {
+            let changed = encoded.get_or_insert_with(|| bytes.to_vec());
+            let at = changed.len() - (rest.len() - at);
+            // The one byte that hyper refuses in an extension; so the client gets 400.
+            changed[at] = b'\n';
         }
+        let tail = &bytes[bytes.len().saturating_sub(VERSION.len())..];
+        self.last.rotate_left(tail.len());
+        self.last[VERSION.len() - tail.len()..].copy_from_slice(tail);
         encoded
     }
 
@@ -143,6 +171,7 @@ impl Follower {
             let Some(first) = bytes.get(at) else {
                 return (at, at);
             };
+            self.is_chunked = false;
             self.at = At::Method {
                 // Almost all requests are such, and have none.
                 may_have_body: !matches!(first, b'G' | b'H'),
@@ -202,13 +231,48 @@ impl Follower {
         (at, end)
     }
 
-    fn behind_the_line(&mut self, bytes: &[u8]) {
+    /// Where in what has come of the line the minor version of HTTP/1 is, if it is one that hyper does not know. Whoever speaks it
+    /// is answered in 1.1, the latest that we know (RFC 9112, 2.6).
+    fn later_version(&self, line: &[u8]) -> Option<usize> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let (digit, before) = text.split_last()?;
+        if !matches!(digit, b'2'..=b'9') {
+            return None;
+        }
+        let earlier = VERSION.len().saturating_sub(before.len());
+        let is_version = before.ends_with(&VERSION[earlier..])
+            && self.last[VERSION.len() - earlier..] == VERSION[..earlier];
+        is_version.then_some(before.len())
+    }
+
+    /// The position of a byte that hyper takes and should not.
+    fn behind_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut rest = bytes;
         while let At::HeadBeforeBody(line) = self.at {
-            let Some(first) = rest.first() else { return };
+            let first = rest.first()?;
+            let matched = match line {
+                Line::Name(matched) => usize::from(matched),
+                _ => 0,
+            };
             let (next, len) = match (line, first) {
+                (Line::Start | Line::AfterCr, b'\n') if self.is_chunked => {
+                    (At::Chunked(Chunks::default()), 1)
+                }
                 (Line::Start | Line::AfterCr, b'\n') => (At::Behind(0), 1),
                 (Line::Start, b'\r') => (At::HeadBeforeBody(Line::AfterCr), 1),
+                (Line::Start | Line::Name(_), byte)
+                    if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
+                {
+                    let matched = matched + 1;
+                    self.is_chunked |= matched == TRANSFER_ENCODING.len();
+                    let line = match matched == TRANSFER_ENCODING.len() {
+                        true => Line::Within,
+                        // It is shorter than that.
+                        false => Line::Name(matched as u8),
+                    };
+                    (At::HeadBeforeBody(line), 1)
+                }
                 _ => match memchr::memchr(b'\n', rest) {
                     Some(len) => (At::HeadBeforeBody(Line::Start), len + 1),
                     None => (At::HeadBeforeBody(Line::Within), rest.len()),
@@ -217,9 +281,15 @@ impl Follower {
             self.at = next;
             rest = &rest[len..];
         }
-        if let At::Behind(len) = &mut self.at {
-            *len += rest.len() as u64;
+        match &mut self.at {
+            At::Behind(len) => *len += rest.len() as u64,
+            At::Chunked(chunks) => {
+                let at = chunks.read(rest)?;
+                return Some(bytes.len() - rest.len() + at);
+            }
+            _ => {}
         }
+        None
     }
 }
 
@@ -297,6 +367,56 @@ mod tests {
                     format!("{given}{rest}"),
                     "{size}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn later_versions_of_http_1_become_1_1() {
+        for (sent, given) in [
+            ("GET / HTTP/1.2", "GET / HTTP/1.1"),
+            ("GET /?\" HTTP/1.9", "GET /?%22 HTTP/1.1"),
+            ("OPTIONS * HTTP/1.3", "OPTIONS * HTTP/1.1"),
+            ("GET / HTTP/1.0", "GET / HTTP/1.0"),
+            ("GET / HTTP/2.0", "GET / HTTP/2.0"),
+            ("GET / HTTP/2.2", "GET / HTTP/2.2"),
+            ("GET /HTTP/1.2", "GET /HTTP/1.2"),
+            ("GET / http/1.2", "GET / http/1.2"),
+        ] {
+            for end in ["\r\n", "\n"] {
+                let rest = format!("{end}X: HTTP/1.2{end}{end} HTTP/1.2");
+                for size in 1..=sent.len() + rest.len() {
+                    let read = read_in_pieces(format!("{sent}{rest}").as_bytes(), size);
+                    let read = String::from_utf8_lossy(&read);
+                    assert_eq!(read, format!("{given}{rest}"), "{size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_chunk_extensions_become_what_hyper_refuses() {
+        let head = "POST /\" HTTP/1.2\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
+        let given = "POST /%22 HTTP/1.1\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
+        let plain = head.replace("TRANSFER", "X");
+        let given_plain = given.replace("TRANSFER", "X");
+        for (sent, expected) in [
+            (
+                format!("{head}1;a\0\r\nx\r\n"),
+                format!("{given}1;a\n\r\nx\r\n"),
+            ),
+            (
+                format!("{head}1;a\r\n;\r\n"),
+                format!("{given}1;a\r\n;\r\n"),
+            ),
+            (
+                format!("{plain}1;a\0\r\n"),
+                format!("{given_plain}1;a\0\r\n"),
+            ),
+        ] {
+            for size in 1..=sent.len() {
+                let read = read_in_pieces(sent.as_bytes(), size);
+                assert_eq!(String::from_utf8_lossy(&read), expected, "{size}");
             }
         }
     }

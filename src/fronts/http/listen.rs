@@ -133,14 +133,15 @@ pub enum Bound {
 const BACKLOG: i32 = 4096;
 
 impl Bound {
-    /// Binds an address. A unix socket that a dead process has left behind is replaced; one that answers is not.
-    pub fn bind(address: &Address) -> anyhow::Result<Bound> {
+    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
+    /// answers is not.
+    pub fn bind(address: &Address, setting: &str) -> anyhow::Result<Bound> {
         let bound = match address {
             Address::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)
-                    .map_err(|error| refused(error, *address))?;
+                    .map_err(|error| refused(error, *address, setting))?;
                 surus_sys::socket::set_backlog(&listener, BACKLOG)
-                    .map_err(|error| refused(error, *address))?;
+                    .map_err(|error| refused(error, *address, setting))?;
                 listener.set_nonblocking(true)?;
                 Bound::Tcp(listener)
             }
@@ -149,8 +150,7 @@ impl Bound {
                 {
                     if std::os::unix::net::UnixStream::connect(path).is_ok() {
                         bail!(
-                            "cannot listen at unix:{}: another process does; end it, or choose another address with --listen \
-                             or http.listen",
+                            "cannot listen at unix:{}: another process does; end it, or choose another address with {setting}",
                             path.display()
                         );
                     }
@@ -160,7 +160,7 @@ impl Bound {
                 }
                 let listener = std::os::unix::net::UnixListener::bind(path).with_context(|| {
                     format!(
-                        "cannot make the socket {}; its directory must exist and be writable",
+                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
                         path.display()
                     )
                 })?;
@@ -238,20 +238,18 @@ impl Listener {
 }
 
 /// Says what may help.
-fn refused(error: io::Error, address: SocketAddr) -> anyhow::Error {
-    let help = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another process does; end it, or choose another address with --listen or http.listen"
-        }
+fn refused(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => "another process does; end it, or ",
         io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another with --listen or http.listen"
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; otherwise "
         }
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have the address; choose another with --listen or http.listen"
-        }
-        _ => "choose another address with --listen or http.listen",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; ",
+        _ => "",
     };
-    anyhow::anyhow!("cannot listen at {address}: {help} ({error})")
+    anyhow::anyhow!(
+        "cannot listen at {address}: {why}choose another address with {setting} ({error})"
+    )
 }
 
 #[cfg(test)]

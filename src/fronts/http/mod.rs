@@ -5,10 +5,13 @@ mod activity;
 mod application;
 mod body;
 mod check;
+mod chunks;
 pub mod compress;
 mod connection;
+mod entity_tag;
 pub mod files;
 mod forwarded;
+mod held;
 mod io;
 mod line;
 pub mod listen;
@@ -28,7 +31,6 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::ensure;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +45,7 @@ pub use lookout::Lookout;
 pub use reply::plain;
 pub use service::{Peer, Service};
 
+use crate::budget;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};
 use room::Room;
@@ -92,6 +95,7 @@ pub struct Settings {
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
     /// could call itself anybody, and without the header there is nobody to call it by.
@@ -101,6 +105,12 @@ pub struct Settings {
     pub spool: Option<PathBuf>,
     /// So much of a response is kept for a client that takes it more slowly than PHP makes it; beyond that PHP waits. 0 for none.
     pub max_response_spool: Size,
+    /// Bytes of all requests and responses together that wait in memory. Beyond that they wait in
+    /// files.
+    pub buffer_memory: Size,
+    /// Bytes of all such files. Beyond that PHP waits for its clients, and bodies of requests are
+    /// refused: 507.
+    pub max_spool: Size,
     /// What is in flight may take so long after SIGTERM.
     pub grace: Time,
     /// For so long after SIGTERM everything goes on but readiness.
@@ -129,6 +139,8 @@ impl Default for Settings {
             proxy_protocol: false,
             spool: None,
             max_response_spool: Size(1 << 30),
+            buffer_memory: Size(budget::DEFAULT_MEMORY),
+            max_spool: Size(budget::DEFAULT_SPOOL),
             grace: Time::seconds(60),
             drain_delay: Time::seconds(0),
         }
@@ -136,6 +148,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Sets what all requests together may use, once per process.
+    pub fn set_budgets(&self) {
+        budget::MEMORY.set_limit(self.buffer_memory.0);
+        budget::SPOOL.set_limit(self.max_spool.0);
+    }
+
     /// Where responses wait for their clients.
     pub fn response_spool(&self) -> Option<Arc<Spool>> {
         let spool = || {
@@ -149,13 +167,12 @@ impl Settings {
 }
 
 fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
-    units::checked(from, |addresses: &Vec<Address>| {
-        ensure!(
-            !addresses.is_empty(),
-            "http.listen is empty; nobody could reach the application"
-        );
-        Ok(())
-    })
+    let addresses = units::one_or_more(from)?;
+    if addresses.is_empty() {
+        let text = "http.listen is empty; nobody could reach the application";
+        return Err(serde::de::Error::custom(text));
+    }
+    Ok(addresses)
 }
 
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

@@ -19,10 +19,11 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
-use super::Settings;
 use super::io::{Io, Shared};
 use super::outgoing::Outgoing;
 use super::service::{Peer, Service};
+use super::{Settings, held};
+use crate::budget::{MEMORY, Taken};
 use crate::event::EarlyHints;
 
 /// A connection, to be polled to its end. Dropped, it ends its requests.
@@ -64,7 +65,10 @@ impl Multiplexed {
     }
 
     fn answer(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
-        let reply = Arc::new(Reply(Mutex::new(Some(reply))));
+        let reply = Arc::new(Reply {
+            way: Mutex::new(Some(reply)),
+            hints: Mutex::new(Taken::none(&MEMORY)),
+        });
         let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
         let answer = service.answer(
@@ -141,11 +145,15 @@ impl Future for Multiplexed {
 }
 
 /// The way back to who has asked, until its response begins.
-struct Reply(Mutex<Option<SendResponse<Bytes>>>);
+struct Reply {
+    way: Mutex<Option<SendResponse<Bytes>>>,
+    /// What its early hints may still take: h2 keeps them until the client reads.
+    hints: Mutex<Taken>,
+}
 
 impl Reply {
     fn lock(&self) -> MutexGuard<'_, Option<SendResponse<Bytes>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends an informational response.
@@ -179,14 +187,22 @@ impl Reply {
 impl EarlyHints for Reply {
     fn send(&self, headers: &HeaderMap) {
         let mut links = HeaderMap::new();
+        let mut size = 0;
         for value in headers.get_all(header::LINK) {
+            size += value.len() as u64 + 256;
             links.append(header::LINK, value.clone());
         }
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hints.try_grow(size) {
+            return;
+        }
+        drop(hints);
         self.inform(StatusCode::EARLY_HINTS, links);
     }
 }
 
 async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Result<(), h2::Error> {
+    let _headers = held::headers(&response);
     let (mut head, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
     let has_none = matches!(

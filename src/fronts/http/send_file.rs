@@ -225,7 +225,7 @@ impl SendFile {
             .find_map(|(prefix, site)| Some((site, below(prefix)?)))
         {
             Some((site, rest)) => self.as_file(site.resolve_plain(rest)),
-            None => self.as_file(self.site.find(&path, Instant::now())),
+            None => self.as_file(self.site.find_for_script(&path, Instant::now())),
         }
     }
 

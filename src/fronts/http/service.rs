@@ -19,6 +19,7 @@ use super::body::{self, Refused};
 use super::check::{Refusal, check, ends_connection, refuse};
 use super::files::FileRange;
 use super::forwarded;
+use super::held;
 use super::io::Shared;
 use super::lookout::Lookout;
 use super::outgoing::{End, Outgoing};
@@ -119,6 +120,11 @@ impl Service {
             };
             is_last |= connection.activity.is_draining();
             response = fit(response, is_head);
+            if !is_head && let Err(body) = held::hold(&mut response) {
+                // Boxed, because it is large and rare.
+                let directory = self.settings.spool.as_deref();
+                response = Box::pin(held::spool(response, body, directory)).await;
+            }
             // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
             if version <= Version::HTTP_11

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::http_event::{self, limits::TooMuch};
 use super::runtime_api::LARGEST;
@@ -19,6 +19,8 @@ pub struct Fault {
     pub name: Option<String>,
     pub message: String,
     pub stack: Vec<String>,
+    /// What the PHP library tells beside that, such as the exit code of a command.
+    pub more: Map<String, Value>,
 }
 
 impl Fault {
@@ -28,6 +30,7 @@ impl Fault {
             name: None,
             message: message.into(),
             stack: Vec::new(),
+            more: Map::new(),
         }
     }
 
@@ -83,6 +86,8 @@ impl Fault {
     /// Of an answer of the PHP library that tells of an error: its header's value, and its body.
     pub fn told(kind: &str, body: &[u8]) -> Fault {
         let told: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut more = told.as_object().cloned().unwrap_or_default();
+        more.retain(|name, _| !["errorMessage", "errorType", "stackTrace"].contains(&&**name));
         let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_string);
         let stack = told.get("stackTrace").and_then(Value::as_array);
         Fault {
@@ -97,6 +102,7 @@ impl Fault {
                 .flatten()
                 .map(|frame| frame.as_str().map_or_else(|| frame.to_string(), Into::into))
                 .collect(),
+            more,
         }
     }
 
@@ -128,6 +134,7 @@ impl Fault {
                 "{message}… (shortened: the error has {size} bytes and Lambda takes {LARGEST}; the log has its whole message)"
             ),
             stack: frames.cloned().collect(),
+            more: Map::new(),
         }
     }
 
@@ -138,11 +145,14 @@ impl Fault {
             error_message: &'a str,
             error_type: &'a str,
             stack_trace: &'a [String],
+            #[serde(flatten)]
+            more: &'a Map<String, Value>,
         }
         let body = Body {
             error_message: &self.message,
             error_type: self.name(),
             stack_trace: &self.stack,
+            more: &self.more,
         };
         // Texts and lists of texts can always be written.
         serde_json::to_vec(&body).unwrap_or_default().into()

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use http::header;
 use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::fault::{self, Fault};
 use super::handler::{self, Handler};
@@ -22,11 +22,11 @@ use super::invocation::Invocation;
 use super::payload::{error_kind, fitting, result, take, take_result, unsuccessful};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
-use super::task::{Task, origin, request};
-use super::{Mode, Settings};
+use super::task::{Task, looks_like_event, origin, request};
+use super::{Mode, Settings, warm};
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
-use crate::fronts::http::Application;
+use crate::fronts::http::{Application, plain};
 use crate::observe::named::Names;
 
 /// What answers events.
@@ -45,6 +45,8 @@ enum Answer {
     Whole(Bytes),
     Streaming(Streaming),
 }
+
+const FORGED: &str = "a client sent POST /events, which PHP would take for an event that is not HTTP; refused with 403 (lambda.events_over_http)";
 
 /// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
 const LATE: Duration = Duration::from_secs(1);
@@ -166,21 +168,25 @@ impl Function {
 
     async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
         let payload = &task.invocation.payload;
+        if warm::is_warmer(payload) {
+            return Ok(Answer::Whole(Bytes::from_static(warm::ANSWER.as_bytes())));
+        }
         let answered = match (&self.application, &self.handler) {
-            (Some(application), handler) => {
-                match (http_event::read(payload, &self.settings), handler) {
-                    (Ok(Some(request)), _) => {
-                        return self.answer_request(application, request, task).await;
-                    }
-                    (Ok(None), Some(handler)) => self.handle(handler, task).await,
-                    (Ok(None), None) => answer_other(application, payload.clone(), task).await,
-                    (Err(malformed), _) => Err(Fault::new(
-                        fault::MALFORMED_EVENT,
-                        format!("the event cannot be understood: {malformed}"),
-                    )),
+            (Some(application), handler) => match (self.read(payload), handler) {
+                (Ok(Some(request)), None) if self.is_forged(&request) => {
+                    return self.forbid(request, task).await;
                 }
-            }
-            (None, Some(handler)) => match http_event::read(payload, &self.settings) {
+                (Ok(Some(request)), _) => {
+                    return self.answer_request(application, request, task).await;
+                }
+                (Ok(None), Some(handler)) => self.handle(handler, task).await,
+                (Ok(None), None) => answer_other(application, payload.clone(), task).await,
+                (Err(malformed), _) => Err(Fault::new(
+                    fault::MALFORMED_EVENT,
+                    format!("the event cannot be understood: {malformed}"),
+                )),
+            },
+            (None, Some(handler)) => match self.read(payload) {
                 Ok(Some(request)) => return self.handle_request(handler, request, task).await,
                 // Whatever it is, it is the handler's.
                 _ => self.handle(handler, task).await,
@@ -190,7 +196,29 @@ impl Function {
                 "there is neither an application nor a handler",
             )),
         };
+        let answered = answered.or_else(|fault| {
+            if fault.kind != fault::NO_HANDLER || !warm::is_schedule_without_input(payload) {
+                return Err(fault);
+            }
+            info!(
+                event = task.id,
+                "a schedule without input has only kept the function warm"
+            );
+            Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
+        });
         answered.map(Answer::Whole)
+    }
+
+    /// The request that an event stands for, if it does.
+    fn read(&self, payload: &[u8]) -> Result<Option<HttpEvent>, http_event::Malformed> {
+        let mut read = http_event::read(payload, &self.settings)?;
+        if let Some(event) = &mut read
+            && !event.decodes_base64
+        {
+            // Compressed text would be base64. Without this header neither Surus nor PHP compresses.
+            event.request.headers_mut().remove(header::ACCEPT_ENCODING);
+        }
+        Ok(read)
     }
 
     async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
@@ -211,9 +239,26 @@ impl Function {
             size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
-        let format = request.format;
+        if self.is_forged(&request) {
+            return self.forbid(request, task).await;
+        }
+        let (format, decodes_base64) = (request.format, request.decodes_base64);
         let (head, body) = handler.request(request, task).await?;
-        self.answered(&format, head, body, task).await
+        self.answered(&format, decodes_base64, head, body, task)
+            .await
+    }
+
+    /// Whether PHP would take a client's request for an event of Lambda's.
+    fn is_forged(&self, request: &HttpEvent) -> bool {
+        !self.settings.events_over_http && looks_like_event(&request.request)
+    }
+
+    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, Fault> {
+        let why = "this path is for events that are not HTTP";
+        warn!(event = task.id, "{FORGED}");
+        let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
+        let (format, decodes) = (request.format, request.decodes_base64);
+        self.answered(&format, decodes, head, body, task).await
     }
 
     async fn answer_request(
@@ -226,6 +271,7 @@ impl Function {
             request,
             origin,
             format,
+            decodes_base64,
             request_context,
         } = request;
         let is_head = request.method() == Method::HEAD;
@@ -235,13 +281,15 @@ impl Function {
             true => ResponseBody::empty(),
             false => body,
         };
-        self.answered(&format, head, body, task).await
+        self.answered(&format, decodes_base64, head, body, task)
+            .await
     }
 
     /// What the service that has sent a request takes for its answer.
     async fn answered(
         &self,
         format: &http_event::Format,
+        decodes_base64: bool,
         head: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
@@ -258,10 +306,25 @@ impl Function {
             return Ok(Answer::Streaming(streaming));
         }
         let body = take(body).await?;
-        let answer = fitting(http_event::write(format, &head, &body).into())?;
+        let written = http_event::write(format, &head, &body);
+        if written.is_base64 && !decodes_base64 {
+            warn_of_base64();
+        }
+        let answer = fitting(written.json.into())?;
         limits::size(*format, answer.len()).map_err(refused)?;
         Ok(Answer::Whole(answer))
     }
+}
+
+/// Says once what a REST API makes of an answer that is not text.
+fn warn_of_base64() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        warn!(
+            "an answer is not text, and the REST API passes it on as base64 unless its binaryMediaTypes \
+             match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
+        );
+    });
 }
 
 /// Waits until PHP has wholly done with what nobody reads the answer of.
@@ -285,13 +348,6 @@ async fn answer_other(
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
     let body = take_result(&head, body).await?;
-    if head.status == StatusCode::NOT_FOUND {
-        return Err(Fault::new(
-            fault::NO_HANDLER,
-            "the event is not HTTP and the application has no POST /events; name the PHP file for such events in lambda.handler, or as \
-             the function's handler",
-        ));
-    }
     fitting(result(&head, body)?)
 }
 

@@ -19,6 +19,7 @@ mod snapshot;
 mod streaming;
 mod task;
 mod thaw;
+mod warm;
 
 use std::path::PathBuf;
 
@@ -27,9 +28,10 @@ use serde::{Deserialize, Serialize};
 pub use function::Function;
 pub use handler::Handler;
 pub use runtime::{Environment, Initialization, run};
+pub use task::{origin as event_origin, request as event_request};
 
 use crate::fronts::http::Proxy;
-use crate::units::Time;
+use crate::units::{self, Time};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -41,6 +43,8 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// Where a package has what OPcache has made of its PHP files.
     pub compiled: Option<PathBuf>,
+    /// Where a package has the application's warmed-up cache, which is copied to `APP_CACHE_DIR`.
+    pub cache: Option<PathBuf>,
     /// How the answers to HTTP events are sent.
     pub mode: Mode,
     /// What of an event's time is kept for ending late workers and sending the answer.
@@ -49,6 +53,9 @@ pub struct Settings {
     pub init_timeout: Time,
     /// Register as an extension, so that Lambda says SIGTERM before it ends this process.
     pub extension: bool,
+    /// `POST /events` of HTTP clients reaches the application, which then cannot tell it from an
+    /// event that Lambda has sent.
+    pub events_over_http: bool,
     /// SnapStart: URLs that are requested before the snapshot is taken.
     pub before_snapshot: Vec<String>,
     /// SnapStart: URLs that are requested where it has been restored.
@@ -57,9 +64,12 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// Removed from the beginning of the path, such as the mapping of a domain to an API.
     pub base_path: Option<http_event::PathPrefix>,
+    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these.
+    pub binary_media_types: Vec<http_event::MediaType>,
     /// Statuses of answers to HTTP events that are failures of the event.
     pub fail_on: Vec<fail_on::Statuses>,
     /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
+    #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
@@ -87,14 +97,17 @@ impl Default for Settings {
             handler: None,
             script: None,
             compiled: None,
+            cache: None,
             mode: Mode::Buffered,
             reserve: Time::millis(500),
             init_timeout: Time::millis(9800),
             extension: true,
+            events_over_http: false,
             before_snapshot: Vec::new(),
             after_restore: Vec::new(),
             strip_stage: http_event::StripStage::default(),
             base_path: None,
+            binary_media_types: Vec::new(),
             fail_on: Vec::new(),
             trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),

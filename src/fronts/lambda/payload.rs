@@ -25,6 +25,14 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
     if let Some(kind) = error_kind(head) {
         return Err(Fault::told(kind, &body));
     }
+    // What frameworks answer a path and a method that no route has.
+    if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&head.status) {
+        return Err(Fault::new(
+            fault::NO_HANDLER,
+            "the event is not HTTP and the application has no POST /events; name the PHP file for such events in lambda.handler, or as \
+             the function's handler",
+        ));
+    }
     if !head.status.is_success() {
         return Err(unsuccessful(head.status, &body));
     }

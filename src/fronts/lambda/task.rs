@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::invocation::Invocation;
 use crate::event::{Address, Body, Event, Origin, Script};
+use crate::fronts::site::normalise;
 use crate::observe::named::Named;
 
 /// What an event is asked with, whatever kind it is of.
@@ -54,6 +55,21 @@ impl Task<'_> {
     }
 }
 
+/// Whether a request that came over HTTP would look to PHP as an event that Lambda has sent.
+pub fn looks_like_event<B>(request: &Request<B>) -> bool {
+    if request.method() != Method::POST {
+        return false;
+    }
+    // What cannot be understood is refused anyway.
+    let Ok(path) = normalise(request.uri().path()) else {
+        return false;
+    };
+    // Frameworks take what follows the script for the path.
+    let path = path.path();
+    let path = path.rfind(".php/").map_or(path, |at| &path[at + 4..]);
+    path.trim_end_matches('/').eq_ignore_ascii_case(PATH)
+}
+
 /// An event as a request.
 pub fn request(payload: Bytes) -> Request<Body> {
     let mut request = Request::new(Body::Memory(payload));
@@ -74,5 +90,36 @@ pub fn origin() -> Origin {
         client: Some(LOCAL.clone()),
         server: Some(LOCAL.clone()),
         https: false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_look_like_events_are_known_however_they_are_written() {
+        let looks = |method, target: &str| {
+            let request = Request::builder().method(method).uri(target);
+            looks_like_event(&request.body(()).unwrap())
+        };
+        for target in [
+            "/events",
+            "/events/",
+            "//events",
+            "/./events?x=1",
+            "/a/../events",
+            "/%65vents",
+            "/Events",
+            "/index.php/events",
+            "/index.php/events/",
+        ] {
+            assert!(looks(Method::POST, target), "{target}");
+        }
+        for target in ["/", "/events2", "/my/events", "/events/1", "/events.php"] {
+            assert!(!looks(Method::POST, target), "{target}");
+        }
+        assert!(!looks(Method::GET, "/events"));
     }
 }

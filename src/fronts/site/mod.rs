@@ -9,11 +9,10 @@
 //!   did not exist;
 //! - PHP below one of the `uploads`;
 //! - what is in a directory that an `.htaccess` file closes, see `htaccess.rs`;
-//! - our own configuration.
-//!
-//! Other files that are nobody's business (`composer.lock`, `debug.log`) are best kept out of the document root; where
-//! they cannot be, a [`route`] denies them.
+//! - our own configuration;
+//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
 
+mod hidden;
 mod htaccess;
 mod normalise;
 pub mod opener;
@@ -28,6 +27,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,14 +37,18 @@ use anyhow::{Context, Result, bail, ensure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
+use tracing::debug;
 
 use crate::event::Script;
+use crate::private_files::{Shared, Unopened};
 use crate::units::checked;
+use hidden::Hidden;
 use htaccess::Htaccess;
 use normalise::{Kind, Stop, fold, kind};
 use recent::Recent;
 use secret::Secret;
 
+pub use hidden::Why;
 pub use normalise::{Normalised, normalise};
 pub use reader::Reader;
 pub use root::{Denial, Symlinks, Trouble};
@@ -68,6 +72,10 @@ pub struct Settings {
     /// Directories that an `.htaccess` file closes to everybody (`Require all denied`, `Deny from all`) are closed. Nothing else of such
     /// files is heard.
     pub htaccess: bool,
+    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
+    /// `.gitignore` below the document root; `!` shows what is built in.
+    #[serde(deserialize_with = "hidden_patterns")]
+    pub hidden: Vec<String>,
     /// The configuration that was read, which is never sent.
     #[serde(skip)]
     pub configuration: Option<PathBuf>,
@@ -81,6 +89,7 @@ impl Default for Settings {
             symlinks: Symlinks::default(),
             uploads: Vec::new(),
             htaccess: true,
+            hidden: Vec::new(),
             configuration: None,
         }
     }
@@ -97,6 +106,7 @@ pub struct Described {
     /// The file and the name of what answers when no file does.
     front: Option<(String, String)>,
     secret: Option<Secret>,
+    has_libraries: bool,
 }
 
 impl Described {
@@ -154,6 +164,18 @@ pub struct Site {
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
     secret: Option<Secret>,
+    /// None: a script chooses what is sent from here.
+    hidden: Option<Hidden>,
+    /// Libraries of PHP's are below, some of whose files are private.
+    has_libraries: bool,
+}
+
+/// Who asks for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    Visitor,
+    /// A script that leaves the sending to us. It knows what it does with private files.
+    Script,
 }
 
 impl Site {
@@ -182,7 +204,11 @@ impl Site {
                 })
             }
         };
+        let has_libraries = project.canonicalize().is_ok_and(|path| path == root.path())
+            || root.path().join("vendor/autoload.php").is_file();
         Ok(Site {
+            hidden: Some(Hidden::new(&settings.hidden, has_libraries)?),
+            has_libraries,
             root,
             document_root,
             front_controller,
@@ -208,7 +234,15 @@ impl Site {
             recent: Recent::new(),
             htaccess: None,
             secret: None,
+            hidden: None,
+            has_libraries: false,
         })
+    }
+
+    /// Keeps private files back, as [`open`](Self::open) does, with these patterns beside.
+    pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
+        self.hidden = Some(Hidden::new(patterns, false)?);
+        Ok(self)
     }
 
     /// What another process has to know to serve the same, beside its settings.
@@ -221,6 +255,7 @@ impl Site {
             path: self.document_root.to_string(),
             front: front.transpose()?,
             secret: self.secret.clone(),
+            has_libraries: self.has_libraries,
         })
     }
 
@@ -248,6 +283,8 @@ impl Site {
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;
+        site.has_libraries = described.has_libraries;
+        site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);
         Ok(site)
     }
 
@@ -269,6 +306,8 @@ impl Site {
             recent: Recent::new(),
             htaccess: None,
             secret: None,
+            hidden: None,
+            has_libraries: false,
         }
     }
 
@@ -310,6 +349,15 @@ impl Site {
     /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
     /// what goes to the front controller, and once a second one for each directory on the way.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_for(Asker::Visitor, path, now)
+    }
+
+    /// As [`find`](Self::find), for a script that has asked us to send the file: private ones too.
+    pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_for(Asker::Script, path, now)
+    }
+
+    fn find_for(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
         if self.is_uploaded_source(path.path()) {
             return Resolution::Denied(Denial::UploadedSource);
         }
@@ -338,6 +386,12 @@ impl Site {
             Opened::Regular { .. } if self.is_closed(files, now) => {
                 Resolution::Denied(Denial::Closed)
             }
+            Opened::Regular { file, real, .. }
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
+            {
+                Resolution::NotFound
+            }
             Opened::Regular { file, metadata, .. } => Resolution::File(Found {
                 path: self.root.path().join(&files[1..]),
                 file,
@@ -346,6 +400,7 @@ impl Site {
             Opened::Directory => {
                 let directory = format!("{files}/");
                 match self.find_index(&directory, now) {
+                    Some(Resolution::NotFound) => Resolution::NotFound,
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
                     Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
                     Some(_) => Resolution::Redirect(encode(&directory)),
@@ -391,6 +446,7 @@ impl Site {
                 // Below a missing directory there is no script either.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
+                Err(NoScript::Hidden) => return Some(Resolution::NotFound),
                 Err(NoScript::Denied(why)) => return Some(Resolution::Denied(why)),
                 Err(NoScript::Failed(trouble)) => return Some(Resolution::Failed(trouble)),
                 Ok(script) => {
@@ -416,6 +472,10 @@ impl Site {
             }
             Opened::Regular { .. } if self.is_closed(name, now) => {
                 Err(NoScript::Denied(Denial::Closed))
+            }
+            // Its content cannot be read here, and PHP is no key.
+            Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
+                Err(NoScript::Hidden)
             }
             Opened::Regular { .. } => {
                 let script = Script {
@@ -444,6 +504,11 @@ impl Site {
                         Some(Resolution::Denied(Denial::Closed))
                     }
                     Opened::Regular {
+                        file: open, real, ..
+                    } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
+                        Some(Resolution::NotFound)
+                    }
+                    Opened::Regular {
                         file: open,
                         metadata,
                         ..
@@ -466,6 +531,7 @@ impl Site {
             }
             match self.script_at(&file, now) {
                 Ok(script) => Some(Resolution::Script(script)),
+                Err(NoScript::Hidden) => Some(Resolution::NotFound),
                 Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
                 Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
                 Err(NoScript::Missing | NoScript::Directory) => None,
@@ -478,6 +544,24 @@ impl Site {
             Some(script) => Resolution::Script(script.clone()),
             None => Resolution::NotFound,
         }
+    }
+
+    /// Whether a file or script that exists is answered as if it did not.
+    fn hides(&self, path: &str, real: Option<&Path>, content: impl Read) -> bool {
+        let hidden = self.hidden.as_ref();
+        let Some(why) = hidden.and_then(|hidden| hidden.why(path, real, false, content)) else {
+            return false;
+        };
+        debug!(path, ?why, "hidden file not sent");
+        true
+    }
+
+    /// Why a file or directory below the document root is hidden from visitors.
+    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
+        let relative = path.strip_prefix(self.root.path()).ok()?;
+        let hidden = self.hidden.as_ref()?;
+        let content = Unopened::new(path);
+        hidden.why(&relative.to_string_lossy(), None, is_directory, content)
     }
 
     fn is_closed(&self, path: &str, now: Instant) -> bool {
@@ -510,6 +594,7 @@ impl Site {
 enum NoScript {
     Missing,
     Directory,
+    Hidden,
     Denied(Denial),
     Failed(Trouble),
 }
@@ -589,6 +674,12 @@ fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         Ok(fold(prefix.trim_end_matches('/')).into_owned())
     };
     prefixes.iter().map(check).collect()
+}
+
+fn hidden_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |patterns: &Vec<String>| {
+        hidden::own(patterns).map(drop)
+    })
 }
 
 fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {

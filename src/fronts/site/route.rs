@@ -8,11 +8,11 @@ use percent_encoding::percent_decode_str;
 use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Site, Symlinks};
+use super::{Settings, Site};
 use crate::units::checked_if_set;
 
-/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, exactly one of `engine`, `root` and `deny`, and as many
-/// conditions as wanted, all of which must hold.
+/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root` and `deny`, and as many
+/// conditions as wanted, all of which must hold. One with `compress` alone leaves the rest to the rules below it.
 ///
 /// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the client's: a rule for
 /// `/admin` says nothing about `/index.php/admin`, which may lead the application to the same page.
@@ -45,6 +45,17 @@ pub struct Rule {
     pub root: Option<PathBuf>,
     /// 403.
     pub deny: bool,
+    /// Whether pages of PHP are compressed, instead of `compress.enabled`.
+    pub compress: Option<bool>,
+}
+
+/// What the rules say of a request.
+#[derive(Debug, Default)]
+pub struct Choice<'a> {
+    /// None: the site answers.
+    pub action: Option<&'a Action>,
+    /// None: as configured for all.
+    pub compress: Option<bool>,
 }
 
 /// What is done with a request that a rule is about.
@@ -66,7 +77,8 @@ struct Route {
     cookie: Option<String>,
     header: Option<HeaderName>,
     query: Option<String>,
-    action: Action,
+    action: Option<Action>,
+    compress: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -77,9 +89,9 @@ enum Pattern {
 }
 
 impl Routes {
-    /// Checks the rules and opens their directories, in which symbolic links are followed as `symlinks` says.
-    pub fn new(rules: &[Rule], symlinks: Symlinks) -> Result<Routes> {
-        Routes::open(rules, &mut |root| files(root, symlinks))
+    /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
+    pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
+        Routes::open(rules, &mut |root| files(root, settings))
     }
 
     /// The same, where directories are opened by `files`, in the order of the rules.
@@ -92,7 +104,8 @@ impl Routes {
         Ok(Routes(routes))
     }
 
-    /// The action of the first rule that is about this request. `path` is the one that
+    /// What the first rule for this request says that has an action, and the first that speaks of
+    /// compression, if it is not below that. `path` is the one that
     /// [`normalise`](super::normalise()) made.
     pub fn choose(
         &self,
@@ -100,19 +113,25 @@ impl Routes {
         path: &str,
         headers: &HeaderMap,
         query: Option<&str>,
-    ) -> Option<&Action> {
-        let route = self
-            .0
-            .iter()
-            .find(|route| route.matches(method, path, headers, query));
-        route.map(|route| &route.action)
+    ) -> Choice<'_> {
+        let mut choice = Choice::default();
+        for route in &self.0 {
+            if route.matches(method, path, headers, query) {
+                choice.compress = choice.compress.or(route.compress);
+                choice.action = route.action.as_ref();
+                if choice.action.is_some() {
+                    break;
+                }
+            }
+        }
+        choice
     }
 
     /// The names of all engines that a rule sends requests to.
     pub fn engines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|route| match &route.action {
-            Action::Engine(name) => Some(name.as_str()),
-            Action::Files(_) | Action::Deny => None,
+            Some(Action::Engine(name)) => Some(name.as_str()),
+            Some(Action::Files(_) | Action::Deny) | None => None,
         })
     }
 }
@@ -134,6 +153,7 @@ impl Route {
                 .map(|name| named("query", name))
                 .transpose()?,
             action: action(rule, files)?,
+            compress: rule.compress,
         })
     }
 
@@ -217,23 +237,28 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
-fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Action> {
-    match (&rule.engine, &rule.root, rule.deny) {
-        (Some(engine), None, false) => Ok(Action::Engine(engine.clone())),
-        (None, Some(root), false) => Ok(Action::Files(Box::new(files(root)?))),
-        (None, None, true) => Ok(Action::Deny),
-        _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`"),
-    }
+fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Option<Action>> {
+    ensure!(
+        rule.compress.is_none() || rule.root.is_none() && !rule.deny,
+        "`compress` is about pages of PHP; a rule with `root` or `deny` has none"
+    );
+    Ok(Some(match (&rule.engine, &rule.root, rule.deny) {
+        (Some(engine), None, false) => Action::Engine(engine.clone()),
+        (None, Some(root), false) => Action::Files(Box::new(files(root)?)),
+        (None, None, true) => Action::Deny,
+        (None, None, false) if rule.compress.is_some() => return Ok(None),
+        _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`, or `compress`"),
+    }))
 }
 
 /// Opens the directory of a rule.
-pub fn files(root: &Path, symlinks: Symlinks) -> Result<Site> {
+pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
     ensure!(
         root.is_absolute(),
         "`root` is {}; it must be an absolute path",
         root.display()
     );
-    Site::of_files(root, symlinks)
+    Site::of_files(root, settings.symlinks)?.hiding(&settings.hidden)
 }
 
 fn methods(names: &[String]) -> Result<Vec<Method>> {
@@ -295,7 +320,7 @@ mod tests {
     }
 
     fn routes(toml: &str) -> Routes {
-        Routes::new(&rules(toml).unwrap(), Symlinks::Owner).unwrap()
+        Routes::new(&rules(toml).unwrap(), &Settings::default()).unwrap()
     }
 
     fn chosen(
@@ -305,7 +330,7 @@ mod tests {
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> String {
-        match routes.choose(&method, path, headers, query) {
+        match routes.choose(&method, path, headers, query).action {
             Some(Action::Engine(name)) => name.clone(),
             Some(Action::Files(_)) => "files".to_owned(),
             Some(Action::Deny) => "deny".to_owned(),
@@ -342,6 +367,32 @@ mod tests {
             );
         }
         assert_eq!(routes.engines().collect::<Vec<_>>(), ["rewind", "classic"]);
+    }
+
+    #[test]
+    fn compress_alone_leaves_the_action_to_later_rules() {
+        let routes = routes(
+            r#"
+            route = [
+                { prefix = "/account/open", compress = true },
+                { prefix = "/account", compress = false },
+                { prefix = "/account/api", engine = "rewind" },
+                { prefix = "/account/", engine = "classic", compress = true },
+                { prefix = "/", compress = true },
+            ]"#,
+        );
+        for (path, action, compress) in [
+            ("/account/open/x", "classic", Some(true)),
+            ("/account/x", "classic", Some(false)),
+            ("/account/api/x", "rewind", Some(false)),
+            ("/account", "-", Some(false)),
+            ("/x", "-", Some(true)),
+        ] {
+            let none = HeaderMap::new();
+            assert_eq!(chosen(&routes, Method::GET, path, &none, None), action);
+            let choice = routes.choose(&Method::GET, path, &none, None);
+            assert_eq!(choice.compress, compress, "{path}");
+        }
     }
 
     #[test]
@@ -383,7 +434,7 @@ mod tests {
     fn a_directory_of_files_runs_no_php() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("s")).unwrap();
-        for name in ["s/a.css", "s/a.php", "s/index.php"] {
+        for name in ["s/a.css", "s/a.php", "s/index.php", "s/dump.sql"] {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
         let rule = Rule {
@@ -391,15 +442,21 @@ mod tests {
             root: Some(dir.path().into()),
             ..Rule::default()
         };
-        let routes = Routes::new(&[rule], Symlinks::Owner).unwrap();
-        let Some(Action::Files(site)) =
-            routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None)
-        else {
+        let routes = Routes::new(&[rule], &Settings::default()).unwrap();
+        let choice = routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None);
+        let Some(Action::Files(site)) = choice.action else {
             panic!("no rule")
         };
         use super::super::Resolution::{File, NotFound};
         assert!(matches!(site.resolve("/s/a.css"), File(_)));
-        for path in ["/s/a.php", "/s/a.php/x", "/s/", "/s", "/none"] {
+        for path in [
+            "/s/dump.sql",
+            "/s/a.php",
+            "/s/a.php/x",
+            "/s/",
+            "/s",
+            "/none",
+        ] {
             assert!(matches!(site.resolve(path), NotFound), "{path}");
         }
     }
@@ -422,6 +479,10 @@ mod tests {
             (
                 r#"{ prefix = "/", engine = "x", deny = true }"#,
                 "exactly one of `engine`",
+            ),
+            (
+                r#"{ prefix = "/", deny = true, compress = false }"#,
+                "`compress` is about pages of PHP",
             ),
             (r#"{ prefix = "x", deny = true }"#, "begins with a slash"),
             (r#"{ suffix = "", deny = true }"#, "every path ends so"),
@@ -453,7 +514,7 @@ mod tests {
                 // Where it stands, the error knows by its span.
                 Err(error) => error.message().to_owned(),
                 Ok(rules) => {
-                    let error = Routes::new(&rules, Symlinks::Owner).unwrap_err();
+                    let error = Routes::new(&rules, &Settings::default()).unwrap_err();
                     let error = format!("{error:#}");
                     assert!(error.starts_with("[[route]] number 2: "), "{error}");
                     error

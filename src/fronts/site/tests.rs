@@ -493,6 +493,8 @@ fn the_configuration_is_a_secret_under_every_name() {
     let site = Site::open(dir.path(), &settings, None).unwrap();
     let is_secret = |path: &str| match site.resolve(path) {
         Resolution::File(found) => site.is_secret(&found),
+        // Copies of any file are hidden.
+        Resolution::NotFound => true,
         other => panic!("{path}: {other:?}"),
     };
     for path in [
@@ -513,6 +515,166 @@ fn the_configuration_is_a_secret_under_every_name() {
         fs::write(public.join(&path[1..]), "").unwrap();
         assert!(matches!(site.resolve(path), Resolution::NotFound), "{path}");
     }
+}
+
+/// A site of these files, with patterns for `hidden`.
+fn site_of(names: &[&str], hidden: &[&str]) -> (TempDir, Site) {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let settings = Settings {
+        hidden: hidden.iter().map(|pattern| pattern.to_string()).collect(),
+        ..Settings::default()
+    };
+    let site = Site::open(dir.path(), &settings, None).unwrap();
+    (dir, site)
+}
+
+#[test]
+fn private_files_are_not_found_and_missing_ones_are_the_front_controllers() {
+    let private = [
+        "composer.json",
+        "composer.lock",
+        "auth.json",
+        "terraform.tfstate",
+        "terraform.tfstate.backup",
+        "key.pem",
+        "data.sqlite",
+        "Dump.SQL",
+        "a/page.html.bak",
+        "a/page.html~",
+        "docker-compose.yml",
+        "docker-compose.override.yaml",
+        "function.zip",
+        "phpunit.xml",
+        "Makefile",
+        "package.json",
+        "prod.env",
+        "debug.log",
+        "vendor/autoload.php",
+        "vendor/composer/installed.json",
+        "vendor/phpunit/phpunit/src/Util/PHP/eval-stdin.php",
+        "lib/vendor/phpunit/phpunit/src/Util/PHP/eval-stdin.php",
+        "vendor/a/demo/index.php",
+        "vendor/a/docs/index.html",
+        "node_modules/a/README.md",
+    ];
+    let sent = [
+        ".well-known/acme-challenge/x.pem",
+        "vendor/jquery/jquery.min.js",
+        "node_modules/a/a.css",
+        "locales/en/auth.json",
+        "stream.key",
+        "downloads/manual.zip",
+        "readme.html",
+        "a/Makefile",
+    ];
+    let all = [&["index.php"], &private[..], &sent[..]].concat();
+    let (dir, site) = site_of(&all, &[]);
+    for name in private {
+        assert_eq!(says(&site, &format!("/{name}")), "not found", "{name}");
+        // A script is found by the beginning of a path.
+        if name.ends_with(".php") {
+            assert_eq!(
+                says(&site, &format!("/{name}/a.css")),
+                "not found",
+                "{name}"
+            );
+        }
+    }
+    for name in sent {
+        assert_eq!(says(&site, &format!("/{name}")), format!("file {name}"));
+    }
+    assert_eq!(says(&site, "/vendor/a/demo/"), "not found");
+    assert_eq!(says(&site, "/vendor/a/demo"), "not found");
+    assert_eq!(says(&site, "/VENDOR/autoload.php"), "run /index.php");
+    for route in [
+        "/vendor/17",
+        "/export.sql",
+        "/api/composer.json",
+        "/vendor/",
+    ] {
+        assert_eq!(says(&site, route), "run /index.php", "{route}");
+    }
+    symlink("Dump.SQL", dir.path().join("latest.txt")).unwrap();
+    assert_eq!(says(&site, "/latest.txt"), "not found");
+    fs::write(dir.path().join("tls.key"), "-----BEGIN PRIVATE KEY-----").unwrap();
+    assert_eq!(says(&site, "/tls.key"), "not found");
+    // A script decides itself what it has sent.
+    let path = normalise("/Dump.SQL").unwrap();
+    let found = site.find_for_script(&path, Instant::now());
+    assert!(matches!(found, Resolution::File(_)), "{found:?}");
+}
+
+#[test]
+fn hidden_setting_adds_and_lifts() {
+    let names = [
+        "index.php",
+        "cron.php",
+        "notes.txt",
+        "internal/a.txt",
+        "internal/run.php",
+        "downloads/dump.sql",
+        "other/dump.sql",
+        "vendor/a/connector.php",
+        "vendor/a/other.php",
+    ];
+    let hidden = [
+        "/cron.php",
+        "NOTES.*",
+        "/internal/",
+        "!/downloads/",
+        "!/vendor/a/connector.php",
+    ];
+    let (_dir, site) = site_of(&names, &hidden);
+    for (path, expected) in [
+        ("/cron.php", "not found"),
+        ("/cron.php/x", "not found"),
+        ("/notes.txt", "not found"),
+        ("/internal/a.txt", "not found"),
+        ("/internal/run.php", "not found"),
+        ("/downloads/dump.sql", "file downloads/dump.sql"),
+        ("/other/dump.sql", "not found"),
+        ("/vendor/a/connector.php", "run /vendor/a/connector.php"),
+        ("/vendor/a/other.php", "not found"),
+        ("/index.php", "run /index.php"),
+    ] {
+        assert_eq!(says(&site, path), expected, "{path}");
+    }
+    for wrong in ["x{", "", "# notes"] {
+        let settings = format!("hidden = [{wrong:?}]");
+        let error = toml::from_str::<Settings>(&settings).unwrap_err();
+        assert!(error.to_string().contains("is no pattern"), "{error}");
+    }
+}
+
+#[test]
+fn vendor_directory_of_public_root_without_composer_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [
+        "public/index.php",
+        "public/vendor/filemanager/connector.php",
+        "public/vendor/telescope/mix.json",
+        "public/dump.sql",
+        "composer.json",
+    ] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let open = || Site::open(dir.path(), &Settings::default(), None).unwrap();
+    let connector = "/vendor/filemanager/connector.php";
+    assert_eq!(says(&open(), connector), format!("run {connector}"));
+    assert_eq!(
+        says(&open(), "/vendor/telescope/mix.json"),
+        "file vendor/telescope/mix.json"
+    );
+    assert_eq!(says(&open(), "/dump.sql"), "not found");
+    fs::write(dir.path().join("public/vendor/autoload.php"), "").unwrap();
+    assert_eq!(says(&open(), connector), "not found");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
+use crate::budget::{self, MEMORY};
 use crate::event::{Failure, Response, ResponseBody};
 
 /// Up to this many bytes are read at once, which costs less than asking another thread to.
@@ -19,6 +20,9 @@ const AT_ONCE: u64 = 64 << 10;
 
 /// What is read of a larger file at a time.
 pub(super) const CHUNK: u64 = 256 << 10;
+
+/// And what is read where memory is short.
+const SMALL_CHUNK: u64 = 16 << 10;
 
 /// The bytes of a file that a response's body consists of, in the response's extensions: a front that can send them without
 /// reading them does so. Whoever changes the body removes it.
@@ -74,8 +78,12 @@ impl FileBody {
     }
 
     fn read(&self) -> JoinHandle<io::Result<Bytes>> {
-        let (file, offset, length) = (self.file.clone(), self.offset, self.length.min(CHUNK));
-        tokio::task::spawn_blocking(move || read(&file, offset, length))
+        let chunk = match MEMORY.has_room(CHUNK) {
+            true => CHUNK,
+            false => SMALL_CHUNK,
+        };
+        let (file, offset, length) = (self.file.clone(), self.offset, self.length.min(chunk));
+        tokio::task::spawn_blocking(move || Ok(budget::hold_anyway(read(&file, offset, length)?)))
     }
 }
 
@@ -99,7 +107,7 @@ impl Body for FileBody {
             Ok(bytes) => {
                 self.offset += bytes.len() as u64;
                 self.length -= bytes.len() as u64;
-                if self.length > 0 {
+                if self.length > 0 && MEMORY.has_room(CHUNK) {
                     self.reading = Some(self.read());
                 }
                 Poll::Ready(Some(Ok(Frame::data(bytes))))

@@ -46,6 +46,8 @@ pub enum FifoFailure {
     /// The later ones of its group.
     #[default]
     Group,
+    /// None: the later ones of its group go on before it has succeeded.
+    Message,
     /// All that have not begun.
     Batch,
 }
@@ -120,6 +122,7 @@ impl Batches {
             batch.records.iter().map(|record| record.partition),
             self.rule(batch),
             self.workers,
+            batch.start(),
             |index| self.suspects.is_suspect(batch.id(index)),
         );
         let mut running = FuturesUnordered::new();
@@ -212,10 +215,12 @@ impl Batches {
     fn rule(&self, batch: &Batch) -> Rule {
         match batch.source {
             read::Source::Sqs { fifo: false } => Rule::Alone,
-            read::Source::Sqs { fifo: true } if self.fifo_failure == FifoFailure::Batch => {
-                Rule::All
-            }
-            read::Source::Sqs { fifo: true } | read::Source::Kafka => Rule::Partition,
+            read::Source::Sqs { fifo: true } => match self.fifo_failure {
+                FifoFailure::Group => Rule::Partition,
+                FifoFailure::Message => Rule::Alone,
+                FifoFailure::Batch => Rule::All,
+            },
+            read::Source::Kafka => Rule::Partition,
             read::Source::Kinesis | read::Source::DynamoDb => Rule::Checkpoint,
         }
     }

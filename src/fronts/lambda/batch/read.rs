@@ -51,6 +51,8 @@ pub(super) struct Item {
     id: String,
     /// Records of one partition are done in their order. Below the number of records.
     pub partition: usize,
+    /// How often a queue has handed it out; 1 where the source does not count.
+    receives: usize,
     trace: Option<String>,
     /// What Kafka keeps its list under, as JSON.
     key: Option<Arc<str>>,
@@ -67,6 +69,20 @@ impl Batch {
 
     pub(super) fn id(&self, index: usize) -> &str {
         &self.records[index].id
+    }
+
+    /// The record to begin with. A message that always fails by taking too long keeps those behind it
+    /// from beginning, and they come again with it. Each time a queue hands messages out, another
+    /// partition is the first, so that all others are done before they are dead letters.
+    pub(super) fn start(&self) -> usize {
+        let receives = self.records.iter().map(|item| item.receives).max();
+        let partitions = self.records.iter().map(|item| item.partition).max();
+        let (Some(receives), Some(partitions)) = (receives, partitions) else {
+            return 0;
+        };
+        let first = (receives.max(1) - 1) % (partitions + 1);
+        let is_first = |item: &Item| item.partition == first;
+        self.records.iter().position(is_first).unwrap_or(0)
     }
 
     /// The event with one record, that of this place.
@@ -132,6 +148,8 @@ struct Listed<'a> {
 struct Attributes<'a> {
     #[serde(borrow)]
     message_group_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    approximate_receive_count: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "AWSTraceHeader")]
     trace: Option<Cow<'a, str>>,
 }
@@ -240,6 +258,11 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
             identifier: serde_json::to_string(&id).ok()?,
             id: id.into_owned(),
             partition,
+            receives: record
+                .attributes
+                .as_ref()
+                .and_then(|attributes| attributes.approximate_receive_count.as_ref()?.parse().ok())
+                .unwrap_or(1),
             trace: record
                 .attributes
                 .and_then(|attributes| attributes.trace)
@@ -264,6 +287,7 @@ fn kafka(event: &[u8], topics: &RawValue) -> Option<Vec<Item>> {
                 identifier: format!(r#"{{"partition":{key},"offset":{offset}}}"#),
                 id: format!("{name}@{offset}"),
                 partition,
+                receives: 1,
                 trace: None,
                 key: Some(key.clone()),
             });

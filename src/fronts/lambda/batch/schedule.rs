@@ -28,6 +28,8 @@ enum State {
 pub struct Schedule {
     rule: Rule,
     workers: usize,
+    /// Of the records that may begin, the first from here on begins; behind the last, it goes round.
+    start: usize,
     states: Vec<State>,
     partitions: Vec<Partition>,
     partition_of: Vec<usize>,
@@ -56,12 +58,14 @@ impl Schedule {
         partition_of: impl Iterator<Item = usize>,
         rule: Rule,
         workers: usize,
+        start: usize,
         is_suspect: impl Fn(usize) -> bool,
     ) -> Schedule {
         let partition_of: Vec<usize> = partition_of.collect();
         let mut schedule = Schedule {
             rule,
             workers,
+            start,
             states: vec![State::Waiting; partition_of.len()],
             partitions: Vec::new(),
             ready: BTreeSet::new(),
@@ -98,9 +102,13 @@ impl Schedule {
         if self.is_one_alone || self.running >= self.workers {
             return None;
         }
-        let (index, alone) = match (self.ready.first(), self.late.first()) {
-            (Some(&index), _) => (index, self.suspects.contains(&index)),
-            (None, Some(&index)) => (index, true),
+        let first_of = |set: &BTreeSet<usize>| {
+            let from_start = set.range(self.start..).next();
+            from_start.or(set.first()).copied()
+        };
+        let (index, alone) = match (first_of(&self.ready), first_of(&self.late)) {
+            (Some(index), _) => (index, self.suspects.contains(&index)),
+            (None, Some(index)) => (index, true),
             (None, None) => return None,
         };
         if alone && self.running > 0 {
@@ -179,7 +187,7 @@ mod tests {
     use super::*;
 
     fn schedule(partitions: &[usize], rule: Rule, suspects: &[usize]) -> Schedule {
-        Schedule::new(partitions.iter().copied(), rule, 4, |index| {
+        Schedule::new(partitions.iter().copied(), rule, 4, 0, |index| {
             suspects.contains(&index)
         })
     }

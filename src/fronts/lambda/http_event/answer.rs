@@ -9,11 +9,18 @@ use http::response::Parts;
 
 use super::format::Format;
 
+/// An answer as JSON.
+pub struct Written {
+    pub json: Vec<u8>,
+    /// Its body is in base64.
+    pub is_base64: bool,
+}
+
 /// The whole answer.
 ///
 /// The body is text when it is UTF-8 without NUL, and base64 otherwise: whatever its `Content-Type` says, that is what JSON can
 /// carry.
-pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Vec<u8> {
+pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Written {
     let text = match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).ok(),
         Some(_) => None,
@@ -56,7 +63,10 @@ pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Vec<u8> {
         }
     }
     json.raw("}");
-    json.0.into_bytes()
+    Written {
+        json: json.0.into_bytes(),
+        is_base64: text.is_none(),
+    }
 }
 
 /// What goes before a body that streams: the head and eight NUL bytes.

@@ -305,36 +305,102 @@ impl<'de> Visitor<'de> for ValuesVisitor {
     type Value = Values<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or a list of strings")
+        f.write_str("a string, a number or a list of them")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Values::One(Text(Cow::Borrowed(text))))
+        TextVisitor.visit_borrowed_str(text).map(Values::One)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Values::One(Text(Cow::Owned(text.to_string()))))
+        TextVisitor.visit_str(text).map(Values::One)
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Values::One(Text::of(flag)))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Values::One(Text::of(number)))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Values::One(Text::of(number)))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Values::One(Text::of(number)))
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let first = list.next_element()?;
+        let mut next = || Ok(list.next_element()?.map(|Scalar(text)| text));
+        let first = next()?;
         let second = match first {
-            Some(_) => list.next_element()?,
+            Some(_) => next()?,
             None => None,
         };
         let mut values = match (first, second) {
             (Some(first), None) => return Ok(Values::One(first)),
             (first, second) => Vec::from_iter(first.into_iter().chain(second)),
         };
-        while let Some(value) = list.next_element()? {
+        while let Some(value) = next()? {
             values.push(value);
         }
         Ok(Values::Many(values))
     }
 }
 
+/// A value of a list. No service sends numbers, but events that are written by hand have them.
+struct Scalar<'a>(Text<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(ScalarVisitor).map(Scalar)
+    }
+}
+
+struct ScalarVisitor;
+
+impl<'de> Visitor<'de> for ScalarVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a number")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        TextVisitor.visit_borrowed_str(text)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        TextVisitor.visit_str(text)
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Text::of(flag))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Text::of(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Text::of(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Text::of(number))
+    }
+}
+
 /// A string, borrowed where it has no escapes.
 pub struct Text<'a>(Cow<'a, str>);
+
+impl Text<'_> {
+    fn of(value: impl fmt::Display) -> Text<'static> {
+        Text(Cow::Owned(value.to_string()))
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {

@@ -5,6 +5,7 @@
 //! `docs/lambda-http.md` says what each service loses on the way, and what is made of it.
 
 mod answer;
+mod binary;
 mod fields;
 mod format;
 mod headers;
@@ -14,11 +15,12 @@ mod target;
 
 use http::Request;
 
-pub use answer::{prelude, write};
+pub use answer::{Written, prelude, write};
+pub use binary::MediaType;
 pub use format::Format;
 pub use target::{PathPrefix, StripStage};
 
-use super::Settings;
+use super::{Mode, Settings};
 use crate::event::{Body, Origin};
 use fields::Object;
 
@@ -30,6 +32,8 @@ pub struct HttpEvent {
     pub origin: Origin,
     /// Who sent it; its answer needs that.
     pub format: Format,
+    /// The service decodes an answer in base64.
+    pub decodes_base64: bool,
     /// The JSON of `requestContext`, as it came.
     pub request_context: Option<String>,
 }
@@ -75,10 +79,14 @@ pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malf
         return Ok(None);
     };
     let (request, origin) = request::of(format, &event, context.as_ref(), settings)?;
+    // A stream has no base64: its bytes arrive as they are.
+    let decodes_base64 = settings.mode == Mode::Stream
+        || binary::decodes(format, &settings.binary_media_types, request.headers());
     Ok(Some(HttpEvent {
         request,
         origin,
         format,
+        decodes_base64,
         request_context: event.json("requestContext").map(str::to_string),
     }))
 }

@@ -1,6 +1,7 @@
 //! Is nothing lost, nothing acknowledged that failed, and order kept, whatever happens?
 #![allow(clippy::unwrap_used)]
 
+mod dead_letters;
 mod model;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,40 @@
+<?php
+
+namespace Surus;
+
+/** What PHP holds for the whole process and requests change: locale, time zone, encoding. */
+final class Process
+{
+    private readonly string $timeZone;
+    private readonly string $encoding;
+    private readonly ?string $intl;
+
+    /** @var array<int, string> */
+    private array $locale = [];
+
+    public function __construct()
+    {
+        $this->timeZone = date_default_timezone_get();
+        $this->encoding = \function_exists('mb_internal_encoding') ? mb_internal_encoding() : '';
+        $this->intl = class_exists(\Locale::class, false) ? \Locale::getDefault() : null;
+        foreach ([\LC_CTYPE, \LC_COLLATE, \LC_MONETARY, \LC_NUMERIC, \LC_TIME] as $category) {
+            $this->locale[$category] = (string) setlocale($category, '0');
+        }
+    }
+
+    public function restore(): void
+    {
+        date_default_timezone_set($this->timeZone);
+        if ('' !== $this->encoding) {
+            mb_internal_encoding($this->encoding);
+        }
+        if (null !== $this->intl) {
+            \Locale::setDefault($this->intl);
+        }
+        foreach ($this->locale as $category => $locale) {
+            if (setlocale($category, '0') !== $locale) {
+                setlocale($category, $locale);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+<?php
+
+// Is everything put back that can be, and named what cannot?
+
+use Surus\Checkpoint;
+use Surus\Retained;
+
+#[AllowDynamicProperties]
+class Held
+{
+    public ?object $part = null;
+    protected array $list = ['boot'];
+    private string $name = 'boot';
+    public readonly string $once;
+    public static array $all = ['boot'];
+    private ?string $unset = null;
+
+    public function change(string $by): void
+    {
+        $this->part = new stdClass();
+        $this->list[] = $by;
+        $this->name = $by;
+        $this->once = $by;
+        self::$all[] = $by;
+        unset($this->unset);
+        $this->dynamic = $by;
+    }
+
+    public function __get(string $name): mixed
+    {
+        return 'by __get';
+    }
+
+    public function seen(): array
+    {
+        return [$this->part, $this->list, $this->name, self::$all, $this->unset, isset($this->dynamic)];
+    }
+
+    public static function keep(object $object): void
+    {
+        static $kept;
+        $kept ??= $object;
+    }
+}
+
+final class HeldToo extends Held
+{
+    private string $name = 'boot, too';
+
+    public function ownName(?string $set = null): string
+    {
+        return $this->name = $set ?? $this->name;
+    }
+}
+
+final class Basket
+{
+    public ?object $request = null;
+    public static ?object $current = null;
+}
+
+$noStatics = static fn (): bool => false;
+$ours = static fn (ReflectionClass $class): bool => \in_array($class->name, [Held::class, Basket::class], true);
+$search = static function (array $roots, object $wanted, array $harmless = []) use ($ours): ?string {
+    return (new Retained(static fn () => $roots, $ours, static fn () => null, $harmless))->holder($wanted);
+};
+
+return [
+    'properties of all kinds are put back' => static function () use ($ours): void {
+        $checkpoint = new Checkpoint($ours);
+        $held = new HeldToo();
+        $before = $held->seen();
+        $checkpoint->note($held);
+        $checkpoint->noteStatics();
+        foreach (['ada', 'bob'] as $visitor) {
+            // The second has a read-only property that is there already.
+            try {
+                $held->change($visitor);
+            } catch (Error $error) {
+                same('bob', $visitor);
+            }
+            $held->ownName($visitor);
+            $checkpoint->restore();
+            same($before, $held->seen());
+            same('boot, too', $held->ownName());
+        }
+    },
+    'objects are put back that only a closure or an array leads to' => static function () use ($noStatics): void {
+        $hidden = new Held();
+        $deep = new Held();
+        $root = new stdClass();
+        $root->list = [['deep' => [$deep]], static fn () => $hidden];
+        $checkpoint = new Checkpoint($noStatics);
+        $checkpoint->note($root);
+        $hidden->change('ada');
+        $deep->change('ada');
+        $root->list = [];
+        $checkpoint->restore();
+        same([null, ['boot'], 'boot'], array_slice($hidden->seen(), 0, 3));
+        same([null, ['boot'], 'boot'], array_slice($deep->seen(), 0, 3));
+        same(2, count($root->list));
+    },
+    'what is kept on purpose stays, and what is on demand waits for it' => static function () use ($noStatics): void {
+        $basket = new Basket();
+        $leaf = new Held();
+        $seldom = new ArrayIterator();
+        $route = new class { public string $used = 'no'; };
+        $root = (object) ['basket' => $basket, 'leaf' => $leaf, 'route' => $route];
+        $checkpoint = new Checkpoint($noStatics, [Basket::class => ['request']], [Held::class], [$route::class]);
+        $checkpoint->note($root);
+        $basket->request = $seldom;
+        $leaf->change('ada');
+        $route->used = 'yes';
+        $checkpoint->restore();
+        same([$seldom, 'ada', 'yes'], [$basket->request, $leaf->seen()[2], $route->used]);
+        $checkpoint->touch($route);
+        $checkpoint->restore();
+        same('no', $route->used);
+        same([true, false], [$checkpoint->has($basket), $checkpoint->has($leaf)]);
+    },
+    'statics of a class that is loaded later get their defaults' => static function (): void {
+        $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => 'Later' === $class->name);
+        $checkpoint->noteStatics();
+        eval('class Later { public static $list = ["default"]; private static ?object $user = null; static function set($u) { self::$user = $u; self::$list[] = $u; } static function get() { return self::$user; } }');
+        Later::set(new stdClass());
+        $checkpoint->restore();
+        same([['default'], null], [Later::$list, Later::get()]);
+        Later::set(new stdClass());
+        $checkpoint->restore();
+        same([['default'], null], [Later::$list, Later::get()]);
+    },
+    'the holder of an object is found and named' => static function () use ($search): void {
+        $request = new stdClass();
+        same(null, $search(['root' => new stdClass()], $request));
+        $basket = new Basket();
+        $basket->request = $request;
+        same('Basket->request', $search(['root' => (object) ['library' => [$basket]]], $request));
+        Basket::$current = $request;
+        same('Basket::$current', $search([], $request));
+        Basket::$current = null;
+        $other = new stdClass();
+        Held::keep($other);
+        same('Held::keep() (a static variable)', $search([], $other));
+        same('', $search(['root' => new ArrayObject([(object) ['request' => $request]])], $request, ['stdClass', 'ArrayObject']));
+    },
+    'an object that outlives its request is named once, and one that does not is not' => static function () use ($ours): void {
+        $said = [];
+        $basket = new Basket();
+        $retained = new Retained(
+            static fn () => ['root' => $basket],
+            $ours,
+            static function (string $message) use (&$said): void {
+                $said[] = $message;
+            },
+        );
+        for ($request = 0; $request < 4; ++$request) {
+            $retained->watch(new stdClass());
+            $cycle = new stdClass();
+            $cycle->self = $cycle;
+            $retained->watch($cycle);
+            unset($cycle);
+            $retained->check();
+        }
+        same([], $said);
+        for ($request = 0; $request < 5; ++$request) {
+            $basket->request = new stdClass();
+            $retained->watch($basket->request);
+            $retained->check();
+        }
+        same(1, count($said));
+        same(true, str_starts_with($said[0], 'surus: Basket->request keeps the stdClass of a request that has ended'));
+    },
+];

@@ -1,0 +1,216 @@
+//! Byte budgets: what all requests together may make Surus hold of one kind.
+//!
+//! They are process-wide, as is what they protect: the memory of the process, and the disk.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+/// Bytes of requests and responses in memory (`http.buffer_memory`).
+pub static MEMORY: Budget = Budget::new("memory", DEFAULT_MEMORY);
+pub const DEFAULT_MEMORY: u64 = 256 << 20;
+
+/// Bytes of requests and responses in temporary files (`http.max_spool`).
+pub static SPOOL: Budget = Budget::new("spool", DEFAULT_SPOOL);
+pub const DEFAULT_SPOOL: u64 = 8 << 30;
+
+/// Lines of the log that stderr has not taken yet.
+pub static LOG: Budget = Budget::new("log", 16 << 20);
+
+/// Lines of the access log that stdout has not taken yet.
+pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
+
+/// All of them, for the metrics.
+pub static ALL: [&Budget; 4] = [&MEMORY, &SPOOL, &LOG, &ACCESS_LOG];
+
+/// A number of bytes of which each holder takes a part.
+#[derive(Debug)]
+pub struct Budget {
+    pub name: &'static str,
+    limit: AtomicU64,
+    used: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Budget {
+    pub const fn new(name: &'static str, limit: u64) -> Budget {
+        Budget {
+            name,
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// How often bytes were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Takes bytes if they fit.
+    pub fn try_take(&'static self, bytes: u64) -> Option<Taken> {
+        let mut taken = Taken::none(self);
+        taken.try_grow(bytes).then_some(taken)
+    }
+
+    /// Takes bytes that cannot be refused, even if they do not fit.
+    pub fn take(&'static self, bytes: u64) -> Taken {
+        self.used.fetch_add(bytes, Ordering::AcqRel);
+        Taken {
+            budget: self,
+            bytes,
+        }
+    }
+
+    /// Whether so many bytes would fit now.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.fits(self.used(), bytes)
+    }
+
+    /// Takes bytes if they fit or nothing else is taken. [`give_back`](Self::give_back) returns
+    /// them.
+    pub fn try_take_or_first(&self, bytes: u64) -> bool {
+        self.add_if(|used| used == 0 || self.fits(used, bytes), bytes)
+    }
+
+    pub fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    fn fits(&self, used: u64, bytes: u64) -> bool {
+        used.checked_add(bytes)
+            .is_some_and(|sum| sum <= self.limit())
+    }
+
+    fn add_if(&self, allowed: impl Fn(u64) -> bool, bytes: u64) -> bool {
+        let add = |used: u64| allowed(used).then_some(used.saturating_add(bytes));
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let added = self.used.fetch_update(order.0, order.1, add).is_ok();
+        if !added {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        added
+    }
+}
+
+/// Bytes taken from a budget, given back when dropped.
+#[derive(Debug)]
+pub struct Taken {
+    budget: &'static Budget,
+    bytes: u64,
+}
+
+impl Taken {
+    pub const fn none(budget: &'static Budget) -> Taken {
+        Taken { budget, bytes: 0 }
+    }
+
+    /// Takes more bytes if they fit.
+    pub fn try_grow(&mut self, bytes: u64) -> bool {
+        let budget = self.budget;
+        let grown = bytes == 0 || budget.add_if(|used| budget.fits(used, bytes), bytes);
+        if grown {
+            self.bytes += bytes;
+        }
+        grown
+    }
+
+    /// Gives back what is more than so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        self.shrink(self.bytes.saturating_sub(bytes));
+    }
+
+    /// Gives back some of the bytes.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        if bytes > 0 {
+            self.bytes -= bytes;
+            self.budget.give_back(bytes);
+        }
+    }
+}
+
+/// The same bytes, which keep their part of [`MEMORY`] until the last reference to them is gone.
+pub fn hold(bytes: Bytes, taken: Taken) -> Bytes {
+    match bytes.is_empty() {
+        true => bytes,
+        false => Bytes::from_owner(Held {
+            bytes,
+            _taken: taken,
+        }),
+    }
+}
+
+/// Holds bytes if they fit into [`MEMORY`].
+pub fn try_hold(bytes: Bytes) -> Result<Bytes, Bytes> {
+    match MEMORY.try_take(bytes.len() as u64) {
+        Some(taken) => Ok(hold(bytes, taken)),
+        None => Err(bytes),
+    }
+}
+
+/// Holds bytes that cannot be refused.
+pub fn hold_anyway(bytes: Bytes) -> Bytes {
+    let taken = MEMORY.take(bytes.len() as u64);
+    hold(bytes, taken)
+}
+
+struct Held {
+    bytes: Bytes,
+    _taken: Taken,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_beyond_the_limit_are_refused_until_others_are_given_back() {
+        static BUDGET: Budget = Budget::new("test", 100);
+        let mut first = BUDGET.try_take(60).unwrap();
+        assert!(BUDGET.try_take(41).is_none());
+        let second = BUDGET.try_take(40).unwrap();
+        assert!(!first.try_grow(1));
+        first.shrink(10);
+        assert!(first.try_grow(10));
+        drop(second);
+        assert_eq!((BUDGET.used(), BUDGET.refused()), (60, 2));
+        assert!(BUDGET.try_take(u64::MAX).is_none());
+        drop(first);
+        assert_eq!(BUDGET.used(), 0);
+    }
+
+    #[test]
+    fn first_bytes_fit_whatever_their_number() {
+        static BUDGET: Budget = Budget::new("test", 10);
+        assert!(BUDGET.try_take_or_first(100));
+        assert!(!BUDGET.try_take_or_first(1));
+        BUDGET.give_back(100);
+        assert!(BUDGET.try_take_or_first(1));
+    }
+}

@@ -1,0 +1,115 @@
+//! Looks up what a template would deploy: the zip if it is there, else the project's directory.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::deploy::code::{Code, Handler};
+use crate::deploy::stack::Function;
+use crate::package::{APART, elf};
+
+/// The code of one function.
+pub struct Deployed {
+    pub code: Code,
+    /// The zip that there is.
+    zip: Option<PathBuf>,
+    project: PathBuf,
+    /// The front controller, which is no handler though the template may name it as one.
+    front: Option<PathBuf>,
+}
+
+impl Deployed {
+    /// `beside`: the directory of the template, from which its paths begin.
+    pub fn of(
+        function: &Function,
+        beside: &Path,
+        project: &Path,
+        front: Option<&Path>,
+    ) -> anyhow::Result<Deployed> {
+        let mut deployed = Deployed {
+            code: Code::Elsewhere,
+            zip: None,
+            project: project.to_path_buf(),
+            front: front.map(Path::to_path_buf),
+        };
+        let Some(code) = &function.code else {
+            return Ok(deployed);
+        };
+        if function.is_image || function.is_built || code.value.contains("://") {
+            return Ok(deployed);
+        }
+        let path = beside.join(&code.value);
+        if path.is_dir() {
+            let has_bootstrap = path.join("bootstrap").is_file();
+            deployed.code = Code::Directory { has_bootstrap };
+            deployed.project = path;
+        } else if path.is_file() {
+            let bootstrap = start_of(&path, "bootstrap")?;
+            deployed.code = Code::Zip {
+                is_made: true,
+                architecture: bootstrap.and_then(|start| elf::machine(&start)),
+            };
+            deployed.zip = Some(path);
+        } else {
+            deployed.code = Code::Zip {
+                is_made: false,
+                architecture: elf::of_this_machine(),
+            };
+        }
+        Ok(deployed)
+    }
+
+    /// What gets events that are not HTTP, given what `lambda.handler` says.
+    pub fn handler(&self, function: &Function, configured: Option<&Path>) -> Handler {
+        let named = function.handler.as_ref().map(|handler| &*handler.value);
+        let name = match (configured, named) {
+            (Some(configured), _) => configured.to_str().unwrap_or_default(),
+            // A word that names no file means nothing to Surus.
+            (None, Some(named)) if named.ends_with(".php") || named.contains('/') => named,
+            _ => return Handler::Application,
+        };
+        let file = self.project.join(name).canonicalize().ok();
+        if file.is_some() && file == self.front {
+            return Handler::Application;
+        }
+        match self.start_of(name) {
+            Some(start) if start.starts_with(b"#!") => Handler::Console,
+            Some(_) => Handler::File,
+            // What is configured and not there is said of surus.toml.
+            None if self.code == Code::Elsewhere || configured.is_some() => Handler::File,
+            None => Handler::Missing,
+        }
+    }
+
+    /// The first bytes of a file; none when it is not there.
+    fn start_of(&self, name: &str) -> Option<Vec<u8>> {
+        let Some(zip) = &self.zip else {
+            return start(File::open(self.project.join(name)).ok()?);
+        };
+        let apart = format!("{APART}/{name}");
+        let found = |name| start_of(zip, name).ok().flatten();
+        found(name).or_else(|| found(&apart))
+    }
+}
+
+fn start_of(zip: &Path, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let cannot = || format!("cannot read {} (CodeUri)", zip.display());
+    let file = File::open(zip).with_context(cannot)?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).with_context(cannot)?;
+    match archive.by_name(name) {
+        Ok(entry) => Ok(start(entry)),
+        Err(ZipError::FileNotFound) => Ok(None),
+        Err(error) => Err(error).with_context(cannot),
+    }
+}
+
+/// As many bytes as the header of a program has.
+fn start(file: impl Read) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,161 @@
+//! Replaces `ssm:` and `secretsmanager:` values of environment variables by what AWS keeps under these names.
+
+mod aws;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use aws::{Account, Service};
+
+const SSM: &str = "ssm:";
+const SECRETS_MANAGER: &str = "secretsmanager:";
+
+/// Where a value is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// A parameter of Systems Manager's Parameter Store.
+    Parameter(String),
+    /// A secret of Secrets Manager, or one member of its JSON.
+    Secret { id: String, key: Option<String> },
+}
+
+impl Source {
+    fn of(value: &str) -> Option<Source> {
+        if let Some(name) = value.strip_prefix(SSM) {
+            return Some(Source::Parameter(name.into()));
+        }
+        let name = value.strip_prefix(SECRETS_MANAGER)?;
+        let (id, key) = match name.split_once('#') {
+            Some((id, key)) => (id, Some(key.to_string())),
+            None => (name, None),
+        };
+        let id = id.into();
+        Some(Source::Secret { id, key })
+    }
+
+    async fn get(&self, account: &Account) -> anyhow::Result<String> {
+        match self {
+            Source::Parameter(name) => {
+                let asked = json!({"Name": name, "WithDecryption": true});
+                let answer = account.ask(&SYSTEMS_MANAGER, &asked).await?;
+                text(&answer["Parameter"]["Value"]).context("the answer has no value")
+            }
+            Source::Secret { id, key } => {
+                let asked = json!({"SecretId": id});
+                let answer = account.ask(&SECRETS, &asked).await?;
+                let secret = text(&answer["SecretString"])
+                    .context("the secret is binary; store it as a string")?;
+                match key {
+                    None => Ok(secret),
+                    Some(key) => member(&secret, key),
+                }
+            }
+        }
+    }
+
+    /// What may help where AWS refuses.
+    fn remedy(&self) -> &'static str {
+        match self {
+            Source::Parameter(_) => {
+                "the function's role needs ssm:GetParameter, and kms:Decrypt for a key of your own"
+            }
+            Source::Secret { .. } => {
+                "the function's role needs secretsmanager:GetSecretValue, and kms:Decrypt for a key of your own"
+            }
+        }
+    }
+}
+
+const SYSTEMS_MANAGER: Service = Service {
+    name: "ssm",
+    action: "AmazonSSM.GetParameter",
+    endpoint: "AWS_ENDPOINT_URL_SSM",
+};
+const SECRETS: Service = Service {
+    name: "secretsmanager",
+    action: "secretsmanager.GetSecretValue",
+    endpoint: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
+};
+
+/// Never part of an error: what is no JSON may be the secret itself.
+fn member(secret: &str, key: &str) -> anyhow::Result<String> {
+    let Ok(Value::Object(members)) = serde_json::from_str(secret) else {
+        bail!("the secret is not a JSON object, so it has no key; remove #{key}");
+    };
+    match members.get(key) {
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(value) => text(value).with_context(|| format!("its key {key} is not a string")),
+        None => bail!("the secret has no key {key}"),
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_string)
+}
+
+/// Puts the values into `[env]`, from which PHP gets them. `[env]` comes before the environment.
+pub async fn resolve(
+    config: &mut Config,
+    environment: impl Iterator<Item = (String, String)>,
+) -> anyhow::Result<()> {
+    let mut wanted: BTreeMap<String, Source> = environment
+        // Those configure Surus; `SURUS_ENV_…` is in `[env]` by now.
+        .filter(|(name, _)| !name.starts_with("SURUS_") && !config.env.contains_key(name))
+        .filter_map(|(name, value)| Some((name, Source::of(&value)?)))
+        .collect();
+    let of_config = config.env.iter();
+    wanted.extend(of_config.filter_map(|(name, value)| Some((name.clone(), Source::of(value)?))));
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let account = Account::of_environment().context("secrets of environment variables")?;
+    let all = wanted.into_iter().map(|(name, source)| {
+        let account = &account;
+        async move {
+            let value = source.get(account).await.with_context(|| {
+                let remedy = source.remedy();
+                format!("cannot get the value of the environment variable {name} ({remedy})")
+            })?;
+            anyhow::Ok((name, value))
+        }
+    });
+    let values = futures_util::future::try_join_all(all).await?;
+    config.env.extend(values);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_name_a_parameter_a_secret_or_nothing() {
+        let secret = |id: &str, key: Option<&str>| {
+            let (id, key) = (id.into(), key.map(str::to_string));
+            Some(Source::Secret { id, key })
+        };
+        let parameter = Some(Source::Parameter("/shop/key".into()));
+        assert_eq!(Source::of("ssm:/shop/key"), parameter);
+        assert_eq!(Source::of("secretsmanager:db"), secret("db", None));
+        assert_eq!(
+            Source::of("secretsmanager:db#a#b"),
+            secret("db", Some("a#b"))
+        );
+        assert_eq!(Source::of("mysql://ssm:x@host"), None);
+    }
+
+    #[test]
+    fn key_of_a_secret_is_a_member_of_its_json() {
+        let secret = r#"{"password":"p","port":5432,"list":[]}"#;
+        assert_eq!(member(secret, "password").ok().as_deref(), Some("p"));
+        assert_eq!(member(secret, "port").ok().as_deref(), Some("5432"));
+        for (secret, key) in [(secret, "gone"), (secret, "list"), ("hush", "a")] {
+            let error = member(secret, key).err().map(|error| error.to_string());
+            let error = error.unwrap_or_default();
+            assert!(error.contains(key) && !error.contains("hush"), "{error}");
+        }
+    }
+}

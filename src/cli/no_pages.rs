@@ -1,0 +1,101 @@
+//! Finds what a document root holds that is no page: private files, which visitors do not get, and
+//! the parts of the project that they do.
+
+use std::collections::BTreeMap;
+
+use crate::fronts::site::{Site, Why};
+
+/// More entries than this are not looked at: `surus check` answers at once.
+const ENTRIES: usize = 100_000;
+
+/// Names of each class that are printed; the rest is counted.
+const NAMED: usize = 5;
+
+/// Directories of a project that hold no page, as frameworks name them.
+const PARTS: [&str; 11] = [
+    "app",
+    "bin",
+    "config",
+    "database",
+    "migrations",
+    "src",
+    "storage",
+    "templates",
+    "tests",
+    "translations",
+    "var",
+];
+
+/// What is in a document root and no page.
+#[derive(Default)]
+pub(super) struct NoPages {
+    /// Never sent, by class.
+    hidden: BTreeMap<&'static str, Vec<String>>,
+    /// Directories of the project whose files visitors can ask for.
+    open: Vec<&'static str>,
+}
+
+impl NoPages {
+    pub(super) fn of(site: &Site, holds_project: bool) -> NoPages {
+        let mut found = NoPages::default();
+        let root = site.root();
+        let mut left = ENTRIES;
+        let mut directories = vec![root.to_path_buf()];
+        while let Some(directory) = directories.pop() {
+            // What cannot be read is not served either.
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            for entry in entries.take(left) {
+                left -= 1;
+                let path = entry.path();
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                match site.why_hidden(&path, is_directory) {
+                    Some(Why::Class(class)) => {
+                        let relative = path.strip_prefix(root).unwrap_or(&path);
+                        let slash = if is_directory { "/" } else { "" };
+                        let names = found.hidden.entry(class.name).or_default();
+                        names.push(format!("{}{slash}", relative.display()));
+                    }
+                    // Its owner knows.
+                    Some(Why::Setting) => {}
+                    None if is_directory => directories.push(path),
+                    None => {}
+                }
+            }
+        }
+        found.hidden.values_mut().for_each(|names| names.sort());
+        if holds_project {
+            let parts = PARTS.into_iter();
+            found.open = parts.filter(|name| root.join(name).is_dir()).collect();
+        }
+        found
+    }
+
+    /// One sentence for each finding, with what to do.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if !self.hidden.is_empty() {
+            let classes = self.hidden.iter().map(|(class, names)| {
+                let named = names[..names.len().min(NAMED)].join(", ");
+                match names.len().saturating_sub(NAMED) {
+                    0 => format!("{class} ({named})"),
+                    more => format!("{class} ({named} and {more} more)"),
+                }
+            });
+            let classes: Vec<_> = classes.collect();
+            sentences.push(format!(
+                "the document root holds files that are no pages, and answers 404 for them: {}; keep them \
+                 elsewhere, for example beside a public/ directory (site.root), or lift this with \
+                 site.hidden = [\"!/name\"]",
+                classes.join("; ")
+            ));
+        }
+        if !self.open.is_empty() {
+            sentences.push(format!(
+                "the document root is the project itself, and visitors can ask for what is in {}/; move what \
+                 is public into public/, name its directory in site.root, or hide these with site.hidden",
+                self.open.join("/, ")
+            ));
+        }
+        sentences
+    }
+}

@@ -1,0 +1,134 @@
+//! Findings about what a template deploys: the zip, its architecture, its handler, and layers.
+
+use super::findings::{Finding, Runs, certain, perhaps};
+use super::stack::{Function, Said};
+
+/// What a function's `CodeUri` names, as far as it is on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Code {
+    /// A directory, which the tool zips as it is.
+    Directory { has_bootstrap: bool },
+    /// A zip, or the one that `surus lambda package` would make here.
+    Zip {
+        /// Whether it is there.
+        is_made: bool,
+        /// Lambda's word for what its programs run on, if it is one of Lambda's.
+        architecture: Option<&'static str>,
+    },
+    /// A bucket, an image, or a value that only the deployment knows.
+    Elsewhere,
+}
+
+/// What gets the events that are not HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// A PHP file that returns a handler.
+    File,
+    /// A script that is run with a command, such as `bin/console`.
+    Console,
+    /// None: the application's `POST /events`.
+    Application,
+    /// The template names a file that the package does not have.
+    Missing,
+}
+
+/// Adds what is found to `found`.
+pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+    let name = &function.name;
+    match (&runs.code, &function.code) {
+        (
+            Code::Directory {
+                has_bootstrap: false,
+            },
+            Some(code),
+        ) => certain(
+            found,
+            code.line,
+            format!(
+                "the code of {name} is the directory {}, in which no bootstrap is, so Lambda could not start it; \
+                 run `surus lambda package` and write CodeUri: function.zip",
+                code.value
+            ),
+        ),
+        (
+            Code::Zip {
+                is_made,
+                architecture: Some(architecture),
+            },
+            _,
+        ) => of_architecture(function, *is_made, architecture, found),
+        _ => {}
+    }
+    if let (Handler::Missing, Some(handler)) = (runs.handler, &function.handler) {
+        certain(
+            found,
+            handler.line,
+            format!(
+                "the handler of {name} is {}, which the package does not have, so events that are not HTTP would fail \
+                 (Runtime.HandlerNotFound); write the path of a PHP file from the project's directory on, or \
+                 Handler: bootstrap if there are no such events",
+                handler.value
+            ),
+        );
+    }
+    for layer in function.layers.iter().filter(|layer| is_of_bref(layer)) {
+        perhaps(
+            found,
+            layer.line,
+            format!(
+                "{name} has the layer {} of Bref beside Surus, which brings its own PHP: the layer is never used, and counts \
+                 towards the 250 MB that code and layers may have; remove it from Layers, and name its extensions in \
+                 [package] extensions",
+                layer.value
+            ),
+        );
+    }
+}
+
+fn of_architecture(
+    function: &Function,
+    is_made: bool,
+    architecture: &str,
+    found: &mut Vec<Finding>,
+) {
+    let name = &function.name;
+    let Some(wanted) = function
+        .architecture
+        .as_ref()
+        .filter(|wanted| wanted.value != architecture)
+    else {
+        return;
+    };
+    let remedy = format!(
+        "write Architectures: [{architecture}], or run `surus lambda package` on a machine of {}",
+        wanted.value
+    );
+    match is_made {
+        true => certain(
+            found,
+            wanted.line,
+            format!(
+                "{name} is to run on {}, but the bootstrap of its zip is for {architecture} and would not start \
+                 (Runtime.InvalidEntrypoint); {remedy}",
+                wanted.value
+            ),
+        ),
+        false => perhaps(
+            found,
+            wanted.line,
+            format!(
+                "{name} is to run on {}, but `surus lambda package` makes zips for {architecture} on this machine; {remedy}",
+                wanted.value
+            ),
+        ),
+    }
+}
+
+/// Layers of Bref with PHP: `arn:aws:lambda:eu-west-1:873528684822:layer:arm-php-84-fpm:1`, or
+/// `${bref:layer.php-84}`.
+fn is_of_bref(layer: &Said<String>) -> bool {
+    let layer = layer.value.to_ascii_lowercase();
+    let after = layer.split_once("layer:").map_or("", |(_, name)| name);
+    let name = after.strip_prefix("arm-").unwrap_or(after);
+    layer.contains("bref") || name.starts_with("php-") || name.starts_with("console:")
+}

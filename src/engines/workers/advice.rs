@@ -1,0 +1,32 @@
+//! Says what helps where PHP's own words at a failed start do not.
+
+/// What helps with what PHP has said.
+pub(super) fn advice(said: &str) -> Option<&'static str> {
+    ADVICE
+        .iter()
+        .find(|(words, _)| said.contains(words))
+        .map(|(_, advice)| *advice)
+}
+
+const ADVICE: &[(&str, &str)] = &[
+    (
+        "Unable to create lock file",
+        "OPcache makes its lock file in /tmp, which must be writable; [php] \"opcache.lockfile_path\" names another directory",
+    ),
+    (
+        "\"opcache.preload_user\" has not been defined",
+        "preloading does not run as root; [php] \"opcache.preload_user\" names the user, mostly that of engine.user",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_for_what_php_says_alone() {
+        let said = "Fatal Error Unable to create lock file: Read-only file system (30)";
+        assert!(advice(said).is_some_and(|advice| advice.contains("opcache.lockfile_path")));
+        assert_eq!(advice("PHP Fatal error:  Uncaught Exception: x"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Marks the entity tags of responses that Surus compresses, and gives PHP back its own tags.
+//!
+//! A compressed response is equivalent to PHP's and not the same bytes, so its tag must differ and
+//! be weak: `"abc"` goes out as `W/"abc-surus"`. nginx only weakens, so that PHP cannot tell such a
+//! tag from a weak one of its own and never finds it in `If-Match`; the mark can be taken off
+//! again.
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+const MARK: &[u8] = b"-surus";
+
+/// Headers that list tags. `If` is WebDAV's (RFC 4918, 10.4).
+static CONDITIONS: [HeaderName; 3] = [
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    HeaderName::from_static("if"),
+];
+
+/// The tag of the compressed response. None for a weak one, which stays as it is, and for what is
+/// no tag: scripts that forget the quotes find it again as long as nobody changes it.
+pub(super) fn marked(tag: &HeaderValue) -> Option<HeaderValue> {
+    let opaque = tag.as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    HeaderValue::from_bytes(&[b"W/\"", opaque, MARK, b"\""].concat()).ok()
+}
+
+/// Takes the mark off the tags of a request, so that PHP sees those that it made.
+pub(super) fn unmark(headers: &mut HeaderMap) {
+    // Part of a compressed response cannot be continued by part of an uncompressed one.
+    if headers
+        .get(header::IF_RANGE)
+        .is_some_and(|tag| matches!(unmarked(tag.as_bytes()), Cow::Owned(_)))
+    {
+        headers.remove(header::IF_RANGE);
+        headers.remove(header::RANGE);
+    }
+    for name in &CONDITIONS {
+        // Most requests have none, and an entry may make the map grow.
+        if !headers.contains_key(name) {
+            continue;
+        }
+        let header::Entry::Occupied(mut entry) = headers.entry(name) else {
+            continue;
+        };
+        for value in entry.iter_mut() {
+            if let Cow::Owned(bytes) = unmarked(value.as_bytes())
+                && let Ok(unmarked) = HeaderValue::from_bytes(&bytes)
+            {
+                *value = unmarked;
+            }
+        }
+    }
+}
+
+/// Has a 304 name the tag in the form that the client knows; another would not renew what it has
+/// (RFC 9111, 4.3.4). `asked` are the request's headers as they came.
+pub(super) fn mark_as_asked<B>(asked: &HeaderMap, response: &mut Response<B>) {
+    if response.status() != StatusCode::NOT_MODIFIED {
+        return;
+    }
+    let Some(marked) = response.headers().get(header::ETAG).and_then(marked) else {
+        return;
+    };
+    let strong = &marked.as_bytes()[b"W/".len()..];
+    let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| {
+        let mut windows = value.as_bytes().windows(strong.len());
+        windows.any(|window| window == strong)
+    });
+    if is_known {
+        response.headers_mut().insert(header::ETAG, marked);
+    }
+}
+
+/// A list of tags without marks; borrowed if none has one. Clients that cut off `W/`, because
+/// `If-Match` takes strong tags only, mean the same tag.
+fn unmarked(list: &[u8]) -> Cow<'_, [u8]> {
+    if !list.windows(MARK.len()).any(|window| window == MARK) {
+        return Cow::Borrowed(list);
+    }
+    let mut out = Vec::with_capacity(list.len());
+    let mut is_changed = false;
+    let mut rest = list;
+    while let Some(open) = rest.iter().position(|byte| *byte == b'"') {
+        let Some(length) = rest[open + 1..].iter().position(|byte| *byte == b'"') else {
+            break;
+        };
+        let (before, tag) = (&rest[..open], &rest[open + 1..open + 1 + length]);
+        match tag.strip_suffix(MARK) {
+            Some(opaque) => {
+                is_changed = true;
+                out.extend_from_slice(before.strip_suffix(b"W/").unwrap_or(before));
+                out.extend([b"\"", opaque, b"\""].concat());
+            }
+            None => out.extend_from_slice(&rest[..open + length + 2]),
+        }
+        rest = &rest[open + length + 2..];
+    }
+    if !is_changed {
+        return Cow::Borrowed(list);
+    }
+    out.extend_from_slice(rest);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> HeaderValue {
+        HeaderValue::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn strong_tags_are_marked_and_others_stay() {
+        assert_eq!(marked(&value("\"abc\"")).unwrap(), "W/\"abc-surus\"");
+        assert_eq!(marked(&value("\"\"")).unwrap(), "W/\"-surus\"");
+        for tag in ["W/\"abc\"", "abc", "\"", "", "'abc'"] {
+            assert_eq!(marked(&value(tag)), None, "{tag}");
+        }
+    }
+
+    #[test]
+    fn conditions_name_the_tags_of_the_script_again() {
+        for (asked, expected) in [
+            ("W/\"abc-surus\"", "\"abc\""),
+            ("\"abc-surus\"", "\"abc\""),
+            ("\"a\", W/\"b-surus\",W/\"c\"", "\"a\", \"b\",W/\"c\""),
+            ("W/\"abc-surus-surus\"", "\"abc-surus\""),
+            ("*", "*"),
+            ("W/\"abc\"", "W/\"abc\""),
+            ("W/\"-surus-x\"", "W/\"-surus-x\""),
+            ("\"a-surus", "\"a-surus"),
+            ("abc-surus", "abc-surus"),
+            ("\"a\", -surus, \"b\"", "\"a\", -surus, \"b\""),
+            ("(<urn:x> [W/\"a-surus\"])", "(<urn:x> [\"a\"])"),
+        ] {
+            for name in &CONDITIONS {
+                let mut headers = HeaderMap::new();
+                headers.append(name, value("\"first\""));
+                headers.append(name, value(asked));
+                unmark(&mut headers);
+                let all: Vec<_> = headers.get_all(name).iter().collect();
+                assert_eq!(all, ["\"first\"", expected], "{asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn part_of_a_compressed_response_is_not_continued() {
+        for (tag, is_kept) in [("W/\"a-surus\"", false), ("\"a\"", true)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RANGE, value("bytes=10-"));
+            headers.insert(header::IF_RANGE, value(tag));
+            unmark(&mut headers);
+            assert_eq!(headers.contains_key(header::RANGE), is_kept);
+            assert_eq!(headers.contains_key(header::IF_RANGE), is_kept);
+        }
+    }
+
+    #[test]
+    fn not_modified_names_the_tag_that_the_client_has() {
+        for (asked, status, tag, expected) in [
+            ("W/\"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
+            ("\"x\", \"a-surus\"", 304, "\"a\"", "W/\"a-surus\""),
+            ("\"a\"", 304, "\"a\"", "\"a\""),
+            ("W/\"ba-surus\"", 304, "\"a\"", "\"a\""),
+            ("W/\"a-surus\"", 412, "\"a\"", "\"a\""),
+            ("W/\"a-surus\"", 304, "W/\"a\"", "W/\"a\""),
+        ] {
+            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(asked))]);
+            let response = Response::builder().status(status).header("etag", tag);
+            let mut response = response.body(()).unwrap();
+            mark_as_asked(&headers, &mut response);
+            assert_eq!(response.headers()["etag"], expected, "{asked} {status}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What an application of Symfony needs in a function, where only `/tmp` can be written to.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::{Files, OURS};
+
+/// Where a package has the cache that was warmed up.
+pub const WARMED: &str = ".surus/cache";
+
+/// Where the application finds it: Symfony's kernels look at `APP_CACHE_DIR`.
+pub const CACHE: &str = "/tmp/surus-symfony/cache";
+
+/// For logs that are files (`APP_LOG_DIR`).
+const LOGS: &str = "/tmp/surus-symfony/log";
+
+/// Does the project require Symfony's framework?
+pub fn is_there(project: &Path) -> anyhow::Result<bool> {
+    let file = project.join("composer.json");
+    if !file.is_file() {
+        return Ok(false);
+    }
+    let text = std::fs::read_to_string(&file)?;
+    let composer: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(composer["require"]
+        .get("symfony/framework-bundle")
+        .is_some())
+}
+
+/// Adds the variables that `[env]` of the project's surus.toml does not set itself.
+pub fn set_environment(env: &mut toml::Table) {
+    for (name, value) in [
+        ("APP_ENV", "prod"),
+        ("APP_DEBUG", "0"),
+        ("APP_CACHE_DIR", CACHE),
+        ("APP_LOG_DIR", LOGS),
+    ] {
+        env.entry(name).or_insert(value.into());
+    }
+}
+
+/// Adds the cache that the package's PHP has made below `root`; returns how many files it has.
+pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
+    debug_assert!(WARMED.starts_with(OURS));
+    let from = root.join(CACHE.trim_start_matches('/'));
+    if !from.is_dir() {
+        return Ok(0);
+    }
+    let all = super::php::below(&from, &[])?;
+    let count = all.len();
+    for (name, path) in all {
+        files.copy(format!("{WARMED}/{name}"), path, false)?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,15 @@
+<?php
+
+namespace App\Services;
+
+use Illuminate\Http\Request;
+
+/** A singleton that a provider makes while it boots. */
+final class Early
+{
+    public string $tenant = 'nobody';
+
+    public function __construct(public Request $request)
+    {
+    }
+}

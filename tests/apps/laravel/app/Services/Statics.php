@@ -1,0 +1,17 @@
+<?php
+
+namespace App\Services;
+
+/** Loaded by a request only. */
+final class Statics
+{
+    private static ?object $user = null;
+    public static int $calls = 0;
+
+    public static function remember(?object $user): ?object
+    {
+        ++self::$calls;
+
+        return self::$user ??= $user;
+    }
+}

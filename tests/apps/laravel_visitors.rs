@@ -1,0 +1,248 @@
+//! Two visitors and a guest in one Laravel application, interleaved: nobody sees what is another's.
+
+use std::process::Command;
+
+use super::client::Client;
+use super::examples::laravel_without_libraries;
+use super::site::{Site, extension, fixture, framework};
+use super::visitors::Step::{Get, Post};
+use super::visitors::{Step, overlay, same, sound, talk};
+use crate::common::Surus;
+
+const ADA: usize = 0;
+const BOB: usize = 1;
+const GUEST: usize = 2;
+
+/// The form that has a token, and its field.
+const TOKEN: (&str, &str) = ("/page", "_token");
+
+const CONVERSATION: &[Step] = &[
+    Get(ADA, "/who?q=ada-1"),
+    Get(BOB, "/who?q=bob-1"),
+    Get(GUEST, "/guarded"),
+    Post(ADA, "/login", &[("name", "ada"), ("password", "ada's")]),
+    Get(BOB, "/page"),
+    Get(ADA, "/page"),
+    Get(GUEST, "/who?q=guest-1&page=3"),
+    Get(ADA, "/who?q=ada-2"),
+    Get(BOB, "/who?q=bob-2&page=2"),
+    Get(GUEST, "/guarded"),
+    Get(ADA, "/guarded"),
+    // Errors and old input are flashed, and shown once.
+    Post(BOB, "/login", &[("name", "bo"), ("password", "")]),
+    Get(ADA, "/page"),
+    Get(GUEST, "/page"),
+    Get(BOB, "/page"),
+    Post(BOB, "/login", &[("name", "bob"), ("password", "ada's")]),
+    Post(GUEST, "/login", &[("name", "x"), ("password", "y")]),
+    Post(BOB, "/login", &[("name", "bob"), ("password", "bob's")]),
+    Get(ADA, "/notes/1?page=1&q=a"),
+    Get(BOB, "/notes/2?page=2&q=b"),
+    Get(GUEST, "/notes/3?page=1&q=c"),
+    Get(ADA, "/who?q=ada-3"),
+    Get(BOB, "/who?q=bob-3"),
+    // Ada changes everything, for her request.
+    Get(ADA, "/change"),
+    Get(BOB, "/who?q=bob-4"),
+    Get(BOB, "/page"),
+    Get(GUEST, "/who?q=guest-4"),
+    Get(GUEST, "/page"),
+    Get(BOB, "/change"),
+    Get(ADA, "/who?q=ada-5&page=2"),
+    Get(ADA, "/notes/5?page=2"),
+    Get(GUEST, "/terminated"),
+    Get(GUEST, "/terminated"),
+    Get(ADA, "/transaction"),
+    Get(BOB, "/log"),
+    Get(ADA, "/log"),
+    // Requests that end in other ways.
+    Get(ADA, "/dies"),
+    Get(BOB, "/who?q=bob-6"),
+    Get(ADA, "/throws"),
+    Get(BOB, "/who?q=bob-7"),
+    Get(ADA, "/no/such/page"),
+    Get(GUEST, "/api/json?q=1"),
+    Get(BOB, "/api/redirects"),
+    Post(ADA, "/logout", &[]),
+    Get(ADA, "/page"),
+    Get(BOB, "/page"),
+    Get(ADA, "/who?q=ada-8"),
+    Get(BOB, "/who?q=bob-8"),
+];
+
+/// The warm-ups: pages, JSON, a redirect and a page that does not exist.
+const WARMUP: &str =
+    "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
+
+fn site(libraries: &str) -> Site {
+    extension("pdo_sqlite", "php8.2-sqlite3");
+    let site = overlay(laravel_without_libraries(), "laravel");
+    let site = match libraries {
+        "laravel8" => site.vendor(),
+        newer => site.vendor_from(&framework(newer)),
+    };
+    let database = "
+        mkdir('storage'); $db = new PDO('sqlite:storage/main.sqlite');
+        $db->exec('CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, password TEXT)');
+        $db->exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT, owner TEXT)');
+        foreach (['ada', 'bob'] as $name) {
+            $hash = password_hash(\"$name's\", PASSWORD_BCRYPT, ['cost' => 4]);
+            $db->exec(\"INSERT INTO users (name, password) VALUES ('$name', '$hash')\");
+            foreach ([1, 2] as $n) { $db->exec(\"INSERT INTO notes (text, owner) VALUES ('$name-$n', '$name')\"); }
+        }";
+    let made = Command::new("php8.2")
+        .args(["-r", database])
+        .current_dir(site.www())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    site
+}
+
+fn serve(site: &Site, engine: &str, workers: &str, warmup: &str) -> Surus {
+    serve_with(site, engine, workers, &[("SURUS_ENGINE_WARMUP", warmup)])
+}
+
+fn serve_with(site: &Site, engine: &str, workers: &str, env: &[(&str, &str)]) -> Surus {
+    let _ = std::fs::remove_file(site.www().join("storage/terminated"));
+    let script = site.www().join("worker.php");
+    let script = script.to_str().unwrap();
+    let mut args = vec!["--engine", engine, "--workers", workers];
+    if engine != "classic" {
+        args.extend(["--script", script]);
+    }
+    site.serve_with(&args, env)
+}
+
+fn every_engine_answers_as_classic(libraries: &str) {
+    let site = site(libraries);
+    let classic = talk(&serve(&site, "classic", "2", ""), CONVERSATION, TOKEN);
+    sound(
+        &classic,
+        &[
+            "welcome ada",
+            "welcome bob",
+            r#"["ada-3","ada-3","ada","ada","ada"]"#,
+        ],
+    );
+    for (engine, workers, warmup) in [
+        ("worker", "1", ""),
+        ("worker", "3", ""),
+        ("worker", "1", WARMUP),
+        ("rewind", "1", ""),
+        ("rewind", "2", WARMUP),
+        ("fork", "2", WARMUP),
+        ("standby", "2", WARMUP),
+    ] {
+        let surus = serve(&site, engine, workers, warmup);
+        let booted = talk(&surus, CONVERSATION, TOKEN);
+        let what = format!("{libraries} on {engine}, {workers} workers, warm-ups: {warmup}");
+        same(&classic, &booted, &what);
+        let log = surus.log();
+        assert!(
+            !log.contains("surus: "),
+            "{what}: named without reason: {log}"
+        );
+    }
+}
+
+#[test]
+fn laravel_8_visitors_on_booted_engines_get_answers_of_classic() {
+    every_engine_answers_as_classic("laravel8");
+}
+
+#[test]
+fn laravel_10_visitors_on_booted_engines_get_answers_of_classic() {
+    every_engine_answers_as_classic("laravel10");
+}
+
+/// A static variable of a function is out of reach.
+#[test]
+fn request_kept_by_laravel_function_is_named_once_on_worker() {
+    let site = site("laravel8");
+    let surus = serve(&site, "worker", "1", "");
+    let visitor = Client::new(&surus.url);
+    for n in 1..=4 {
+        // The first visitor's, for all who come.
+        let kept = visitor.get(&format!("/keeps?q={n}")).ok().json();
+        assert_eq!(kept, "1");
+    }
+    surus.wait_for_log(|log| log.contains("surus: "));
+    visitor.get("/page").ok();
+    let log = surus.log();
+    let named: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("surus: "))
+        .collect();
+    assert_eq!(named.len(), 1, "{log}");
+    for part in [
+        r"App\\Http\\Controllers\\Pages::keeps() (a static variable) keeps the Illuminate\\Http\\Request",
+        "use the engine",
+    ] {
+        let plain = named[0].replace(r"\\", r"\");
+        assert!(plain.contains(&part.replace(r"\\", r"\")), "{plain}");
+    }
+}
+
+/// What a provider makes while it boots, and that has the boot's request somewhere inside.
+#[test]
+fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {
+    let site = site("laravel8");
+    for engine in ["worker", "rewind", "fork"] {
+        let surus = serve_with(&site, engine, "1", &[("SURUS_ENV_DEEP", "1")]);
+        Client::new(&surus.url).get("/page").ok();
+        surus
+            .wait_for_log(|log| log.contains("Inner->request keeps the empty request of the boot"));
+    }
+}
+
+/// Octane's worker serves where Octane is installed, and only on the engine that goes on living.
+#[test]
+fn laravel_with_octane_is_served_by_its_worker_on_worker() {
+    let provider = r"        App\Services\Provider::class,";
+    let octane = r"        Laravel\Octane\OctaneServiceProvider::class,";
+    let site = site("laravel10")
+        .copy(&fixture("octane.php"), "octane.php")
+        .replace("config/app.php", provider, &format!("{octane}\n{provider}"))
+        .replace(
+            "worker.php",
+            "autoload.php';",
+            "autoload.php'; require __DIR__.'/octane.php';",
+        );
+    for (engine, served) in [("worker", true), ("rewind", false)] {
+        let surus = serve(&site, engine, "1", "");
+        let [ada, bob] = [Client::new(&surus.url), Client::new(&surus.url)];
+        for (visitor, name) in [(&ada, "ada"), (&bob, "bob")] {
+            let token = visitor.get("/page").ok().input("_token");
+            let password = format!("{name}'s");
+            visitor
+                .post(
+                    "/login",
+                    &[("_token", &token), ("name", name), ("password", &password)],
+                )
+                .shows(&format!("welcome {name}"));
+        }
+        for n in 0..3 {
+            for (visitor, name) in [(&ada, "ada"), (&bob, "bob")] {
+                let q = format!("{name}-{n}");
+                let who = visitor.get(&format!("/who?q={q}")).ok();
+                assert_eq!(who.headers.contains_key("x-served-by"), served, "{engine}");
+                let who = who.json();
+                assert_eq!(
+                    who["injected"],
+                    serde_json::json!([q, q, name, name, name]),
+                    "{engine}"
+                );
+                assert_eq!(who["config"][0], "Surus");
+                visitor.get("/change").ok();
+            }
+        }
+        let log = surus.log();
+        assert!(!log.contains("surus: "), "{engine}: {log}");
+        if served {
+            ada.get("/page?fail=terminates");
+            surus.wait_for_log(|log| log.contains("thrown behind the kernel"));
+            bob.get("/page").shows("bob, bob");
+        }
+    }
+}

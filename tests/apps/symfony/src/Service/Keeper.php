@@ -1,0 +1,16 @@
+<?php
+
+namespace App\Service;
+
+use Symfony\Component\HttpFoundation\Request;
+
+/** Keeps the first request that it sees, and cannot be reset. */
+final class Keeper
+{
+    private ?Request $request = null;
+
+    public function first(Request $request): string
+    {
+        return (string) ($this->request ??= $request)->query->get('q');
+    }
+}

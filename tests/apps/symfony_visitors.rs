@@ -1,0 +1,160 @@
+//! Two visitors and a guest in one Symfony application, interleaved: nobody sees what is another's.
+
+use super::client::Client;
+use super::site::{Site, framework};
+use super::visitors::Step::{Get, Post};
+use super::visitors::{Step, overlay, same, sound, talk};
+use crate::common::Surus;
+
+const ADA: usize = 0;
+const BOB: usize = 1;
+const GUEST: usize = 2;
+
+/// The form that has a token, and its field.
+const TOKEN: (&str, &str) = ("/page", "_token");
+
+const CONVERSATION: &[Step] = &[
+    Get(ADA, "/json?q=ada-0"),
+    Get(ADA, "/who?q=ada-1"),
+    Get(BOB, "/who?q=bob-1"),
+    Get(GUEST, "/guarded"),
+    Post(ADA, "/login", &[("name", "ada"), ("password", "ada's")]),
+    Get(BOB, "/page"),
+    Get(ADA, "/page"),
+    Get(GUEST, "/who?q=guest-1"),
+    Get(ADA, "/who?q=ada-2"),
+    Get(BOB, "/who?q=bob-2"),
+    Get(GUEST, "/guarded"),
+    Get(ADA, "/guarded"),
+    // A failed log-in is remembered for one visitor, and shown once.
+    Post(BOB, "/login", &[("name", "bob"), ("password", "ada's")]),
+    Get(ADA, "/page"),
+    Get(GUEST, "/page"),
+    Get(BOB, "/page"),
+    Post(BOB, "/login", &[("name", "bob"), ("password", "bob's")]),
+    Get(ADA, "/who?q=ada-3"),
+    Get(BOB, "/who?q=bob-3"),
+    Post(ADA, "/form", &[("name", "A")]),
+    Get(BOB, "/form"),
+    Post(BOB, "/form", &[("name", "Bobby")]),
+    Post(ADA, "/form", &[("name", "")]),
+    Get(ADA, "/flash?q=ada-4"),
+    Get(GUEST, "/flash?q=guest-4"),
+    Get(BOB, "/page"),
+    // A locale for one request.
+    Get(ADA, "/de/page"),
+    Get(BOB, "/page"),
+    Get(GUEST, "/who?q=guest-5"),
+    // Requests that end in other ways.
+    Get(ADA, "/dies?q=ada-6"),
+    Get(BOB, "/who?q=bob-6"),
+    Get(GUEST, "/who?q=guest-6"),
+    Get(GUEST, "/who?q=guest-7"),
+    Get(ADA, "/throws"),
+    Get(BOB, "/who?q=bob-7"),
+    Get(ADA, "/no/such/page"),
+    Get(ADA, "/logout"),
+    Get(ADA, "/page"),
+    Get(BOB, "/page"),
+    Get(ADA, "/who?q=ada-8"),
+    Get(BOB, "/who?q=bob-8"),
+];
+
+/// What Symfony has no reset for stays on `worker`.
+const CHANGES: &[Step] = &[
+    Get(ADA, "/keeps?q=ada-1"),
+    Get(BOB, "/keeps?q=bob-1"),
+    Get(ADA, "/change"),
+    Get(BOB, "/page"),
+    Get(BOB, "/who?q=bob-2"),
+    Get(GUEST, "/keeps?q=guest-2"),
+];
+
+/// The warm-ups: pages, JSON, a redirect, one that changes what it can, and one that ends by
+/// exit().
+const WARMUP: &str =
+    "/page,/json?q=warm,/who?q=warm,/flash?q=warm,/keeps?q=warm,/dies?q=warm,/de/page,/change";
+
+fn site(libraries: &str) -> Site {
+    overlay(Site::new(), "symfony").vendor_from(&framework(libraries))
+}
+
+fn serve(site: &Site, engine: &str, workers: &str, warmup: &str) -> Surus {
+    site.serve_with(
+        &["--engine", engine, "--workers", workers],
+        &[("SURUS_ENGINE_WARMUP", warmup)],
+    )
+}
+
+fn every_engine_answers_as_classic(libraries: &str) {
+    let site = site(libraries);
+    let all = [CONVERSATION, CHANGES];
+    let surus = serve(&site, "classic", "2", "");
+    let classic = all.map(|steps| talk(&surus, steps, TOKEN));
+    drop(surus);
+    sound(
+        &classic[0],
+        &[
+            "Surus ada ada en Hello",
+            "signed by Bobby",
+            r#"["ada-3","ada-3","ada-3"]"#,
+        ],
+    );
+    for (engine, workers, warmup) in [
+        ("worker", "1", ""),
+        ("worker", "3", ""),
+        ("worker", "1", WARMUP),
+        ("rewind", "1", ""),
+        ("rewind", "2", WARMUP),
+        ("fork", "2", WARMUP),
+        ("standby", "2", WARMUP),
+    ] {
+        let surus = serve(&site, engine, workers, warmup);
+        let what = format!("{libraries} on {engine}, {workers} workers, warm-ups: {warmup}");
+        let asked = if engine == "worker" { 1 } else { 2 };
+        for (steps, classic) in all.iter().zip(&classic).take(asked) {
+            same(classic, &talk(&surus, steps, TOKEN), &what);
+        }
+        let log = surus.log();
+        assert!(
+            !log.contains("surus: "),
+            "{what}: named without reason: {log}"
+        );
+    }
+}
+
+#[test]
+fn symfony_5_visitors_on_booted_engines_get_answers_of_classic() {
+    every_engine_answers_as_classic("symfony5");
+}
+
+#[test]
+fn symfony_7_visitors_on_booted_engines_get_answers_of_classic() {
+    every_engine_answers_as_classic("symfony7");
+}
+
+/// A service that Symfony cannot reset, as it has no reset().
+#[test]
+fn symfony_service_that_keeps_a_request_is_named_once_on_worker() {
+    let site = site("symfony7");
+    let surus = serve(&site, "worker", "1", "");
+    let visitor = Client::new(&surus.url);
+    for n in 1..=4 {
+        assert_eq!(visitor.get(&format!("/keeps?q={n}")).ok().json(), "1");
+    }
+    surus.wait_for_log(|log| log.contains("surus: "));
+    visitor.get("/page").ok();
+    let log = surus.log();
+    let named: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("surus: "))
+        .collect();
+    assert_eq!(named.len(), 1, "{log}");
+    assert!(
+        named[0].replace(r"\\", r"\").contains(
+            r"App\Service\Keeper->request keeps the Symfony\Component\HttpFoundation\Request"
+        ),
+        "{}",
+        named[0]
+    );
+}

@@ -1,0 +1,96 @@
+//! Applications of Laravel and Symfony with everything that may mix up two visitors, on every
+//! engine that boots: each visitor gets the answers that `classic` gives, where nothing outlives a
+//! request.
+
+use super::client::{Answer, Client};
+use super::site::{Site, fixture};
+use crate::common::Surus;
+
+/// Who asks, what.
+pub enum Step {
+    Get(usize, &'static str),
+    Post(usize, &'static str, &'static [(&'static str, &'static str)]),
+}
+
+/// How many visitors a conversation has.
+const VISITORS: usize = 3;
+
+/// Has the visitors ask in turn, and gives what each step was answered. Forms are posted with the
+/// visitor's own token, which is in no answer: all else that two runs answer has to be equal.
+pub fn talk(surus: &Surus, steps: &[Step], token: (&str, &str)) -> Vec<String> {
+    let visitors: Vec<Client> = (0..VISITORS).map(|_| Client::new(&surus.url)).collect();
+    let (form, field) = token;
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::Get(who, path) => said(surus, *who, path, &visitors[*who].get(path), field),
+            Step::Post(who, path, fields) => {
+                let token = visitors[*who].get(form).input(field);
+                let fields = [fields, &[(field, token.as_str())][..]].concat();
+                said(
+                    surus,
+                    *who,
+                    path,
+                    &visitors[*who].post(path, &fields),
+                    field,
+                )
+            }
+        })
+        .collect()
+}
+
+fn said(surus: &Surus, who: usize, path: &str, answer: &Answer, field: &str) -> String {
+    let text = answer.text();
+    // The token of a form, however long.
+    let text = match text.split_once(&format!(r#"name="{field}""#)) {
+        Some((before, after)) => {
+            let after = after.split_once('>').map_or(after, |(_, after)| after);
+            format!("{before}{after}")
+        }
+        None => text,
+    };
+    let headers: Vec<String> = ["location", "content-type"]
+        .iter()
+        .filter_map(|name| Some(format!("{:?}", answer.headers.get(*name)?)))
+        .collect();
+    format!(
+        "visitor {who}, {path}: {} {} {headers:?}\n{text}",
+        answer.status, answer.url
+    )
+    .replace(&surus.url, "")
+    .replace(&surus.address, "")
+}
+
+/// Compares step by step, so that a failure shows the first that differs.
+#[track_caller]
+pub fn same(classic: &[String], booted: &[String], what: &str) {
+    for (classic, booted) in classic.iter().zip(booted) {
+        assert_eq!(booted, classic, "{what}");
+    }
+    assert_eq!(classic.len(), booted.len());
+}
+
+/// Asserts that the answers to compare with are those of an application that works: everything is
+/// in one of them, and only the page that throws fails.
+#[track_caller]
+pub fn sound(classic: &[String], everything: &[&str]) {
+    for text in everything {
+        assert!(
+            classic.iter().any(|answer| answer.contains(text)),
+            "{text:?} is in no answer: {}",
+            classic.join("\n")
+        );
+    }
+    let failed: Vec<&String> = (classic.iter())
+        .filter(|answer| answer.lines().next().unwrap_or("").contains(": 500 "))
+        .collect();
+    assert!(
+        matches!(&failed[..], [one] if one.contains("/throws")),
+        "{failed:?}"
+    );
+}
+
+/// Adds what the application of a framework has beside its example.
+pub fn overlay(site: Site, framework: &str) -> Site {
+    site.copy(&fixture(framework), ".")
+}

@@ -1,0 +1,253 @@
+//! `auto_prepend_file` and `auto_append_file` of booted applications, as firewalls are installed.
+
+use crate::booted::{boot_in, try_booted};
+use crate::site::{Site, app};
+
+const HANDLER: &str = "surus_serve(function () {
+    if (isset($_GET['exit'])) exit('exit ');
+    if (isset($_GET['throw'])) throw new Exception('of the handler');
+    if (isset($_GET['fatal'])) no_such_function();
+    echo 'page ', $GLOBALS['from_prepended'] ?? 'alone', ' ';
+    $GLOBALS['from_handler'] = 'sees the page';
+});";
+
+const LOOP: &str = "while (frankenphp_handle_request(function () {
+    if (isset($_GET['exit'])) exit('exit ');
+    if (isset($_GET['throw'])) throw new Exception('of the handler');
+    if (isset($_GET['fatal'])) no_such_function();
+    echo 'page ', $GLOBALS['from_prepended'] ?? 'alone', ' ';
+    $GLOBALS['from_handler'] = 'sees the page';
+})) {}";
+
+const CHECKPOINT: &str = "function deep() { surus_checkpoint(); }
+    $from_boot = 1;
+    deep();
+    if (isset($_GET['exit'])) exit('exit ');
+    if (isset($_GET['throw'])) throw new Exception('of the handler');
+    if (isset($_GET['fatal'])) no_such_function();
+    echo 'page ', $from_prepended ?? 'alone', ' ';
+    $from_handler = 'sees the page';";
+
+const BEFORE: &str =
+    "if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }
+    if (isset($_GET['thrown_before'])) throw new Exception('of the firewall');
+    if (isset($_GET['fatal_before'])) no_such_function();
+    if (isset($_GET['serves'])) surus_serve(fn () => 1);
+    $from_prepended = \"sees {$_SERVER['REQUEST_METHOD']}\";
+    echo isset($this) ? 'in an object ' : 'before ';";
+
+const AFTER: &str = "echo 'after ', $from_handler;";
+
+/// As Wordfence's is: what it declares and includes can be had once in a process.
+const DECLARING: &str = "define('FIREWALL_LOG', '/nowhere');
+    const FIREWALL = 1;
+    class Firewall { static function blocks(): bool { return isset($_GET['attack']); } }
+    function firewall() { if (Firewall::blocks()) { http_response_code(403); echo 'blocked'; exit; } }
+    include_once __DIR__.'/rules.php';
+    firewall();
+    $from_prepended = RULES;
+    echo 'before ';";
+
+/// A boot with `before` and `after` around its requests.
+fn guarded(engine: &str, boot: &str, before: &str, after: &str, how: How) -> Result<Site, String> {
+    let dir = app();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(path("before.php"), format!("<?php {before}")).unwrap();
+    std::fs::write(path("after.php"), format!("<?php {after}")).unwrap();
+    std::fs::write(
+        path("rules.php"),
+        "<?php if (defined('RULES')) return; define('RULES', 'sees rules');",
+    )
+    .unwrap();
+    let (before, after) = (path("before.php"), path("after.php"));
+    let mut env = vec![("SURUS_PHP_DISPLAY_ERRORS", "0")];
+    match how {
+        How::Ini => {
+            env.push(("SURUS_PHP_AUTO_PREPEND_FILE", before.as_str()));
+            env.push(("SURUS_PHP_AUTO_APPEND_FILE", after.as_str()));
+        }
+        How::UserIni => std::fs::write(
+            path(".user.ini"),
+            "auto_prepend_file = before.php\nauto_append_file = after.php\n",
+        )
+        .unwrap(),
+    }
+    let env = [env, vec![("SURUS_ENGINE_PARANOID", "true")]].concat();
+    boot_in(dir, engine, boot, &["--workers", "1"], &env)
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    Ini,
+    UserIni,
+}
+
+fn asserts(site: &Site, what: &str, path: &str, status: u16, body: &str) {
+    let answer = site.get(path);
+    let got = (answer.status, answer.body.as_str());
+    assert_eq!(got, (status, body), "{what} {path}\n{}", site.surus.log());
+}
+
+#[test]
+fn auto_files_of_booted_script_run_for_every_request() {
+    let boots = [
+        ("serve", HANDLER),
+        ("loop", LOOP),
+        ("checkpoint", CHECKPOINT),
+    ];
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        for (kind, boot) in boots {
+            if engine == "worker" && kind == "checkpoint" {
+                continue;
+            }
+            let how = if kind == "serve" {
+                How::Ini
+            } else {
+                How::UserIni
+            };
+            let site = guarded(engine, boot, BEFORE, AFTER, how)
+                .unwrap_or_else(|log| panic!("{engine} {kind}\n{log}"));
+            let what = format!("{engine} {kind}");
+            for _ in 0..3 {
+                let page = "before page sees GET after sees the page";
+                asserts(&site, &what, "/", 200, page);
+                asserts(&site, &what, "/?attack", 403, "blocked");
+                asserts(&site, &what, "/?exit", 200, "before exit ");
+                asserts(&site, &what, "/?throw", 500, "before ");
+                asserts(&site, &what, "/?fatal", 500, "before ");
+                asserts(&site, &what, "/?thrown_before", 500, "");
+                asserts(&site, &what, "/?fatal_before", 500, "");
+                asserts(&site, &what, "/?serves", 500, "");
+            }
+            site.surus.wait_for_log(|log| {
+                log.contains("of the firewall") && log.contains("cannot be called by a handler")
+            });
+        }
+    }
+}
+
+#[test]
+fn prepended_file_that_declares_runs_for_every_request_where_each_meets_the_boot() {
+    for engine in ["rewind", "fork", "standby"] {
+        for (kind, boot) in [("serve", HANDLER), ("checkpoint", CHECKPOINT)] {
+            let site = guarded(engine, boot, DECLARING, AFTER, How::UserIni)
+                .unwrap_or_else(|log| panic!("{engine} {kind}\n{log}"));
+            let what = format!("{engine} {kind}");
+            for _ in 0..3 {
+                let page = "before page sees rules after sees the page";
+                asserts(&site, &what, "/", 200, page);
+                asserts(&site, &what, "/?attack", 403, "blocked");
+            }
+            let log = site.surus.log();
+            assert!(!log.contains("Warning"), "{what}\n{log}");
+        }
+    }
+}
+
+#[test]
+fn guard_in_a_variable_does_not_let_the_next_request_pass() {
+    let guarded_twice = "if (isset($checked) || isset($GLOBALS['seen'])) return;
+        $checked = 1; $GLOBALS['seen'] = new stdClass; $from_prepended = 'sees ' . count($_GET);
+        if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }
+        echo 'before ';";
+    // One that has a variable of the same name itself.
+    let own = format!("if (false) $checked = 2; {HANDLER}");
+    for engine in ["worker", "rewind", "fork", "standby"] {
+        for boot in [HANDLER, LOOP, &own] {
+            let site = guarded(engine, boot, guarded_twice, AFTER, How::Ini)
+                .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+            for _ in 0..3 {
+                let page = "before page sees 1 after sees the page";
+                asserts(&site, engine, "/?a", 200, page);
+                asserts(&site, engine, "/?attack", 403, "blocked");
+                asserts(&site, engine, "/?attack", 403, "blocked");
+            }
+        }
+    }
+}
+
+#[test]
+fn worker_refuses_auto_files_that_act_once_in_a_process() {
+    for (code, words) in [
+        ("\nfunction f() {}", "before.php declares a function, which"),
+        (
+            "\nif (1) {\nfunction f() {} }",
+            "declares a function in line 3",
+        ),
+        ("class Firewall {}", "before.php declares a class, which"),
+        ("const A = 1;", "declares a constant in line 1"),
+        ("\n\n\\define('A', 1);", "declares a constant in line 3"),
+        (
+            "namespace N; define('A', 1);",
+            "declares a constant in line 1",
+        ),
+        (
+            "\n(function () {\n include_once 'rules.php'; })();",
+            "includes a file or evaluates code in line 3",
+        ),
+        (
+            "eval('function f() {}');",
+            "includes a file or evaluates code in line 1",
+        ),
+        ("parse error", "syntax error"),
+    ] {
+        for opcache in ["1", "0"] {
+            let Err(log) = guarded_with_opcache(code, opcache) else {
+                panic!("it has started: {code}")
+            };
+            assert!(log.contains(words), "{code}: {words}\n{log}");
+            assert!(!log.contains("without serving anything"), "{log}");
+        }
+    }
+    let missing = [("SURUS_PHP_AUTO_APPEND_FILE", "/nowhere/after.php")];
+    let Err(log) = try_booted("worker", HANDLER, &["--workers", "1"], &missing) else {
+        panic!("it has started without its file")
+    };
+    assert!(log.contains("/nowhere/after.php"), "{log}");
+}
+
+fn guarded_with_opcache(code: &str, opcache: &str) -> Result<Site, String> {
+    let dir = app();
+    let before = dir.path().join("before.php");
+    std::fs::write(&before, format!("<?php {code}")).unwrap();
+    let env = [
+        ("SURUS_PHP_AUTO_PREPEND_FILE", before.to_str().unwrap()),
+        ("SURUS_PHP_OPCACHE__ENABLE", opcache),
+    ];
+    let env = env.to_vec();
+    boot_in(dir, "worker", HANDLER, &["--workers", "1"], &env)
+}
+
+#[test]
+fn missing_prepended_file_fails_every_request() {
+    for engine in ["rewind", "standby"] {
+        let missing = [("SURUS_PHP_AUTO_PREPEND_FILE", "/nowhere/before.php")];
+        let site = try_booted(engine, HANDLER, &["--workers", "1"], &missing).unwrap();
+        for _ in 0..2 {
+            assert_eq!(site.get("/").status, 500, "{engine}");
+        }
+        site.surus
+            .wait_for_log(|log| log.contains("Failed opening required '/nowhere/before.php'"));
+    }
+}
+
+#[test]
+fn boot_and_warm_ups_run_without_auto_files() {
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let boot = "if (isset($from_prepended)) exit('prepended to the boot');
+            $calls = 0;
+            surus_serve(function () use (&$calls) {
+                echo ++$calls, ' ', $GLOBALS['from_prepended'] ?? 'alone', ' ', ini_get('auto_append_file');
+                $GLOBALS['from_handler'] = 'sees the page';
+            });";
+        let dir = app();
+        let before = dir.path().join("before.php");
+        std::fs::write(&before, "<?php $from_prepended = 'guarded';").unwrap();
+        let env = [
+            ("SURUS_PHP_AUTO_PREPEND_FILE", before.to_str().unwrap()),
+            ("SURUS_ENGINE_WARMUP", "/"),
+        ];
+        let site = boot_in(dir, engine, boot, &["--workers", "1"], &env).unwrap();
+        assert_eq!(site.get("/").body, "2 guarded ", "{engine}");
+    }
+}

@@ -1,0 +1,236 @@
+//! What a worker that goes on as it is (`worker`, `classic`) holds after its requests.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::booted::{BOOT, boot_in};
+use crate::common::Surus;
+use crate::site::{Site, app, ask, descriptors, kill, request, until};
+
+/// What a request does, and what comes with it.
+const KINDS: &[(&str, &str)] = &[
+    ("nothing", "echo count($_POST);"),
+    ("input", "echo strlen(file_get_contents('php://input'));"),
+    (
+        "input_kept",
+        "$GLOBALS['kept'] = fopen('php://input', 'r'); fread($GLOBALS['kept'], 10);",
+    ),
+    (
+        "exit",
+        "$GLOBALS['h'] = fopen('php://input', 'r'); exit(1);",
+    ),
+    ("throw", "throw new Exception('thrown');"),
+    (
+        "callback",
+        "echo 'x'; flush(); header_register_callback(function () { header('X: y'); });",
+    ),
+    (
+        "handlers",
+        "set_error_handler(fn () => false); set_exception_handler(fn () => null);",
+    ),
+    (
+        "rewrite",
+        "output_add_rewrite_var('a', 'b'); echo '<a href=\"x\">';",
+    ),
+    (
+        "libxml",
+        "libxml_use_internal_errors(true); (new DOMDocument)->loadXML('<left');",
+    ),
+    (
+        "session",
+        "session_id('held'); session_start(); $_SESSION['n'] = 1;",
+    ),
+    (
+        "temp",
+        "fwrite(fopen('php://temp', 'w+'), str_repeat('x', 3 << 20));",
+    ),
+    ("finish", "echo 'x'; fastcgi_finish_request(); echo 'y';"),
+];
+
+const PROBE: &str = "gc_collect_cycles(); echo json_encode([
+    getmypid(), memory_get_usage(), count(get_resources())]);";
+
+struct Body {
+    method: &'static str,
+    content_type: &'static str,
+    len: usize,
+}
+
+const BODIES: &[Body] = &[
+    Body {
+        method: "GET",
+        content_type: "text/plain",
+        len: 0,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/x-www-form-urlencoded",
+        len: 20,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/x-www-form-urlencoded",
+        len: 30_000,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/json",
+        len: 100_000,
+    },
+    Body {
+        method: "PUT",
+        content_type: "application/json",
+        len: 30_000,
+    },
+    Body {
+        method: "POST",
+        content_type: "multipart/form-data; boundary=b",
+        len: 100,
+    },
+];
+
+fn body(body: &Body) -> String {
+    let filled = "x".repeat(body.len);
+    match body.content_type.starts_with("multipart") {
+        true => format!(
+            "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{filled}\r\n--b--\r\n"
+        ),
+        false => format!("a={filled}"),
+    }
+}
+
+fn send(site: &Site, path: &str, with: &Body) {
+    let body = body(with);
+    let text = format!(
+        "{} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n{body}",
+        with.method,
+        with.content_type,
+        body.len()
+    );
+    ask(&site.surus.address, text.as_bytes()).expect("an answer");
+}
+
+/// Process, bytes of PHP's memory, resources and descriptors.
+fn held(site: &Site) -> (u32, u64, u64, usize) {
+    let answer = site.get("/probe.php").body;
+    let numbers: Vec<u64> = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"));
+    let pid = numbers[0] as u32;
+    (pid, numbers[1], numbers[2], descriptors(pid))
+}
+
+fn started(engine: &str, env: &[(&str, &str)]) -> Site {
+    let dir = app();
+    std::fs::write(dir.path().join("probe.php"), format!("<?php {PROBE}")).unwrap();
+    for (name, code) in KINDS {
+        let file = dir.path().join(format!("{name}.php"));
+        std::fs::write(file, format!("<?php {code}")).unwrap();
+    }
+    match engine {
+        "classic" => {
+            let surus = Surus::spawn(dir.path(), &["--workers", "1"], env).unwrap();
+            Site { surus, dir }
+        }
+        _ => boot_in(dir, engine, BOOT, &["--workers", "1"], env).unwrap(),
+    }
+}
+
+#[test]
+fn worker_holds_after_many_requests_what_it_held_after_some() {
+    // HELD_ROUNDS=140 asks ten thousand times.
+    let rounds = std::env::var("HELD_ROUNDS").map_or(5, |n| n.parse().unwrap());
+    for engine in ["worker", "classic"] {
+        let site = started(engine, &[]);
+        let ask_all = |times: usize| {
+            for _ in 0..times {
+                for (name, _) in KINDS {
+                    for body in BODIES {
+                        send(&site, &format!("/{name}.php"), body);
+                    }
+                }
+            }
+        };
+        // Until PHP's caches are filled, and the handlers that it keeps.
+        ask_all(4);
+        held(&site);
+        let before = held(&site);
+        ask_all(rounds);
+        let after = held(&site);
+        println!("{engine}: {before:?} and then {after:?}");
+        assert_eq!(before.0, after.0, "{engine}: another worker");
+        assert_eq!((before.2, before.3), (after.2, after.3), "{engine}");
+        assert!(
+            after.1 < before.1 + 4096,
+            "{engine}: {before:?} became {after:?}"
+        );
+    }
+}
+
+#[test]
+fn stream_of_request_body_ends_with_its_request() {
+    let dir = app();
+    let code =
+        "<?php $old = $GLOBALS['kept'] ?? null; $GLOBALS['kept'] = fopen('php://input', 'r');
+        echo $old ? gettype($old) : 'none', ' ', strlen(stream_get_contents($GLOBALS['kept']));";
+    std::fs::write(dir.path().join("keep.php"), code).unwrap();
+    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
+    let post = |len: usize| {
+        let request = request("POST", "/keep.php", &"x".repeat(len));
+        site.ask(&request).unwrap().body
+    };
+    assert_eq!(post(10), "none 10");
+    for len in [0, 100, 20_000, 200_000, 3] {
+        assert_eq!(post(len), format!("resource (closed) {len}"));
+    }
+}
+
+/// Names of files in `directory`.
+fn files(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn body_of_killed_worker_leaves_no_file() {
+    for engine in ["classic", "worker", "rewind"] {
+        let uploads = tempfile::tempdir().unwrap();
+        let path = uploads.path().to_str().unwrap();
+        let open = Command::new("chmod").args(["777", path]).status().unwrap();
+        assert!(open.success());
+        let site = started(engine, &[("SURUS_PHP_UPLOAD_TMP_DIR", path)]);
+        let address = site.surus.address.clone();
+        for len in [30_000, 200_000] {
+            let began = site.dir.path().join("writable").join(format!("began{len}"));
+            let path = format!("/nap.php?ms=60000&began={}", began.display());
+            let (address, request) = (address.clone(), request("POST", &path, &"x".repeat(len)));
+            let asked = std::thread::spawn(move || ask(&address, request.as_bytes()));
+            until("the script begins", || began.exists());
+            assert!(files(uploads.path()).is_empty(), "{engine}");
+            kill(site.workers()[0], "KILL");
+            assert_eq!(asked.join().unwrap().unwrap().status, 502, "{engine}");
+        }
+        assert!(files(uploads.path()).is_empty(), "{engine}");
+    }
+}
+
+#[test]
+fn worker_that_runs_out_of_descriptors_is_replaced() {
+    let dir = app();
+    let code = "<?php for ($i = 0; $i < 3; $i++) $GLOBALS['left'][] = fopen(__FILE__, 'r') ?: throw new Exception('full');
+        echo getmypid();";
+    std::fs::write(dir.path().join("leave.php"), code).unwrap();
+    let boot = format!("posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128); {BOOT}");
+    let site = boot_in(dir, "worker", &boot, &["--workers", "1"], &[]).unwrap();
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let answer = site.get("/leave.php");
+        assert_eq!(answer.status, 200, "{}", site.surus.log());
+        pids.insert(answer.body);
+    }
+    assert!(pids.len() > 3, "{pids:?}");
+    site.surus.wait_for_log(|log| {
+        log.contains("nearly all of the 128 that a process may have")
+            && log.contains("no_descriptors")
+    });
+}
