@@ -112,6 +112,7 @@ pub fn start_direct(settings: &Settings) -> anyhow::Result<()> {
 
 /// Has the lines of [`start_direct`] written by a thread from here on.
 pub fn start_writer(settings: &Settings) -> anyhow::Result<()> {
+    message::set_max(settings.max_message.0 as usize);
     let direct = plain(
         settings,
         BoxMakeWriter::new(io::stderr),
