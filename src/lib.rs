@@ -11,6 +11,8 @@ pub mod engines;
 pub mod event;
 pub mod fronts;
 pub mod in_flight;
+pub mod keeper;
+pub mod launcher;
 pub mod observe;
 pub mod package;
 pub mod private_files;

@@ -14,6 +14,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("event", &["spool", "units"]),
     ("observe", &["budget", "units"]),
     ("engine", &["event", "observe", "units"]),
+    ("launcher", &["engine"]),
+    ("keeper", &["engine", "launcher", "observe"]),
     (
         "engines",
         &[
@@ -21,6 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "engine",
             "event",
             "in_flight",
+            "launcher",
             "observe",
             "spin",
             "spool",

@@ -121,7 +121,7 @@ fn clients_that_leave_in_the_middle_leave_nothing_behind() {
     let (dir, _) = site();
     let surus = Surus::serve(dir.path(), &["--workers", "1"]);
     let descriptors = || {
-        std::fs::read_dir(format!("/proc/{}/fd", surus.pid()))
+        std::fs::read_dir(format!("/proc/{}/fd", surus.front()))
             .unwrap()
             .count()
     };

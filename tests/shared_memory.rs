@@ -77,7 +77,7 @@ struct Memory {
 /// The memory of the generations that there are, and the table of regular expressions, where we may write to a worker's memory.
 fn memories(site: &Site) -> Vec<Memory> {
     let mut found = Vec::new();
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.pid()));
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.front()));
     for entry in descriptors.into_iter().flatten().flatten() {
         let name = std::fs::read_link(entry.path()).unwrap_or_default();
         let name = name.to_string_lossy();

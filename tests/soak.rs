@@ -213,8 +213,11 @@ fn line(reader: &mut impl BufRead) -> String {
 
 /// KiB of each process that is ours: surus, its template, the workers. Private ones, since the rest is shared.
 fn private_sizes(pid: u32) -> Vec<(String, u64)> {
-    let mut found = vec![("surus".to_string(), private(pid))];
-    for template in children(pid) {
+    let mut found = vec![("surus".to_string(), private(common::front(pid)))];
+    for template in children(pid)
+        .into_iter()
+        .filter(|pid| !common::is_surus(*pid))
+    {
         found.push(("template".into(), private(template)));
         for worker in children(template) {
             found.push(("worker".into(), private(worker)));

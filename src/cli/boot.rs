@@ -11,10 +11,11 @@ use http::{HeaderValue, Request, Uri, header};
 use super::stub;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines::{self, Boot, Entry, FindScript};
+use crate::engines::{self, Boot, Entry, FindScript, Plan};
 use crate::event::{Address, Body, Event, Origin};
 use crate::fronts::site::route::Routes;
 use crate::fronts::site::{Resolution, Site};
+use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 
 /// Opens the application's directory.
@@ -164,6 +165,7 @@ fn calls_serve(php: &str) -> bool {
 }
 
 /// A pool of PHP processes that the configuration asks for.
+#[derive(Clone)]
 pub struct Asked {
     /// Its name, or that of its engine.
     pub name: &'static str,
@@ -205,14 +207,16 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
     Ok(all)
 }
 
-/// Boots what is asked for.
-pub async fn boot_one(
-    asked: &Asked,
-    project: &Path,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Arc<dyn Engine>> {
+/// A pool, and how to run it.
+pub struct Planned {
+    pub asked: Asked,
+    pub plan: Plan,
+}
+
+/// Works out how to run what is asked for.
+pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
     let ini = asked.config.php.iter();
-    engines::boot(
+    let plan = engines::plan(
         asked.name,
         asked.entry,
         &asked.config.engine,
@@ -225,10 +229,31 @@ pub async fn boot_one(
         })
         .collect(),
         asked.config.env.clone(),
-        metrics.clone(),
     )
-    .await
-    .with_context(|| format!("engine `{}`", asked.name))
+    .with_context(|| format!("engine `{}`", asked.name))?;
+    Ok(Planned { asked, plan })
+}
+
+/// Boots what is asked for.
+pub async fn boot_one(
+    asked: &Asked,
+    project: &Path,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Engine>> {
+    let planned = plan(asked.clone(), project)?;
+    boot_planned(&planned, None, metrics).await
+}
+
+/// Boots a pool, with processes that `launch` starts, or this process.
+pub async fn boot_planned(
+    planned: &Planned,
+    launch: Option<Launch>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Engine>> {
+    let booted = engines::boot_plan(planned.plan.clone(), launch, metrics.clone());
+    booted
+        .await
+        .with_context(|| format!("engine `{}`", planned.asked.name))
 }
 
 /// The PHP file that an engine boots, and the site that it is of.

@@ -6,6 +6,7 @@ mod check;
 mod engines;
 mod findings;
 mod htaccess;
+mod keep;
 mod lambda;
 mod leaks;
 mod no_pages;
@@ -18,6 +19,8 @@ mod stdout;
 mod stub;
 mod trim;
 mod user_ini;
+
+pub use serve::keep_other;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! `surus serve`.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +10,9 @@ use anyhow::{Context, anyhow, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::boot::Planned;
 use super::options::Args;
-use super::{boot, findings, trim};
+use super::{boot, findings, keep, trim};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -18,28 +20,137 @@ use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::send_file::SendFile;
 use crate::fronts::http::{
-    self, AccessLog, Address, Application, Listener, Mode, Place, Service, access,
+    self, AccessLog, Address, Application, Bound, Listener, Mode, Place, Service, access,
 };
 use crate::fronts::site::route::Routes;
+use crate::keeper::{self, Client, Keeper, Outcome, confine};
+use crate::launcher::Launch;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
+use crate::observe::reopen::Logs;
 use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.load()?;
-    log::start(&loaded.config.log)?;
+    let config = loaded.config;
+    // Root keeps its rights in a process that meets no network, and has one thread so that it can fork another front.
+    let is_kept = surus_sys::process::is_root();
+    if !is_kept && let Some(status) = keeper::init::run()? {
+        std::process::exit(status.into());
+    }
+    match is_kept {
+        true => log::start_direct(&config.log)?,
+        false => log::start(&config.log)?,
+    }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
-    engines::restrict_process(&loaded.config.engine)?;
+    engines::restrict_process(&config.engine)?;
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
+    let listeners = bind(&config)?;
+    let admin = config.admin.bind(&project)?;
+    let place = open_place(&project, &config)?;
+    let asked = boot::asked_for(&project, &config, &place.routes)?;
+    let plans = asked.into_iter().map(|asked| boot::plan(asked, &project));
+    let plans: Arc<Vec<Planned>> = Arc::new(plans.collect::<Result<_, _>>()?);
+    let main = boot::chosen(&project, &config)?.name;
+    if !is_kept {
+        return run_front(Front {
+            project,
+            config,
+            listeners,
+            admin,
+            place,
+            plans,
+            main,
+            keeper: None,
+        });
+    }
+    drop(place);
+    let mut sockets = Some((listeners, admin));
+    let run = |front: keeper::Front| {
+        let (mut listeners, mut admin) = sockets.take().context("a front starts once")?;
+        // The keeper removes their files.
+        listeners.iter_mut().for_each(Bound::leave_file);
+        admin.leave_file();
+        let place = keep::adopt(&config, front.place)?;
+        log::start_writer(&config.log)?;
+        run_front(Front {
+            project: project.clone(),
+            config: config.clone(),
+            listeners,
+            admin,
+            place,
+            plans: plans.clone(),
+            main,
+            keeper: Some(front.socket),
+        })
+    };
+    match keep(&project, &config, plans.clone(), run)? {
+        0 => Ok(()),
+        status => {
+            // The front has said why. The files of the sockets go with them.
+            drop(sockets);
+            std::process::exit(status.into());
+        }
+    }
+}
+
+/// Runs the keeper of a project with a front that has a front's rights and does something else. For tests.
+pub fn keep_other(
+    project: &Path,
+    front: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
+) -> anyhow::Result<u8> {
+    let config = crate::config::load(project, None, crate::config::env::of_process()?.into_iter())?;
+    log::start_direct(&config.config.log)?;
+    let place = open_place(project, &config.config)?;
+    let asked = boot::asked_for(project, &config.config, &place.routes)?;
+    let plans = asked.into_iter().map(|asked| boot::plan(asked, project));
+    let plans = Arc::new(plans.collect::<Result<_, _>>()?);
+    keep(project, &config.config, plans, front)
+}
+
+/// Keeps a front of a project: returns in the front when that has ended, and in the keeper when all is over.
+fn keep(
+    project: &Path,
+    config: &Config,
+    plans: Arc<Vec<Planned>>,
+    run: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
+) -> anyhow::Result<u8> {
+    let (php, user) = keep::users(config)?;
+    let kept = keep::Kept::new(project, config, plans.clone(), user.clone(), php);
+    match Keeper::new(kept)?.run()? {
+        Outcome::Ended(status) => Ok(status),
+        Outcome::Front(front) => {
+            let reach = keep::reach(project, config, &front.place, &plans)?;
+            confine(&keep::confinement(config), &user, front.keeper, &reach)?;
+            run(front).map(|()| 0)
+        }
+    }
+}
+
+/// What the process that meets the network begins with.
+struct Front {
+    project: PathBuf,
+    config: Config,
+    listeners: Vec<Bound>,
+    admin: Bound,
+    place: Place,
+    plans: Arc<Vec<Planned>>,
+    /// The engine that answers where no route names another.
+    main: &'static str,
+    /// The socket to the keeper, if there is one.
+    keeper: Option<OwnedFd>,
+}
+
+fn run_front(front: Front) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let threads = threads();
     builder.worker_threads(threads).enable_all();
     engines::observe_sleep(&mut builder, threads);
     let runtime = builder.build()?;
-    let served = runtime.block_on(serve(project, loaded.config));
+    let served = runtime.block_on(serve(front));
     // What is still running after the grace period has had its time.
     runtime.shutdown_background();
     served
@@ -50,28 +161,56 @@ fn threads() -> usize {
     (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
 }
 
-async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
+async fn serve(front: Front) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut quit = signal(SignalKind::quit())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut usr1 = signal(SignalKind::user_defined1())?;
+    let mut usr2 = signal(SignalKind::user_defined2())?;
+    let logs = Logs::remember();
 
+    let Front {
+        project,
+        config,
+        listeners,
+        admin,
+        place,
+        plans,
+        main,
+        keeper,
+    } = front;
     config.http.set_budgets();
-    let listeners = bind(&config)?;
-    let admin_listener = config.admin.bind(&project)?;
-    let place = open_place(&project, &config)?;
+    let listeners: Vec<Listener> = listeners
+        .into_iter()
+        .map(Bound::listen)
+        .collect::<Result<_, _>>()?;
+    let admin_listener = admin.listen()?;
+    let keeper = keeper.map(Client::new).transpose()?;
+    let lost = || {
+        let keeper = keeper.clone();
+        async move {
+            match keeper {
+                Some(keeper) => keeper.lost().await,
+                None => std::future::pending().await,
+            }
+        }
+    };
     if let Some(trouble) = check_spool(&config)? {
         warn!("{trouble}");
     }
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
-        booted = boot_all(&project, &config, &place.routes, &metrics) => booted?,
+        booted = boot_all(&plans, &keeper, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
+        _ = quit.recv() => return Ok(()),
+        () = lost() => bail!("the keeper is gone"),
     };
     let service = Arc::new(Service {
         application: Application {
             place: arc_swap::ArcSwap::from_pointee(place),
-            engine: boot::chosen(&project, &config)?.name,
+            engine: main,
             engines,
             metrics: metrics.clone(),
             compress: config.compress.clone(),
@@ -85,13 +224,17 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
     let reload = {
         let service = service.clone();
         let (config, project) = (config.clone(), project.clone());
+        let keeper = keeper.clone();
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
                 let (service, config) = (service.clone(), config.clone());
-                let project = project.clone();
+                let (project, keeper) = (project.clone(), keeper.clone());
                 Box::pin(async move {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
-                    let place = open_place(&project, &config)?;
+                    let place = match &keeper {
+                        Some(keeper) => keep::adopt(&config, keeper.place().await?)?,
+                        None => open_place(&project, &config)?,
+                    };
                     let mut prepared = Vec::new();
                     for engine in service.application.engines.values() {
                         prepared.push(engine.prepare().await?);
@@ -133,18 +276,31 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         draining.clone().cancelled_owned(),
     ));
 
+    if let Some(keeper) = &keeper {
+        keeper.ready();
+    }
+    let start_reload = || {
+        let reload = reload();
+        tokio::spawn(async move {
+            if let Err(error) = reload.await {
+                error!("{error:#}");
+            }
+        });
+    };
     loop {
         tokio::select! {
-            _ = hangup.recv() => {
-                let reload = reload();
-                tokio::spawn(async move {
-                    if let Err(error) = reload.await {
-                        error!("{error:#}");
-                    }
-                });
+            _ = hangup.recv() => start_reload(),
+            _ = usr2.recv() => start_reload(),
+            // Where there is a keeper, it opens the files.
+            _ = usr1.recv(), if keeper.is_none() => {
+                if let Err(error) = logs.reopen() {
+                    warn!(%error, "cannot reopen the logs");
+                }
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            _ = quit.recv() => break,
+            () = lost() => bail!("the keeper is gone"),
         }
     }
     info!("shutting down; a second signal ends at once");
@@ -171,6 +327,8 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
         () = ended => {}
         _ = terminate.recv() => warn!("second signal; ended at once"),
         _ = interrupt.recv() => warn!("second signal; ended at once"),
+        _ = quit.recv() => warn!("second signal; ended at once"),
+        () = lost() => {}
     }
     // Its end removes the socket's file.
     admin_task.abort();
@@ -182,16 +340,16 @@ async fn serve(project: PathBuf, config: Config) -> anyhow::Result<()> {
 }
 
 /// Binds the addresses that the application is served at.
-pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
+pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
     let listen = &config.http.listen;
     if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
         bail!(
             "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
         );
     }
-    let listeners: Vec<Listener> = listen
+    let listeners: Vec<Bound> = listen
         .iter()
-        .map(|address| Listener::bind(address, "--listen or http.listen"))
+        .map(|address| Bound::bind(address, "--listen or http.listen"))
         .collect::<Result<_, _>>()?;
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     if listen.iter().any(is_unix) {
@@ -206,8 +364,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Listener>> {
 
 /// Opens the application's directory, and those that routes send files from.
 pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
-    let rights = engines::rights(&config.engine)?;
-    let site = Arc::new(boot::open_site(project, config)?.read_with(rights));
+    let site = Arc::new(boot::open_site(project, config)?);
     let send_file = SendFile::open(
         project,
         site.clone(),
@@ -215,11 +372,9 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         &config.send_file,
     )?;
     let routes = Routes::new(&config.route, &config.site)?;
-    let routes = routes.read_with(site.rights().as_ref());
     let mut fronts = BTreeMap::new();
     for name in routes.engines() {
         if let Some(front) = boot::open_front(project, config, name)? {
-            let front = front.read_with(site.rights());
             fronts.insert(name.to_owned(), Arc::new(front));
         }
     }
@@ -239,8 +394,9 @@ pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     ) {
         (Ok(_), _) => Ok(None),
         (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
-            "cannot make a file in {} (http.spool)",
-            directory.display()
+            "cannot make a file in {} (http.spool) as uid {}, which the front runs as; let that user write there, or set http.user",
+            directory.display(),
+            surus_sys::process::uid()
         ))),
         (Err(error), None) => Ok(Some(format!(
             "no file can be made in {} ({error}), so bodies above 64 KiB are refused; http.spool names another directory",
@@ -252,15 +408,16 @@ pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 
 async fn boot_all(
-    project: &Path,
-    config: &Config,
-    routes: &Routes,
+    plans: &[Planned],
+    keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
     let mut booted: Engines = BTreeMap::new();
-    for asked in boot::asked_for(project, config, routes)? {
+    for (planned, number) in plans.iter().zip(0..) {
+        let asked = &planned.asked;
         let name = asked.name;
-        let pool = boot::boot_one(&asked, project, metrics).await?;
+        let launch = keeper.clone().map(|by| Launch { by, pool: number });
+        let pool = boot::boot_planned(planned, launch, metrics).await?;
         let report = pool.report();
         match report.get("opcache") {
             "on" => {}

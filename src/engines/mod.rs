@@ -5,6 +5,7 @@ mod catalogue;
 pub mod cgi_reply;
 pub mod fastcgi;
 mod ini;
+pub mod keep;
 mod params;
 mod queue;
 pub mod server_vars;
@@ -19,10 +20,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
-use surus_sys::rights::Rights;
 use tracing::info;
 
 use crate::engine::Engine;
+use crate::launcher::Launch;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
 use crate::spin::SPIN;
@@ -150,6 +151,23 @@ pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
+/// How to run a pool, worked out from its settings.
+#[derive(Clone)]
+pub enum Plan {
+    /// In processes of our own.
+    Ours {
+        spec: Spec,
+        limits: Limits,
+        queue: usize,
+    },
+    /// By PHP as it is installed.
+    Stock {
+        spec: stock::Spec,
+        queue: usize,
+        queue_wait: Duration,
+    },
+}
+
 /// Boots an engine under a name that metrics, logs and the status show. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
 /// boots a script, anew for each of its boots.
 pub async fn boot(
@@ -158,9 +176,22 @@ pub async fn boot(
     settings: &Settings,
     script: FindScript,
     ini: Vec<(String, String)>,
-    mut env: BTreeMap<String, String>,
+    env: BTreeMap<String, String>,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
+    let plan = plan(name, entry, settings, script, ini, env)?;
+    boot_plan(plan, None, metrics).await
+}
+
+/// Works out how to run a pool.
+pub fn plan(
+    name: &'static str,
+    entry: &'static Entry,
+    settings: &Settings,
+    script: FindScript,
+    ini: Vec<(String, String)>,
+    mut env: BTreeMap<String, String>,
+) -> anyhow::Result<Plan> {
     // So that an application can say what serves it.
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
@@ -178,9 +209,13 @@ pub async fn boot(
             clear_env: settings.clear_env,
             env,
             boot_timeout: settings.boot_timeout.0,
+            launch: None,
         };
-        let engine = Stock::boot(spec, settings.queue, settings.queue_timeout.0, metrics);
-        return Ok(Arc::new(engine.await?));
+        return Ok(Plan::Stock {
+            spec,
+            queue: settings.queue,
+            queue_wait: settings.queue_timeout.0,
+        });
     }
     let spec = Spec {
         name,
@@ -202,6 +237,7 @@ pub async fn boot(
         ini,
         clear_env: settings.clear_env,
         env,
+        launch: None,
     };
     let limits = Limits {
         queue_wait: settings.queue_timeout.0,
@@ -209,9 +245,37 @@ pub async fn boot(
         boot: settings.boot_timeout.0,
         capacity: workers::capacity(spec.workers, settings.queue),
     };
-    Ok(Arc::new(
-        Pool::boot(spec, limits, settings.queue, metrics).await?,
-    ))
+    Ok(Plan::Ours {
+        spec,
+        limits,
+        queue: settings.queue,
+    })
+}
+
+/// Boots a pool as it is planned, with processes that `launch` starts, or this process.
+pub async fn boot_plan(
+    plan: Plan,
+    launch: Option<Launch>,
+    metrics: Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Engine>> {
+    Ok(match plan {
+        Plan::Stock {
+            mut spec,
+            queue,
+            queue_wait,
+        } => {
+            spec.launch = launch;
+            Arc::new(Stock::boot(spec, queue, queue_wait, metrics).await?)
+        }
+        Plan::Ours {
+            mut spec,
+            limits,
+            queue,
+        } => {
+            spec.launch = launch;
+            Arc::new(Pool::boot(spec, limits, queue, metrics).await?)
+        }
+    })
 }
 
 /// What an engine runs PHP by.
@@ -290,17 +354,8 @@ pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
     Ok(found)
 }
 
-/// The rights of the workers, where they are not ours.
-pub fn rights(settings: &Settings) -> anyhow::Result<Option<Arc<Rights>>> {
-    let user = find_user(settings)?.filter(|user| user.uid != process::uid());
-    let rights = user.map(|user| {
-        let rights = Rights::of(&user);
-        rights.with_context(|| format!("cannot look up the groups of {} (engine.user)", user.name))
-    });
-    Ok(rights.transpose()?.map(Arc::new))
-}
-
-fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
+/// The same without a line in the log.
+pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::is_root() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!("engine.user and engine.group need Surus to be started as root");

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
-use super::http::{Address, Listener};
+use super::http::{Address, Bound, Listener};
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -45,10 +45,10 @@ impl Settings {
     }
 
     /// Binds it; a unix socket and its directory are for their owner only.
-    pub fn bind(&self, project: &Path) -> anyhow::Result<Listener> {
+    pub fn bind(&self, project: &Path) -> anyhow::Result<Bound> {
         let address = self.address(project);
         let Address::Unix(path) = &address else {
-            return Listener::bind(&address, "admin.listen")
+            return Bound::bind(&address, "admin.listen")
                 .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
@@ -68,7 +68,7 @@ impl Settings {
                 check_directory(directory)?;
             }
         }
-        let listener = Listener::bind(&address, "admin.listen").with_context(|| {
+        let listener = Bound::bind(&address, "admin.listen").with_context(|| {
             match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) if self.listen.is_none() => {
                     "surus serves this project already: `surus status` shows it, `surus reload` reloads it"

@@ -100,7 +100,29 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Sends the log to stderr from here on; once per process.
 pub fn start(settings: &Settings) -> anyhow::Result<()> {
-    begin(settings, |to, filter| {
+    begin(settings, |to, filter| plain(settings, to, filter))
+}
+
+/// The same without a thread: lines are written at once, and lost where nobody reads. A forked process goes on with
+/// [`start_writer`].
+pub fn start_direct(settings: &Settings) -> anyhow::Result<()> {
+    plain(settings, BoxMakeWriter::new(|| Line), settings.filter()?).try_init()?;
+    Ok(())
+}
+
+/// Has the lines of [`start_direct`] written by a thread from here on.
+pub fn start_writer(settings: &Settings) -> anyhow::Result<()> {
+    message::set_max(settings.max_message.0 as usize);
+    let direct = plain(
+        settings,
+        BoxMakeWriter::new(io::stderr),
+        EnvFilter::new("info"),
+    );
+    write_by_thread(direct)
+}
+
+fn plain(settings: &Settings, to: BoxMakeWriter, filter: EnvFilter) -> Dispatch {
+    {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(to);
@@ -119,7 +141,7 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
                 .finish()
                 .into(),
         }
-    })
+    }
 }
 
 /// A line that a message goes on with is indented: it is none of ours, whatever it looks like. Bytes by which a visitor could have the reader's
@@ -167,6 +189,13 @@ fn begin(
     // Never more than 16 MiB.
     message::set_max(settings.max_message.0 as usize);
     let direct = lines(BoxMakeWriter::new(io::stderr), EnvFilter::new("info"));
+    write_by_thread(direct)?;
+    log.try_init()?;
+    Ok(())
+}
+
+/// Starts the thread that writes the lines. `direct` writes those about itself.
+fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
     let writer = Writer::start(
         "log",
         &budget::LOG,
@@ -182,7 +211,6 @@ fn begin(
     if LOG.set(writer).is_err() {
         bail!("the log is started twice");
     }
-    log.try_init()?;
     Ok(())
 }
 
@@ -191,8 +219,13 @@ struct Line;
 
 impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if let Some(log) = LOG.get() {
-            log.send(line.to_vec(), line.len());
+        match LOG.get() {
+            Some(log) => log.send(line.to_vec(), line.len()),
+            // Without a thread that may wait, a line that nobody has room for is lost.
+            None if surus_sys::signals::has_room(io::stderr()) => {
+                let _ = io::stderr().write_all(line);
+            }
+            None => {}
         }
         Ok(line.len())
     }

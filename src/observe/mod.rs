@@ -7,5 +7,6 @@ pub mod metrics;
 pub mod named;
 pub mod php;
 pub mod rarely;
+pub mod reopen;
 pub mod status;
 pub mod writer;

@@ -77,6 +77,11 @@ impl Surus {
         self.child.id()
     }
 
+    /// The process that reads requests: a child of the one that was started as root, or that one itself.
+    pub fn front(&self) -> u32 {
+        front(self.pid())
+    }
+
     /// Everything printed so far, both streams.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
@@ -129,6 +134,49 @@ impl Drop for Surus {
             assert!(!log.contains("rewound memory differs"), "{log}");
         }
     }
+}
+
+/// The process that reads requests for the server of this number.
+pub fn front(surus: u32) -> u32 {
+    let tasks = std::fs::read_dir(format!("/proc/{surus}/task")).unwrap();
+    let children = tasks
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let children = children.collect::<String>();
+    let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    let front = children.find(|pid| name(*pid) == "surus front");
+    front.unwrap_or(surus)
+}
+
+/// A directory in which every user may make files.
+pub fn spool() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let spool = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(spool.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    spool
+}
+
+/// The user and the group of a process.
+pub fn user_of(pid: u32) -> (u32, u32) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let id = |name: &str| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    (id("Uid:"), id("Gid:"))
+}
+
+/// Is this process none of PHP's, but one that a server started as root has beside itself?
+pub fn is_surus(pid: u32) -> bool {
+    ["surus front", "surus opener"].contains(&name(pid).as_str())
+}
+
+fn name(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_string()
 }
 
 /// Copies a stream into `log` and reports the address from the line that announces a TCP listener.

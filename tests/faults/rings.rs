@@ -96,7 +96,7 @@ fn answer(connection: &mut BufReader<TcpStream>, asked: &str) -> io::Result<Whol
 /// The rings' memory.
 fn memory(site: &Site) -> File {
     let is_it = |to: PathBuf| to.to_string_lossy().contains("surus-rings");
-    let mut descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.pid())).unwrap();
+    let mut descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.front())).unwrap();
     let rings = descriptors
         .find_map(|entry| {
             Some(entry.ok()?.path()).filter(|fd| std::fs::read_link(fd).is_ok_and(is_it))
@@ -351,10 +351,10 @@ fn the_successor_of_one_that_surus_has_never_seen_is_heard() {
     let dying: Vec<_> = (0..6).map(|_| site.begin("/die.php")).collect();
     std::thread::sleep(Duration::from_millis(100));
     let first = site.workers();
-    kill(site.surus.pid(), "STOP");
+    kill(site.surus.front(), "STOP");
     until("a successor has died", || site.workers() != first);
     std::thread::sleep(Duration::from_secs(1));
-    kill(site.surus.pid(), "CONT");
+    kill(site.surus.front(), "CONT");
     assert_eq!(nap.join().unwrap().unwrap().body, "rested");
     for one in dying {
         assert_eq!(one.join().unwrap().unwrap().status, 502);

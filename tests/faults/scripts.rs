@@ -54,7 +54,10 @@ fn a_script_that_php_may_not_read_is_forbidden() {
 
 #[test]
 fn what_php_writes_is_logged_a_line_as_one_line() {
-    let site = Site::start(&["--workers", "1", "-d", "log_errors=1"], &[]);
+    let site = Site::start(
+        &["--workers", "1", "-d", "log_errors=1"],
+        &[("SURUS_LOG_MAX_MESSAGE", "2M")],
+    );
     assert_eq!(site.get("/log.php").body, "logged");
     let whole = format!("<{}>", "l".repeat(1 << 20));
     site.surus.wait_for_log(|log| {

@@ -254,7 +254,7 @@ fn state(pid: u32) -> Option<String> {
     Some(stat.rsplit(')').next()?.split_whitespace().next()?.into())
 }
 
-/// Processes that it has started, zombies too.
+/// Processes of PHP's that it has started, zombies too.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -268,6 +268,7 @@ pub fn children(pid: u32) -> Vec<u32> {
                 .filter_map(|pid| pid.parse::<u32>().ok()),
         );
     }
+    children.retain(|pid| !crate::common::is_surus(*pid));
     children.sort_unstable();
     children
 }

@@ -88,26 +88,26 @@ fn with_long(args: &[&str], spool: &Path, env: &[(&str, &str)]) -> Site {
 #[test]
 fn clients_that_take_their_answers_slowly_hold_no_worker() {
     for engine in ["classic", "fpm", "builtin", "cgi"] {
-        let spool = tempfile::tempdir().unwrap();
+        let spool = crate::common::spool();
         let site = with_long(&["--workers", "2", "--engine", engine], spool.path(), &[]);
-        let before = descriptors(site.surus.pid());
+        let before = descriptors(site.surus.front());
         let slow = [0; 2].map(|_| Trickler::begin(&site, "/long.php"));
         // Until PHP has said all of it.
         std::thread::sleep(Duration::from_secs(3));
         let answer = within_a_second(&site, "/hello.php");
         // Of unknown length, it comes in chunks.
         assert!(answer.body.contains("hello"), "{engine}");
-        assert_eq!(spooled(site.surus.pid(), spool.path()), 2, "{engine}");
+        assert_eq!(spooled(site.surus.front(), spool.path()), 2, "{engine}");
         for slow in slow {
             assert!(is_whole(&slow.finish()), "{engine}");
         }
         until("the files are gone", || {
-            spooled(site.surus.pid(), spool.path()) == 0
+            spooled(site.surus.front(), spool.path()) == 0
         });
         assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
         if engine == "classic" {
             until("no descriptor is left over", || {
-                descriptors(site.surus.pid()) <= before
+                descriptors(site.surus.front()) <= before
             });
         }
     }
@@ -153,7 +153,7 @@ fn beyond_the_disk_or_the_limit_all_of_an_answer_comes_all_the_same() {
 
 #[test]
 fn what_php_flushes_comes_at_once_and_touches_no_disk() {
-    let spool = tempfile::tempdir().unwrap();
+    let spool = crate::common::spool();
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let code = "<?php while (ob_get_level()) ob_end_flush(); for ($i = 0; $i < 40; $i++) { printf(\"%.6f\\n\", microtime(true)); flush(); usleep(25000); }";
     std::fs::write(site.dir.path().join("events.php"), code).unwrap();
@@ -171,7 +171,7 @@ fn what_php_flushes_comes_at_once_and_touches_no_disk() {
         }
         let now = std::time::SystemTime::now();
         let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
-        assert_eq!(spooled(site.surus.pid(), spool.path()), 0);
+        assert_eq!(spooled(site.surus.front(), spool.path()), 0);
         let text = String::from_utf8_lossy(&piece[..n]);
         for line in text.lines().filter(|line| line.contains('.')) {
             let Ok(said) = line.parse::<f64>() else {
@@ -188,7 +188,7 @@ fn what_php_flushes_comes_at_once_and_touches_no_disk() {
 
 #[test]
 fn php_learns_that_a_slow_client_has_left() {
-    let spool = tempfile::tempdir().unwrap();
+    let spool = crate::common::spool();
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let seen = site.dir.path().join("writable/seen");
     let code = format!(
@@ -198,7 +198,7 @@ fn php_learns_that_a_slow_client_has_left() {
     std::fs::write(site.dir.path().join("on.php"), code).unwrap();
     let slow = Trickler::begin(&site, "/on.php");
     until("the disk is in use", || {
-        spooled(site.surus.pid(), spool.path()) == 1
+        spooled(site.surus.front(), spool.path()) == 1
     });
     drop(slow);
     until("PHP has seen it", || {
@@ -207,7 +207,7 @@ fn php_learns_that_a_slow_client_has_left() {
     let rounds: u32 = std::fs::read_to_string(&seen).unwrap().parse().unwrap();
     assert!(rounds < 300, "{rounds}");
     until("the file is gone", || {
-        spooled(site.surus.pid(), spool.path()) == 0
+        spooled(site.surus.front(), spool.path()) == 0
     });
 }
 

@@ -96,7 +96,7 @@ fn busy(surus: &Surus) -> Wire {
 }
 
 fn sockets(surus: &Surus) -> usize {
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", surus.pid())).unwrap();
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", surus.front())).unwrap();
     let leads_to = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     leads_to
         .filter(|to| to.to_string_lossy().starts_with("socket:"))
@@ -263,7 +263,7 @@ fn ten_thousand_idle_connections_cost_little() {
         &[("max_connections", "20000"), ("keep_alive", "1h")],
     );
     assert_eq!(status(&surus), Some(200));
-    let before = resident(surus.pid());
+    let before = resident(surus.front());
     let mut idle: Vec<Wire> = (0..many)
         .map(|_| {
             let mut wire = Wire::connect(&surus);
@@ -274,10 +274,10 @@ fn ten_thousand_idle_connections_cost_little() {
             wire
         })
         .collect();
-    let each = (resident(surus.pid()).saturating_sub(before)) / many as u64;
-    let (began, busy) = (Instant::now(), ticks(surus.pid()));
+    let each = (resident(surus.front()).saturating_sub(before)) / many as u64;
+    let (began, busy) = (Instant::now(), ticks(surus.front()));
     std::thread::sleep(Duration::from_secs(3));
-    let cpu = (ticks(surus.pid()) - busy) as f64 / 100.0 / began.elapsed().as_secs_f64();
+    let cpu = (ticks(surus.front()) - busy) as f64 / 100.0 / began.elapsed().as_secs_f64();
     println!(
         "{many} idle connections: {each} bytes each, {:.1} % of a CPU",
         cpu * 100.0

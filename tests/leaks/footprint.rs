@@ -31,7 +31,8 @@ impl Footprint {
     pub fn of(surus: u32) -> Footprint {
         // Children of the last cases end by themselves.
         std::thread::sleep(Duration::from_millis(300));
-        let templates = children(surus);
+        let mut templates = children(surus);
+        templates.retain(|pid| !crate::common::is_surus(*pid));
         let workers: Vec<_> = templates.iter().flat_map(|pid| children(*pid)).collect();
         Footprint {
             processes: templates.len() + workers.len(),

@@ -44,7 +44,7 @@ fn endless_headers_get_502_with_the_reason_and_the_next_request_is_answered() {
                     "memory_limit=1G",
                 ],
             );
-            let sampler = Sampler::start(surus.pid());
+            let sampler = Sampler::start(surus.front());
             let answer = get(&surus.address, "/page.php");
             assert!(
                 answer.starts_with("HTTP/1.1 502 "),
@@ -82,7 +82,7 @@ const HINTS: &str = "header('Link: </'.str_repeat('x', 8000).'>'); for ($n = 0; 
 async fn endless_early_hints_do_not_pile_up_for_a_client_that_does_not_read() {
     let dir = site(HINTS);
     let surus = Surus::serve(dir.path(), &["--engine", "classic", "--workers", "1"]);
-    let sampler = Sampler::start(surus.pid());
+    let sampler = Sampler::start(surus.front());
     let stream = tokio::net::TcpStream::connect(&surus.address)
         .await
         .unwrap();

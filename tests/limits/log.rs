@@ -59,7 +59,7 @@ fn messages_of_100_mib_are_cut_and_memory_stays_bounded() {
         let surus = serve(dir.path(), entry);
         let warm = get(&surus.address, "/?mib=0");
         assert!(warm.contains("logged"), "{}: {warm}", entry.name);
-        let (pid, before) = (surus.pid(), resident(surus.pid()));
+        let (pid, before) = (surus.front(), resident(surus.front()));
         let sampler = Sampler::start(pid);
         let clients = (0..4).map(|_| {
             let address = surus.address.clone();

@@ -2,14 +2,17 @@
 #![warn(missing_docs)]
 
 pub mod bell;
+pub mod confine;
+pub mod fork;
 pub mod hold;
 pub mod memory;
 pub mod open;
+pub mod privileges;
 pub mod process;
-pub mod rights;
 pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;
-mod shared;
+pub mod shared;
 pub mod signal;
+pub mod signals;
 pub mod socket;

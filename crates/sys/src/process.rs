@@ -34,6 +34,10 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
+    // A keeper has signals blocked that it reads from a descriptor, and exec keeps that.
+    let none = nix::sys::signal::SigSet::empty();
+    let how = nix::sys::signal::SigmaskHow::SIG_SETMASK;
+    nix::sys::signal::sigprocmask(how, Some(&none), None)?;
     for (fd, target) in fds {
         // SAFETY: dup2(2) on descriptors of ours; none of the targets is among them.
         Errno::result(unsafe { libc::dup2(fd.as_raw_fd(), *target) })?;
@@ -131,6 +135,20 @@ impl Pid {
         self.pid
     }
 
+    /// The pidfd, where the kernel has them.
+    pub fn pidfd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it is known to have ended.
+    pub fn has_ended(&self) -> bool {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        self.pidfd().is_some_and(|fd| {
+            let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
+            poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        })
+    }
+
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let result = match &self.pidfd {
             // SAFETY: pidfd_send_signal(2) reads its arguments only; a null siginfo means "as kill(2) would".
@@ -155,9 +173,101 @@ impl Pid {
         self.signal(libc::SIGRTMIN())
     }
 
+    /// Lets the process go on, if it was stopped (`SIGCONT`).
+    pub fn resume(&self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
     /// Ends the process at once.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(libc::SIGKILL)
+    }
+
+    /// Asks the process to end.
+    pub fn terminate(&self) -> io::Result<()> {
+        self.signal(libc::SIGTERM)
+    }
+}
+
+/// Makes stdout and stderr of this process these.
+pub fn replace_output(
+    out: std::os::fd::BorrowedFd<'_>,
+    err: std::os::fd::BorrowedFd<'_>,
+) -> io::Result<()> {
+    nix::unistd::dup2_stdout(out)?;
+    nix::unistd::dup2_stderr(err)?;
+    Ok(())
+}
+
+/// A pidfd of a process; `None` where the kernel has none.
+pub fn pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
+    // SAFETY: pidfd_open(2) takes numbers and makes a descriptor, which is wrapped once.
+    unsafe {
+        match Errno::result(libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0)) {
+            Ok(fd) => Ok(Some(std::os::fd::FromRawFd::from_raw_fd(fd as RawFd))),
+            Err(Errno::ENOSYS) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// The process that a pidfd is of; `None` for another descriptor, and when the process is reaped.
+pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
+    let number = pidfd.as_fd().as_raw_fd();
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let pid = about.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    pid.trim().parse().ok()
+}
+
+/// The parent and the process group of a process.
+pub fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name, in parentheses, may have anything in it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ').skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Whether a process is in the group of this number.
+pub fn has_group(group: u32) -> bool {
+    let group = nix::unistd::Pid::from_raw(group.cast_signed());
+    group.as_raw() > 1 && nix::sys::signal::killpg(group, None) != Err(Errno::ESRCH)
+}
+
+/// What a descriptor is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A pipe.
+    Pipe,
+    /// A connected pair of unix sockets that keep the ends of messages.
+    Seqpacket,
+    /// A regular file, which may be in memory.
+    File,
+    /// Something else.
+    Other,
+}
+
+/// Whether a descriptor is an eventfd.
+pub fn is_event(fd: impl AsFd) -> bool {
+    let number = fd.as_fd().as_raw_fd();
+    let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
+    link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
+}
+
+/// Looks what a descriptor is of.
+pub fn kind(fd: impl AsFd) -> Kind {
+    use nix::sys::socket::{SockType, getsockopt, sockopt};
+    use nix::sys::stat::SFlag;
+    let Ok(found) = nix::sys::stat::fstat(&fd) else {
+        return Kind::Other;
+    };
+    match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFIFO => Kind::Pipe,
+        SFlag::S_IFREG => Kind::File,
+        SFlag::S_IFSOCK if getsockopt(&fd, sockopt::SockType) == Ok(SockType::SeqPacket) => {
+            Kind::Seqpacket
+        }
+        _ => Kind::Other,
     }
 }
 
@@ -185,6 +295,24 @@ pub fn terminate(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(
         pid,
         nix::sys::signal::Signal::SIGTERM,
+    )?)
+}
+
+/// Asks a child of ours, that is not reaped yet, to open its logs again.
+pub fn reopen(pid: u32) -> io::Result<()> {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    Ok(nix::sys::signal::kill(
+        pid,
+        nix::sys::signal::Signal::SIGUSR1,
+    )?)
+}
+
+/// Asks a child of ours, that is not reaped yet, to boot again.
+pub fn hang_up(pid: u32) -> io::Result<()> {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    Ok(nix::sys::signal::kill(
+        pid,
+        nix::sys::signal::Signal::SIGHUP,
     )?)
 }
 
@@ -227,14 +355,24 @@ pub fn exit_status(wait_status: i32) -> Option<i32> {
     libc::WIFEXITED(wait_status).then(|| libc::WEXITSTATUS(wait_status))
 }
 
-/// A file in memory that holds `content`, read from its beginning. It is closed on `exec` unless [`spawn`] passes it on.
+/// A file in memory that holds `content` and cannot change any more, read from its beginning. It is closed on `exec` unless [`spawn`]
+/// passes it on.
 pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::io::{Seek, Write};
-    let fd = nix::sys::memfd::memfd_create(c"surus", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = std::fs::File::from(memfd_create(c"surus", flags)?);
     file.write_all(content)?;
     file.rewind()?;
-    Ok(file.into())
+    let file = OwnedFd::from(file);
+    crate::shared::seal(&file, nix::fcntl::SealFlag::F_SEAL_WRITE)?;
+    Ok(file)
+}
+
+/// An empty file in memory that whoever has the descriptor may write to. Nothing here maps it.
+pub fn writable_memory_file() -> io::Result<OwnedFd> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    Ok(memfd_create(c"surus", MFdFlags::MFD_CLOEXEC)?)
 }
 
 /// A user of this machine.

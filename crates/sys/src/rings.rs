@@ -154,6 +154,11 @@ impl Rings {
         Ok(rings)
     }
 
+    /// Bytes of the memory for so many.
+    pub fn size(workers: usize) -> usize {
+        Layout::new(workers).size
+    }
+
     /// The memory, to be passed to the template.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()

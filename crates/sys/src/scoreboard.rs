@@ -143,13 +143,15 @@ impl Scoreboard {
     /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
         Ok(Scoreboard {
-            memory: Shared::new(
-                c"surus-scoreboard",
-                workers * size_of::<RawLine>() + requests * size_of::<AtomicU64>(),
-            )?,
+            memory: Shared::new(c"surus-scoreboard", Self::size(workers, requests))?,
             workers,
             requests,
         })
+    }
+
+    /// Bytes of the memory for so many.
+    pub fn size(workers: usize, requests: usize) -> usize {
+        workers * size_of::<RawLine>() + requests * size_of::<AtomicU64>()
     }
 
     /// The memory, to be passed to the template.

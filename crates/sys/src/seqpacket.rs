@@ -1,14 +1,15 @@
 //! Pairs of `SOCK_SEQPACKET` sockets: one message is one whole message, and descriptors travel beside it.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use nix::libc;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, setsockopt, socketpair, sockopt,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, setsockopt, socketpair,
+    sockopt,
 };
 
 /// One end of a pair. Closing it lets the other end read what was sent, then the end.
@@ -22,7 +23,12 @@ pub struct Received {
     pub len: usize,
     /// Descriptors that came with it, closed when they are dropped and on `exec`.
     pub fds: Vec<OwnedFd>,
+    /// False when part of it, or of its descriptors, had no room and is lost.
+    pub is_whole: bool,
 }
+
+/// Descriptors that [`Seqpacket::receive`] takes with a message.
+pub const MOST_DESCRIPTORS: usize = 16;
 
 impl Seqpacket {
     /// A connected pair. The first end does not block; the second blocks and is meant for a child process. Both are closed
@@ -41,6 +47,47 @@ impl Seqpacket {
         // A message may have 256 KiB, and several of them should fit; beyond what the kernel allows it is cut silently.
         let _ = setsockopt(&ours, sockopt::SndBuf, &(1 << 20));
         Ok((Seqpacket(ours), theirs))
+    }
+
+    /// Of an end that was passed on; it does not block from now on.
+    pub fn nonblocking(fd: OwnedFd) -> io::Result<Seqpacket> {
+        let flags = nix::fcntl::OFlag::O_NONBLOCK;
+        nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
+        let _ = setsockopt(&fd, sockopt::SndBuf, &(1 << 20));
+        Ok(Seqpacket(fd))
+    }
+
+    /// Limits how long a call may wait, where it waits.
+    pub fn limit_waits(&self, limit: std::time::Duration) -> io::Result<()> {
+        use nix::sys::time::{TimeVal, TimeValLike};
+        let limit = TimeVal::milliseconds(limit.as_millis().try_into().unwrap_or(i64::MAX));
+        setsockopt(&self.0, sockopt::ReceiveTimeout, &limit)?;
+        setsockopt(&self.0, sockopt::SendTimeout, &limit)?;
+        Ok(())
+    }
+
+    /// A connected pair of which both ends wait.
+    pub fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+        Ok(pair)
+    }
+
+    /// Sends one message with descriptors beside it, at most [`MOST_DESCRIPTORS`]. Never waits, whether or not the
+    /// socket does otherwise.
+    pub fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &[IoSlice::new(message)],
+            control,
+            flags,
+            None,
+        )?;
+        Ok(())
     }
 
     /// Sends one message, gathered from `parts`, with at most one descriptor beside it. Fails with
@@ -68,27 +115,64 @@ impl Seqpacket {
 
     /// Receives one message into `buffer`. Fails with [`io::ErrorKind::WouldBlock`] when there is none.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        let mut space = nix::cmsg_space!([RawFd; 4]);
-        let mut parts = [IoSliceMut::new(buffer)];
-        let message = recvmsg::<()>(
-            self.0.as_raw_fd(),
-            &mut parts,
-            Some(&mut space),
-            MsgFlags::MSG_CMSG_CLOEXEC,
-        )?;
+        const SPACE: usize =
+            // SAFETY: CMSG_SPACE computes.
+            unsafe {
+                libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<RawFd>()) as u32) as usize
+            };
+        #[repr(C)]
+        union Control {
+            header: libc::cmsghdr,
+            bytes: [u8; SPACE],
+        }
+        let mut control = Control { bytes: [0; SPACE] };
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: all-zero bytes are a msghdr: its pointers may be null.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = SPACE as _;
+        // SAFETY: the message points to a buffer and to room for control messages, each of the size that it says. Both live
+        // until the last use of `message` below.
+        let len =
+            unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let len = nix::errno::Errno::result(len)?;
         let mut fds = Vec::new();
-        for control in message.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(received) = control {
-                for fd in received {
-                    // SAFETY: the kernel has just made this descriptor for us (unix(7), SCM_RIGHTS), and each is wrapped once.
-                    fds.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        // Also where some had no room: those that had are open in this process.
+        // SAFETY: the kernel has written control messages into the room, aligned as their headers are, and says how much of
+        // it they take; the macros of the C library walk through them. It has just made each descriptor for this process
+        // (unix(7), SCM_RIGHTS), and each is wrapped once.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+            while let Some(found) = header.as_ref() {
+                if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
+                    let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                    #[allow(clippy::unnecessary_cast, reason = "a u32 with musl")]
+                    let size = found.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                    for index in 0..size / size_of::<RawFd>() {
+                        let fd = data.add(index).read_unaligned();
+                        fds.push(OwnedFd::from_raw_fd(fd));
+                    }
                 }
+                header = libc::CMSG_NXTHDR(&raw const message, header);
             }
         }
         Ok(Received {
-            len: message.bytes,
+            len: len.unsigned_abs(),
             fds,
+            is_whole: message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0,
         })
+    }
+}
+
+impl From<OwnedFd> for Seqpacket {
+    /// Of the second end of a [`Seqpacket::pair`], in the process that has it.
+    fn from(fd: OwnedFd) -> Seqpacket {
+        Seqpacket(fd)
     }
 }
 
@@ -124,6 +208,19 @@ impl AsyncSeqpacket {
             match self.0.get_ref().send(parts, fd) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.send_when_there_is_room(parts, fd).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Seqpacket::send_with`], waiting while the buffer is full. Cancelling before it returns sends nothing.
+    pub async fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        loop {
+            match self.0.get_ref().send_with(message, fds) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
@@ -236,6 +333,27 @@ mod tests {
         let second = theirs.receive(&mut buffer).unwrap();
         assert_eq!(&buffer[..second.len], b"second");
         assert!(second.fds.is_empty());
+    }
+
+    #[test]
+    fn descriptors_without_room_are_closed_and_the_message_is_not_whole() {
+        let (ours, theirs) = Seqpacket::pair().unwrap();
+        let theirs = Seqpacket(theirs);
+        let file = tempfile();
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        let many = vec![file.as_fd(); 200];
+        for _ in 0..20 {
+            ours.send_with(b"flood", &many).unwrap();
+            let received = theirs.receive(&mut [0; 3]).unwrap();
+            assert!(!received.is_whole && received.len == 3);
+            assert!(received.fds.len() <= MOST_DESCRIPTORS);
+        }
+        // Other tests open some meanwhile.
+        assert!(open() < before + 100);
+        ours.send_with(b"all", &many[..MOST_DESCRIPTORS]).unwrap();
+        let received = theirs.receive(&mut [0; 64]).unwrap();
+        assert!(received.is_whole && received.fds.len() == MOST_DESCRIPTORS);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is known of a connection without reading from it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
@@ -10,6 +10,25 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 pub fn is_silent(socket: &impl AsFd) -> bool {
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     recv(socket.as_fd().as_raw_fd(), &mut [0], flags) == Err(Errno::EAGAIN)
+}
+
+/// Connects to a unix socket at once or not at all: [`io::ErrorKind::WouldBlock`] where too many wait to be accepted.
+pub fn connect_at_once(path: &std::path::Path) -> io::Result<OwnedFd> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket)
+}
+
+/// How many connections may wait to be accepted at a socket that listens.
+pub fn set_backlog(socket: &impl AsFd, connections: i32) -> io::Result<()> {
+    use nix::sys::socket::{Backlog, listen};
+    listen(
+        &socket.as_fd(),
+        Backlog::new(connections).unwrap_or(Backlog::MAXCONN),
+    )?;
+    Ok(())
 }
 
 /// Whoever writes at the other end of a unix socket fails from now on (EPIPE), but can still read.

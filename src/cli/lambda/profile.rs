@@ -172,7 +172,7 @@ async fn start(
     asks: &First,
 ) -> anyhow::Result<(Measured, String)> {
     let surus = own_start()?;
-    let memory = File::from(process::memory_file(&[]).context("no memory for the profile")?);
+    let memory = File::from(process::writable_memory_file().context("no memory for the profile")?);
     memory.set_len(ROOM).context("no memory for the profile")?;
     let memory = Arc::new(memory);
     asked.config.engine.profile = Some(memory.clone());

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,6 @@ use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use surus_sys::process::Orphan;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, oneshot};
@@ -40,7 +38,16 @@ use crate::observe::status::WorkerStatus;
 use crate::spool::TempFile;
 
 /// Runs the script that we name, in the server.
-const ROUTER: &str = include_str!("builtin.php");
+pub const ROUTER: &str = include_str!("builtin.php");
+/// Its name in the directory.
+pub const ROUTER_FILE: &str = "router.php";
+/// The file with the key, for the router.
+pub const KEY_FILE: &str = "key.php";
+
+/// The file with the variables of a seat's request, for the router.
+pub fn variables_file(index: usize) -> String {
+    format!("variables.{index}")
+}
 
 /// Proves to the router that it is us who ask.
 const KEY: HeaderName = HeaderName::from_static("surus-key");
@@ -51,7 +58,6 @@ pub struct Builtin(Arc<Inner>);
 
 struct Inner {
     launch: Launch,
-    router: PathBuf,
     key: HeaderValue,
     /// By seat. None when it has to be started.
     servers: Vec<Mutex<Option<Server>>>,
@@ -84,13 +90,9 @@ const UNSAFE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
 impl Builtin {
     pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
         let key = key()?;
-        home.put("key.php", &format!("<?php\nreturn '{key}';\n"))?;
-        for index in 0..spec.workers {
-            home.put(&format!("variables.{index}"), "")?;
-        }
+        home.fill(KEY_FILE, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {
             launch: Launch::new(spec, &home)?,
-            router: home.put("router.php", ROUTER)?,
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             seats: Seats::new(spec.workers),
@@ -120,11 +122,7 @@ impl Inner {
             old.daemon.kill();
             old.daemon.ended().await;
         }
-        let mut command = self.launch.command(Orphan::Killed, Vec::new())?;
-        // Port 0: any that is free.
-        command.args(["-S", "127.0.0.1:0", "-t"]);
-        command.arg(self.home.path(".")).arg(&self.router);
-        let (daemon, output) = Daemon::start(command)?;
+        let (daemon, output) = Daemon::start(&self.launch).await?;
         let (to, mut started) = oneshot::channel();
         let mut to = Some(to);
         let words = FirstLines::default();
@@ -173,9 +171,8 @@ impl Inner {
         for (name, value) in variables {
             text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
         }
-        let file = self.home.path(&format!("variables.{index}"));
-        std::fs::write(&file, text)
-            .map_err(|error| Failure::Died(format!("cannot write {}: {error}", file.display())))?;
+        let filled = self.home.fill(&variables_file(index), text);
+        filled.map_err(|error| Failure::Died(format!("{error:#}")))?;
         let query = match &event.script.query {
             // A rule may have put in what a URL has to have encoded.
             Some(query) => percent_encoding::utf8_percent_encode(query, UNSAFE).to_string(),

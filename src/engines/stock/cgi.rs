@@ -1,13 +1,8 @@
 //! `cgi`: php-cgi, started for each event (RFC 3875).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use surus_sys::process::Orphan;
-
 use super::exchange::Exchange;
 use super::home::Home;
-use super::launch::Launch;
+use super::launch::{Extra, Launch};
 use super::process::OneEvent;
 use super::seats::Seats;
 use super::{Php, Spec, no_seat, variables};
@@ -35,15 +30,17 @@ impl Cgi {
 impl Php for Cgi {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
-            // Without arguments: what begins with a `-` in a query without `=` would be taken for one of them.
-            let command = self.launch.command(Orphan::Killed, Vec::new());
-            let mut command = command.map_err(|error| Failure::Died(error.to_string()))?;
+            let mut env = Vec::new();
             for (name, value) in variables::of(event)? {
-                command.env(OsStr::from_bytes(&name), OsStr::from_bytes(&value));
+                env.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
             }
+            let extra = Extra {
+                env: &env,
+                ..Extra::default()
+            };
             let seat = self.seats.take(event).ok_or_else(no_seat)?;
             let body = event.request.body();
-            let started = OneEvent::start(command, body, event.id, seat, None)?;
+            let started = OneEvent::start(&self.launch, extra, body, event.id, seat, None).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
@@ -57,6 +58,13 @@ impl Stream {
                 Stream::Tcp(stream)
             }
         })
+    }
+
+    /// A connected unix socket.
+    pub fn of_unix(socket: OwnedFd) -> io::Result<Stream> {
+        let stream = std::os::unix::net::UnixStream::from(socket);
+        stream.set_nonblocking(true)?;
+        Ok(Stream::Unix(UnixStream::from_std(stream)?))
     }
 
     /// Has nobody closed it, or said what nobody has asked for?

@@ -1,7 +1,6 @@
 //! A process that serves many events: php-fpm's master, `php -S`.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,6 +9,9 @@ use surus_sys::process;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
+use super::launch::{Extra, Launch, nothing};
+use crate::launcher::{Child, Role};
+
 /// Running until it is told to end, or dropped.
 pub struct Daemon {
     pub pid: u32,
@@ -17,11 +19,12 @@ pub struct Daemon {
 }
 
 /// A process and its children, of whom none outlives it, nor the runtime that waits for it.
-struct Group(u32);
+struct Group(Child, u32);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = process::kill_group(self.0);
+        self.0.kill_rest(self.1);
+        self.0.kill_group();
     }
 }
 
@@ -42,6 +45,7 @@ impl End {
 
 struct State {
     stop: CancellationToken,
+    killed: CancellationToken,
     ended: CancellationToken,
     how: OnceLock<String>,
 }
@@ -51,20 +55,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Daemon {
     /// Starts it; what it writes comes out of the pipe.
-    pub fn start(mut command: Command) -> anyhow::Result<(Daemon, pipe::Receiver)> {
-        let program = command.get_program().to_string_lossy().into_owned();
+    pub async fn start(launch: &Launch) -> anyhow::Result<(Daemon, pipe::Receiver)> {
         let (ours, theirs) = std::io::pipe().context("no pipe")?;
-        command
-            .stdin(Stdio::null())
-            .stdout(theirs.try_clone().context("no pipe")?)
-            .stderr(theirs);
-        let mut command = tokio::process::Command::from(command);
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start {program}"))?;
-        let pid = child.id().unwrap_or(0);
+        let stdio = [
+            nothing()?,
+            theirs.try_clone().context("no pipe")?.into(),
+            theirs.into(),
+        ];
+        let child = launch.start(Role::Server, Extra::default(), stdio).await?;
+        let pid = child.pid();
         let state = Arc::new(State {
             stop: CancellationToken::new(),
+            killed: CancellationToken::new(),
             ended: CancellationToken::new(),
             how: OnceLock::new(),
         });
@@ -72,22 +74,33 @@ impl Daemon {
             pid,
             state: state.clone(),
         };
-        let group = Group(pid);
+        let mut child = Group(child, pid);
         tokio::spawn(async move {
             let exit = tokio::select! {
-                exit = child.wait() => exit,
+                exit = child.0.wait() => exit,
+                // At once, as soon as somebody asks for it.
+                () = state.killed.cancelled() => {
+                    child.0.kill_group();
+                    child.0.wait().await
+                }
                 () = state.stop.cancelled() => {
-                    let _ = process::terminate(pid);
-                    match tokio::time::timeout(PATIENCE, child.wait()).await {
-                        Ok(exit) => exit,
-                        Err(_) => {
-                            let _ = process::kill_group(pid);
-                            child.wait().await
+                    child.0.terminate();
+                    tokio::select! {
+                        exit = tokio::time::timeout(PATIENCE, child.0.wait()) => match exit {
+                            Ok(exit) => exit,
+                            Err(_) => {
+                                child.0.kill_group();
+                                child.0.wait().await
+                            }
+                        },
+                        () = state.killed.cancelled() => {
+                            child.0.kill_group();
+                            child.0.wait().await
                         }
                     }
                 }
             };
-            drop(group);
+            drop(child);
             let how = exit.map_or_else(
                 |error| error.to_string(),
                 |exit| process::describe_exit(exit.into_raw()),
@@ -120,9 +133,7 @@ impl Daemon {
 
     /// Ends it at once, with its children.
     pub fn kill(&self) {
-        if self.is_running() {
-            let _ = process::kill_group(self.pid);
-        }
+        self.state.killed.cancel();
     }
 
     /// Has it end; returns when it has.

@@ -16,20 +16,21 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::BytesMut;
-use surus_sys::process::{self, Orphan};
+use surus_sys::process;
 use tracing::error;
 
 use super::connection::{Address, Stream};
 use super::daemon::{Daemon, End};
 use super::exchange::{Exchange, Part, Reply};
-use super::home::Home;
-use super::launch::Launch;
+use super::home::{Home, Own};
+use super::launch;
 use super::seats::{Seat, Seats};
 use super::{Php, Spec, no_seat};
 use crate::engine::Pending;
 use crate::engines::params::Params;
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
+use crate::launcher::{Launch, Which};
 use crate::observe::message::Message;
 use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
@@ -41,6 +42,7 @@ struct Inner {
     daemon: Option<Daemon>,
     pools: Vec<Pool>,
     seats: Seats,
+    launch: Option<Launch>,
     /// Has the sockets and settings.
     _home: Home,
 }
@@ -61,7 +63,7 @@ impl Fpm {
             kept: Mutex::new(None),
         };
         if let Some(address) = &spec.address {
-            let connected = Stream::connect(address).await;
+            let connected = connect(address, spec.launch.as_ref()).await;
             connected.with_context(|| {
                 format!(
                     "no php-fpm at {} (engine.address)",
@@ -72,19 +74,12 @@ impl Fpm {
                 daemon: None,
                 pools: (0..spec.workers).map(|_| pool(address.clone())).collect(),
                 seats,
+                launch: spec.launch.clone(),
                 _home: home,
             })));
         }
-        let launch = Launch::new(spec, &home)?;
-        let configuration = home.put("fpm.conf", &configuration(spec, &home)?)?;
-        // It opens the log of its workers and its sockets as who we are, and its children become the user.
-        let mut command = launch.command_of_ours(Orphan::Terminated)?;
-        command.arg("--nodaemonize").arg("--fpm-config");
-        command.arg(configuration);
-        if spec.user.as_ref().is_some_and(|user| user.uid == 0) {
-            command.arg("--allow-to-run-as-root");
-        }
-        let (daemon, output) = Daemon::start(command)?;
+        let launch = launch::Launch::new(spec, &home)?;
+        let (daemon, output) = Daemon::start(&launch).await?;
         let words = FirstLines::default();
         let log = tokio::spawn(php::follow_template(
             output.into_nonblocking_fd()?,
@@ -96,6 +91,7 @@ impl Fpm {
                 .collect(),
             daemon: Some(daemon),
             seats,
+            launch: spec.launch.clone(),
             _home: home,
         }));
         if let Err(failure) = fpm.0.listens().await {
@@ -111,7 +107,10 @@ fn socket(index: usize) -> String {
     format!("{index}.sock")
 }
 
-fn configuration(spec: &Spec, home: &Home) -> anyhow::Result<String> {
+/// The name of its settings in the directory.
+pub const CONFIGURATION: &str = "fpm.conf";
+
+pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
     let mut text = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 65536\n",
     );
@@ -126,6 +125,9 @@ fn configuration(spec: &Spec, home: &Home) -> anyhow::Result<String> {
              clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\nsecurity.limit_extensions =\n",
             spec.max_events
         )?;
+        if let Some(front) = home.front() {
+            writeln!(text, "listen.owner = {front}")?;
+        }
         if let Some(user) = &spec.user {
             write!(text, "user = {}\ngroup = {}\n", user.uid, user.gid)?;
         }
@@ -186,8 +188,12 @@ impl Inner {
     fn kill_child(&self, seat: &Seat) {
         self.count_children();
         let pid = seat.pid();
-        if self.daemon.is_some() && pid != 0 {
-            let _ = process::kill(pid);
+        if self.daemon.is_none() || pid == 0 {
+            return;
+        }
+        match &self.launch {
+            None => drop(process::kill(pid)),
+            Some(launch) => launch.by.signal(pid, None, Which::Kill),
         }
     }
 
@@ -203,7 +209,20 @@ impl Inner {
             return Ok(kept);
         }
         self.count_children();
-        Stream::connect(&pool.address).await
+        // One that runs already may let in only those that the keeper is one of.
+        let launch = self.launch.as_ref().filter(|_| self.daemon.is_none());
+        connect(&pool.address, launch).await
+    }
+}
+
+/// Connects, by the keeper where this process may not.
+async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<Stream> {
+    match (Stream::connect(address).await, launch) {
+        (Err(error), Some(launch)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let connected = launch.by.connect(launch.pool).await;
+            Stream::of_unix(connected.map_err(io::Error::other)?)
+        }
+        (connected, _) => connected,
     }
 }
 

@@ -9,13 +9,77 @@ use anyhow::Context;
 use surus_sys::hold::{Held, hold};
 use surus_sys::process;
 
+use super::{Spec, Way, builtin, cli, fpm};
 use crate::engines::ini;
+use crate::launcher::{self, Launch};
 
-pub struct Home {
+/// The directory of a boot.
+pub enum Home {
+    /// This process has made it.
+    Own(Own),
+    /// The keeper has, with everything in it.
+    Kept(Kept),
+}
+
+impl Home {
+    pub fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Home::Own(own) => own.path(name),
+            Home::Kept(kept) => kept.home.path.join(name),
+        }
+    }
+
+    /// Writes one of the files that [`furnish`] has made for this process to write.
+    pub fn fill(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        let path = self.path(name);
+        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// A directory that the keeper has made; it removes it when this is dropped.
+pub struct Kept {
+    pub launch: Launch,
+    pub home: launcher::Home,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.launch.by.close_home(self.home.number);
+    }
+}
+
+/// A directory that this process has made, and removes.
+pub struct Own {
     dir: tempfile::TempDir,
     gid: Option<u32>,
+    /// The front, where it is of another user.
+    front: Option<u32>,
     /// So that a later surus knows that it is in use.
     _held: Held,
+}
+
+/// Asks PHP what it is.
+pub const REPORT: &str = "report.php";
+
+/// Makes a directory with everything that PHP is started with. `front` is the user that PHP's requests come from, where
+/// that is another one.
+pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
+    let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
+    home.put(REPORT, include_str!("report.php"))?;
+    match spec.way {
+        Way::Cgi => {}
+        Way::Cli => drop(home.put(cli::DRIVER_FILE, cli::DRIVER)?),
+        Way::Fpm if spec.address.is_some() => {}
+        Way::Fpm => drop(home.put(fpm::CONFIGURATION, &fpm::configuration(spec, &home)?)?),
+        Way::Builtin => {
+            home.put(builtin::ROUTER_FILE, builtin::ROUTER)?;
+            home.put_for_front(builtin::KEY_FILE)?;
+            for index in 0..spec.workers {
+                home.put_for_front(&builtin::variables_file(index))?;
+            }
+        }
+    }
+    Ok(home)
 }
 
 const PREFIX: &str = "surus-php-";
@@ -26,9 +90,13 @@ const INI: &str = "ini";
 /// The first file that is written.
 const SETTINGS: &str = "ini/surus.ini";
 
-impl Home {
+impl Own {
     /// With settings as those of `[php]`. PHP runs with this group, or with ours.
-    pub fn make(settings: &[(String, String)], gid: Option<u32>) -> anyhow::Result<Home> {
+    fn make(
+        settings: &[(String, String)],
+        gid: Option<u32>,
+        front: Option<u32>,
+    ) -> anyhow::Result<Own> {
         sweep(&std::env::temp_dir());
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
@@ -36,9 +104,10 @@ impl Home {
             .context("no directory for PHP's settings")?;
         let held =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
-        let home = Home {
+        let home = Own {
             dir,
             gid,
+            front,
             _held: held,
         };
         let mut lines = String::new();
@@ -72,17 +141,31 @@ impl Home {
     }
 
     /// Writes a file that PHP can read, and nobody else: passwords may be in it.
-    pub fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+    fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        self.write(name, content, None)
+    }
+
+    /// Makes a file that the front writes and PHP reads.
+    fn put_for_front(&self, name: &str) -> anyhow::Result<PathBuf> {
+        self.write(name, "", self.front)
+    }
+
+    fn write(&self, name: &str, content: &str, owner: Option<u32>) -> anyhow::Result<PathBuf> {
         let path = self.path(name);
         let write = || {
             std::fs::write(&path, "")?;
             // Our own group may have others in it.
             allow(&path, if self.gid.is_some() { 0o640 } else { 0o600 })?;
-            chown(&path, None, self.gid)?;
+            chown(&path, owner, self.gid)?;
             std::fs::write(&path, content)
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
+    }
+
+    /// The user of the front, where it is another one.
+    pub fn front(&self) -> Option<u32> {
+        self.front
     }
 }
 

@@ -3,24 +3,94 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
-use super::Spec;
-use super::home::Home;
+use super::home::{Home, Own};
+use super::{Spec, Way, builtin, cli, fpm};
+use crate::launcher::{Child, Launcher, Role};
 
+/// Starts PHP.
 pub struct Launch {
     pub program: PathBuf,
-    user: Option<(User, Vec<u32>)>,
-    env: BTreeMap<OsString, OsString>,
+    how: How,
+}
+
+enum How {
+    /// As a child of this process.
+    Own(Box<Starter>),
+    /// By the keeper, with the directory of this number.
+    Kept(Arc<dyn Launcher>, u32),
+}
+
+/// What PHP has beside its standard input, output and error.
+#[derive(Default)]
+pub struct Extra<'a> {
+    /// NUL-terminated `NAME=value`: environment variables, on top of those of the settings.
+    pub env: &'a [u8],
+    /// Functions that its settings disable.
+    pub disabled: &'a str,
+    /// What the driver of `cli` reads and writes.
+    pub driver: Option<[OwnedFd; 2]>,
 }
 
 impl Launch {
     pub fn new(spec: &Spec, home: &Home) -> anyhow::Result<Launch> {
+        Ok(Launch {
+            program: spec.program.clone(),
+            how: match home {
+                Home::Own(own) => How::Own(Box::new(Starter::new(spec, own)?)),
+                Home::Kept(kept) => How::Kept(kept.launch.by.clone(), kept.home.number),
+            },
+        })
+    }
+
+    /// Starts it with stdin, stdout and stderr.
+    pub async fn start(
+        &self,
+        role: Role,
+        extra: Extra<'_>,
+        stdio: [OwnedFd; 3],
+    ) -> anyhow::Result<Child> {
+        match &self.how {
+            How::Own(starter) => {
+                let command = starter.command(role, extra, stdio)?;
+                let mut command = tokio::process::Command::from(command);
+                let child = command.kill_on_drop(role != Role::Server).spawn();
+                let child =
+                    child.with_context(|| format!("cannot start {}", self.program.display()))?;
+                Ok(Child::Own(Box::new(child)))
+            }
+            How::Kept(keeper, home) => {
+                let mut fds = Vec::from(stdio);
+                if !extra.env.is_empty() {
+                    fds.push(process::memory_file(extra.env)?);
+                }
+                fds.extend(extra.driver.into_iter().flatten());
+                keeper.php(*home, role, extra.disabled, fds).await
+            }
+        }
+    }
+}
+
+/// Starts PHP as a child of this process, as whom the settings name.
+pub struct Starter {
+    way: Way,
+    program: PathBuf,
+    user: Option<(User, Vec<u32>)>,
+    env: BTreeMap<OsString, OsString>,
+    home: PathBuf,
+    may_be_root: bool,
+}
+
+impl Starter {
+    pub fn new(spec: &Spec, home: &Own) -> anyhow::Result<Starter> {
         let user = match &spec.user {
             None => None,
             Some(user) => {
@@ -46,39 +116,82 @@ impl Launch {
                 .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
             env.insert("PHPRC".into(), file.into());
         }
-        Ok(Launch {
+        Ok(Starter {
+            way: spec.way,
             program: spec.program.clone(),
+            may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
             user,
             env,
+            home: home.path(""),
         })
     }
 
-    /// The program, without arguments.
-    pub fn command(&self, orphan: Orphan, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Command> {
-        let user = self.user.as_ref();
-        self.start(
-            user.map(|(user, groups)| (user, groups.as_slice())),
-            orphan,
-            fds,
-        )
-    }
-
-    /// The same for a program that becomes the user by itself.
-    pub fn command_of_ours(&self, orphan: Orphan) -> io::Result<Command> {
-        self.start(None, orphan, Vec::new())
-    }
-
-    fn start(
+    /// The command for a role.
+    pub fn command(
         &self,
-        user: Option<(&User, &[u32])>,
-        orphan: Orphan,
-        fds: Vec<(OwnedFd, RawFd)>,
-    ) -> io::Result<Command> {
+        role: Role,
+        extra: Extra<'_>,
+        stdio: [OwnedFd; 3],
+    ) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
         command.env_clear().envs(&self.env);
+        for variable in extra.env.split(|byte| *byte == 0) {
+            let mut parts = variable.splitn(2, |byte| *byte == b'=');
+            let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        }
+        match (self.way, role) {
+            // Without arguments: what begins with a `-` in a query without `=` would be taken for one of them.
+            (Way::Cgi, Role::Event) => {}
+            (Way::Cli, Role::Probe) => {
+                // What is wrong with its settings, it would say among the names.
+                for setting in ["display_startup_errors=0", "display_errors=stderr"] {
+                    command.args(["-d", setting]);
+                }
+                command.args(["-r", "echo ini_get('disable_functions');"]);
+            }
+            (Way::Cli, Role::Event) => {
+                for setting in cli::settings(extra.disabled) {
+                    command.args(["-d", &setting]);
+                }
+                command.arg("-f").arg(self.home.join(cli::DRIVER_FILE));
+            }
+            (Way::Builtin, Role::Server) => {
+                // Port 0: any that is free.
+                command.args(["-S", "127.0.0.1:0", "-t"]);
+                command.arg(self.home.join("."));
+                command.arg(self.home.join(builtin::ROUTER_FILE));
+            }
+            (Way::Fpm, Role::Server) => {
+                command.arg("--nodaemonize").arg("--fpm-config");
+                command.arg(self.home.join(fpm::CONFIGURATION));
+                if self.may_be_root {
+                    command.arg("--allow-to-run-as-root");
+                }
+            }
+            (way, role) => bail!("{way:?} has no role {role:?}"),
+        }
+        let [stdin, stdout, stderr] = stdio;
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        let driver = extra.driver.into_iter().flatten();
+        let fds = driver.zip([cli::VARIABLES, cli::HEAD]).collect();
+        // php-fpm opens the log of its workers and its sockets as who we are, and its children become the user.
+        let user = self.user.as_ref().filter(|_| self.way != Way::Fpm);
+        let orphan = match self.way {
+            Way::Fpm => Orphan::Terminated,
+            _ => Orphan::Killed,
+        };
+        let user = user.map(|(user, groups)| (user, groups.as_slice()));
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
     }
+}
+
+/// Nothing to read.
+pub fn nothing() -> io::Result<OwnedFd> {
+    Ok(std::fs::File::open("/dev/null")?.into())
 }
 
 /// Directories with ini files, with colons between (PHP manual, "The configuration file").

@@ -7,8 +7,8 @@ mod connection;
 mod daemon;
 mod exchange;
 mod fpm;
-mod home;
-mod launch;
+pub(super) mod home;
+pub(super) mod launch;
 mod process;
 mod seats;
 mod variables;
@@ -34,6 +34,7 @@ pub use launch::find;
 use crate::engine::{Engine, Pending, Prepared, Report};
 use crate::engines::queue::{Place, Queue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
+use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, WorkerStatus};
 use daemon::End;
@@ -76,6 +77,8 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// How long PHP may take to start.
     pub boot_timeout: Duration,
+    /// By whom PHP is started, if not by this process.
+    pub launch: Option<Launch>,
 }
 
 /// PHP that takes events.
@@ -238,8 +241,14 @@ impl Inner {
 
 /// Starts PHP and asks it what it is.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
-    let home = Home::make(&spec.ini, spec.user.as_ref().map(|user| user.gid))?;
-    let script = home.put("report.php", include_str!("report.php"))?;
+    let home = match &spec.launch {
+        None => Home::Own(home::furnish(spec, None)?),
+        Some(launch) => Home::Kept(home::Kept {
+            home: launch.by.home(launch.pool).await?,
+            launch: launch.clone(),
+        }),
+    };
+    let script = home.path(home::REPORT);
     let php: Box<dyn Php> = match spec.way {
         Way::Cli => Box::new(cli::Cli::new(spec, home).await?),
         Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),

@@ -3,24 +3,24 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use surus_sys::process;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
 
 use super::exchange::{Exchange, Part, Reply};
+use super::launch::{Extra, Launch, nothing};
 use super::seats::Seat;
 use crate::engine::Pending;
 use crate::event::{Body, Failure};
+use crate::launcher::{Child, Role};
 use crate::observe::php::{self, FirstLines, Written};
 
 /// Started, with its answer to come on stdout.
 pub struct OneEvent {
     child: Child,
-    pid: u32,
     /// None when it has ended, or nobody wants it.
     stdout: Option<pipe::Receiver>,
     reply: Reply,
@@ -35,48 +35,47 @@ pub struct OneEvent {
 
 impl OneEvent {
     /// Starts it, with the body on stdin and stderr for the log.
-    pub fn start(
-        command: std::process::Command,
+    pub async fn start(
+        launch: &Launch,
+        extra: Extra<'_>,
         body: &Body,
         event: u64,
         seat: Seat,
         head: Option<pipe::Receiver>,
     ) -> Result<OneEvent, Failure> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        let start = || -> std::io::Result<OneEvent> {
-            let mut command = Command::from(command);
-            command
-                .stdin(stdin(body)?)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true);
-            let mut child = command.spawn()?;
-            let pid = child.id().unwrap_or(0);
-            let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-                return Err(std::io::ErrorKind::BrokenPipe.into());
-            };
-            let stdout = pipe::Receiver::from_owned_fd(stdout.into_owned_fd()?)?;
-            let stderr = pipe::Receiver::from_owned_fd(stderr.into_owned_fd()?)?;
-            seat.set_pid(pid);
-            let words = FirstLines::default();
-            let said = words.clone();
-            let written = php::follow_stock(stderr, pid, Some(event), move |line| {
-                said.add(line);
-                Some(line)
-            });
-            Ok(OneEvent {
-                child,
-                pid,
-                stdout: Some(stdout),
-                reply: Reply::default(),
-                head,
-                exit: None,
-                written,
-                words,
-                seat,
-            })
+        let program = launch.program.display();
+        let died = |error: &dyn std::fmt::Display| {
+            Failure::Died(format!("{program} cannot be started: {error}"))
         };
-        start().map_err(|error| Failure::Died(format!("{program} cannot be started: {error}")))
+        let prepare = || -> std::io::Result<_> {
+            let (stdout, their_stdout) = std::io::pipe()?;
+            let (stderr, their_stderr) = std::io::pipe()?;
+            let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
+            let stderr = pipe::Receiver::from_owned_fd(stderr.into())?;
+            let theirs = [stdin(body)?, their_stdout.into(), their_stderr.into()];
+            Ok((stdout, stderr, theirs))
+        };
+        let (stdout, stderr, theirs) = prepare().map_err(|error| died(&error))?;
+        let started = launch.start(Role::Event, extra, theirs).await;
+        let child = started.map_err(|error| died(&format_args!("{error:#}")))?;
+        let pid = child.pid();
+        seat.set_pid(pid);
+        let words = FirstLines::default();
+        let said = words.clone();
+        let written = php::follow_stock(stderr, pid, Some(event), move |line| {
+            said.add(line);
+            Some(line)
+        });
+        Ok(OneEvent {
+            child,
+            stdout: Some(stdout),
+            reply: Reply::default(),
+            head,
+            exit: None,
+            written,
+            words,
+            seat,
+        })
     }
 
     /// What is to be thought of an answer that is over.
@@ -159,7 +158,7 @@ impl Exchange for OneEvent {
     fn kill(&mut self) {
         // Its number may be another's once it is reaped.
         if self.exit.is_none() {
-            let _ = process::kill_group(self.pid);
+            self.child.kill_group();
         }
     }
 
@@ -195,14 +194,13 @@ impl Drop for OneEvent {
 const QUIET: Duration = Duration::from_millis(100);
 
 /// A file, so that nobody has to feed it.
-pub fn stdin(body: &Body) -> std::io::Result<Stdio> {
+fn stdin(body: &Body) -> std::io::Result<OwnedFd> {
     Ok(match body {
-        Body::Empty => Stdio::null(),
-        Body::Memory(bytes) => process::memory_file(bytes)?.into(),
+        Body::Empty => nothing()?,
+        Body::Memory(bytes) => process::memory_file(bytes)?,
         // Opened anew, so that it is read from its beginning.
         Body::Spooled { file, .. } => {
-            let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-            OwnedFd::from(file).into()
+            File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into()
         }
     })
 }

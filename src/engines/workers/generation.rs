@@ -51,11 +51,12 @@ impl Generation {
             .context("no memory for the scoreboard")?;
         let post = Post::new(spec.workers).context("no memory for the rings")?;
         let Template {
-            mut child,
+            child,
             control,
             inbox,
             waiting,
-        } = template::start(spec, &board, requests, &post)?;
+            output,
+        } = template::start(spec, &board, requests, &post).await?;
         let shared = Arc::new(Shared::new(
             number,
             spec,
@@ -66,17 +67,8 @@ impl Generation {
         ));
         let words = php::FirstLines::default();
         let mut streams = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            streams.push(tokio::spawn(php::follow_template(
-                stdout.into(),
-                words.clone(),
-            )));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            streams.push(tokio::spawn(php::follow_template(
-                stderr.into(),
-                words.clone(),
-            )));
+        for stream in output {
+            streams.push(tokio::spawn(php::follow_template(stream, words.clone())));
         }
         tokio::spawn(shared.clone().listen(control, child));
         let inbox = Arc::new(Inbox::new(inbox, post)?);
@@ -289,6 +281,6 @@ impl Drop for Waiting<'_> {
 }
 
 /// How many request ids a generation needs; 0 is never used.
-fn requests(capacity: usize) -> u16 {
+pub fn requests(capacity: usize) -> u16 {
     u16::try_from(capacity + 1).unwrap_or(u16::MAX)
 }

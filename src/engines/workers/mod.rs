@@ -2,7 +2,7 @@
 
 mod advice;
 mod finishing;
-mod generation;
+pub(super) mod generation;
 mod inbox;
 mod outbox;
 mod post;
@@ -10,7 +10,7 @@ mod shared;
 mod slots;
 mod stopped;
 mod stream;
-mod template;
+pub(super) mod template;
 mod turn;
 mod wait;
 mod watch;

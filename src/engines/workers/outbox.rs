@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
-use surus_sys::process::{self, Pid};
+use surus_sys::process;
 use surus_sys::scoreboard::Ticket;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -24,6 +24,7 @@ use crate::engines::backlog::{Giver, Gone, Refused, backlog};
 use crate::engines::cgi_reply::{self, Block, Head, Split, TooLarge};
 use crate::engines::fastcgi::{self, Record};
 use crate::event::{Failure, Response, ResponseBody};
+use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php::{self, Written};
 

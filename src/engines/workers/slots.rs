@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use crate::launcher::Pid;
 use http::{Method, Uri};
-use surus_sys::process::Pid;
 use surus_sys::scoreboard::{State, Ticket};
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;

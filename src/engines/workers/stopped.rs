@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use surus_sys::process::{self, Pid};
 use tracing::{error, warn};
 
 use super::shared::Shared;
+use crate::launcher::{Pid, Which};
 
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -46,14 +46,14 @@ impl Stopped {
             shared.is_to_be_replaced("its template was stopped");
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let done = match since.elapsed() > FOR_GOOD {
+        let which = match since.elapsed() > FOR_GOOD {
             true => {
                 error!(pid, "the template stays stopped; killed");
-                process::kill(pid)
+                Which::Kill
             }
-            false => process::resume(pid),
+            false => Which::Resume,
         };
-        if let Err(error) = done {
+        if let Err(error) = shared.signal_template(pid, which) {
             error!(pid, %error, "cannot signal the template");
         }
     }

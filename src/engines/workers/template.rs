@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use std::sync::Arc;
 use std::thread;
@@ -22,6 +22,7 @@ use super::post::Post;
 use crate::engine::Report;
 use crate::engines::ini;
 use crate::event::Event;
+use crate::launcher::{Child, Launch, TEMPLATE};
 
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
@@ -60,6 +61,8 @@ pub struct Spec {
     pub ini: Vec<(String, String)>,
     pub clear_env: bool,
     pub env: BTreeMap<String, String>,
+    /// By whom the template is started, if not by this process.
+    pub launch: Option<Launch>,
 }
 
 impl Spec {
@@ -90,43 +93,77 @@ pub struct Template {
     pub inbox: Seqpacket,
     /// Each worker sends a message when it has come to wait for events.
     pub waiting: AsyncSeqpacket,
+    /// What it writes.
+    pub output: [OwnedFd; 2],
 }
 
 /// Starts the template. `requests` is how many request ids the scoreboard has.
-pub fn start(
+pub async fn start(
     spec: &Spec,
     board: &Scoreboard,
     requests: u16,
     post: &Post,
 ) -> anyhow::Result<Template> {
-    let groups = spec.user.as_ref().map(groups).transpose()?;
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
     let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
+    let (stdout, their_stdout) = io::pipe().context("no pipe for the template")?;
+    let (stderr, their_stderr) = io::pipe().context("no pipe for the template")?;
+    let theirs: [OwnedFd; TEMPLATE] = [
+        their_control,
+        their_inbox,
+        board.fd().try_clone_to_owned()?,
+        their_waiting,
+        post.rings.fd().try_clone_to_owned()?,
+        post.bell.fd().try_clone_to_owned()?,
+        their_stdout.into(),
+        their_stderr.into(),
+    ];
+    let child = match &spec.launch {
+        Some(launch) => launch.by.template(launch.pool, theirs.into()).await?,
+        None => {
+            let groups = spec.user.as_ref().map(groups).transpose()?;
+            Child::Plain(launch(spec, requests, theirs, groups)?)
+        }
+    };
+    Ok(Template {
+        child,
+        control: AsyncSeqpacket::new(control)?,
+        inbox,
+        waiting: AsyncSeqpacket::new(waiting)?,
+        output: [stdout.into(), stderr.into()],
+    })
+}
+
+/// Starts the template as a child of this process, with descriptors in the order of [`TEMPLATE`]. `groups` has those of the
+/// user.
+pub fn launch(
+    spec: &Spec,
+    requests: u16,
+    theirs: [OwnedFd; TEMPLATE],
+    groups: Option<OwnedFd>,
+) -> anyhow::Result<std::process::Child> {
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
-    let their_board = board.fd().try_clone_to_owned()?;
-    let their_rings = post.rings.fd().try_clone_to_owned()?;
-    let their_bell = post.bell.fd().try_clone_to_owned()?;
-
+    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = theirs;
     let mut command = command(spec);
     command
         .arg("template")
         // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
         .envs(&spec.env)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdout(stdout)
+        .stderr(stderr);
     // The numbers are those of sapi/surus.h.
     let mut fds: Vec<(OwnedFd, i32)> = vec![
-        (their_control, 3),
-        (their_inbox, 4),
-        (their_board, 5),
+        (control, 3),
+        (inbox, 4),
+        (board, 5),
         (settings, 6),
-        (their_waiting, 9),
-        (their_rings, 11),
-        (their_bell, 12),
+        (waiting, 9),
+        (rings, 11),
+        (bell, 12),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
@@ -137,16 +174,19 @@ pub fn start(
         fds.push((profile.try_clone()?.into(), 8));
     }
     fds.extend(groups.map(|groups| (groups, 10)));
-    let child = process::spawn(command, fds).with_context(|| match &spec.loader {
+    process::spawn(command, fds).with_context(|| match &spec.loader {
         Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
-    })?;
-    Ok(Template {
-        child,
-        control: AsyncSeqpacket::new(control)?,
-        inbox,
-        waiting: AsyncSeqpacket::new(waiting)?,
     })
+}
+
+/// A file with the groups of a user, as the template reads them.
+pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
+    let bytes: Vec<u8> = groups
+        .iter()
+        .flat_map(|group| group.to_ne_bytes())
+        .collect();
+    process::memory_file(&bytes)
 }
 
 /// A pipe that is going to have the groups of a user. To look them up may need the network, and takes milliseconds in any case: PHP

@@ -385,7 +385,7 @@ impl Watch {
     }
 
     /// The workers of which it is not known that they hold an event.
-    fn idle(&self) -> Vec<(usize, Arc<surus_sys::process::Pid>)> {
+    fn idle(&self) -> Vec<(usize, Arc<crate::launcher::Pid>)> {
         let mut holders = Vec::new();
         self.shared.slots.each(|_, slot| {
             if let Some(holder) = &slot.holder {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 
 /// An address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,36 +108,42 @@ pub enum Listener {
 
 /// A socket's file, removed with it.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// False where another process removes it.
+    is_ours: bool,
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if self.is_ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
-/// Connections that wait to be accepted; what the kernel allows, if that is less.
-const BACKLOG: u32 = 4096;
+/// A bound address that no runtime knows yet.
+#[derive(Debug)]
+pub enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, SocketFile),
+}
 
-impl Listener {
-    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that answers is
-    /// not.
-    pub fn bind(address: &Address, setting: &str) -> anyhow::Result<Listener> {
-        match address {
+/// Connections that wait to be accepted; what the kernel allows, if that is less.
+const BACKLOG: i32 = 4096;
+
+impl Bound {
+    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
+    /// answers is not.
+    pub fn bind(address: &Address, setting: &str) -> anyhow::Result<Bound> {
+        let bound = match address {
             Address::Tcp(address) => {
-                let socket = if address.is_ipv4() {
-                    TcpSocket::new_v4()
-                } else {
-                    TcpSocket::new_v6()
-                }?;
-                socket.set_reuseaddr(true)?;
-                socket
-                    .bind(*address)
+                let listener = std::net::TcpListener::bind(address)
                     .map_err(|error| refused(error, *address, setting))?;
-                let listener = socket
-                    .listen(BACKLOG)
+                surus_sys::socket::set_backlog(&listener, BACKLOG)
                     .map_err(|error| refused(error, *address, setting))?;
-                Ok(Listener::Tcp(listener))
+                listener.set_nonblocking(true)?;
+                Bound::Tcp(listener)
             }
             Address::Unix(path) => {
                 if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
@@ -152,20 +158,27 @@ impl Listener {
                         format!("cannot remove the abandoned socket {}", path.display())
                     })?;
                 }
-                let listener = UnixListener::bind(path).with_context(|| {
+                let listener = std::os::unix::net::UnixListener::bind(path).with_context(|| {
                     format!(
                         "cannot make the socket {} ({setting}); its directory must exist and be writable",
                         path.display()
                     )
                 })?;
-                Ok(Listener::Unix(listener, SocketFile(path.clone())))
+                let file = SocketFile {
+                    path: path.clone(),
+                    is_ours: true,
+                };
+                let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
+                listener.set_nonblocking(true)?;
+                Bound::Unix(listener, file)
             }
-        }
+        };
+        Ok(bound)
     }
 
     /// Says who may connect to a unix socket, and which group it is of.
     pub fn admit(&self, mode: Option<Mode>, group: Option<u32>) -> anyhow::Result<()> {
-        let Listener::Unix(_, SocketFile(path)) = self else {
+        let Bound::Unix(_, SocketFile { path, .. }) = self else {
             return Ok(());
         };
         if group.is_some() {
@@ -183,6 +196,35 @@ impl Listener {
         Ok(())
     }
 
+    /// The same listener for another process, which leaves a socket's file to this one.
+    pub fn lend(&self) -> anyhow::Result<Bound> {
+        Ok(match self {
+            Bound::Tcp(listener) => Bound::Tcp(listener.try_clone()?),
+            Bound::Unix(listener, file) => {
+                let path = file.path.clone();
+                let is_ours = false;
+                Bound::Unix(listener.try_clone()?, SocketFile { path, is_ours })
+            }
+        })
+    }
+
+    /// Leaves a socket's file to another process.
+    pub fn leave_file(&mut self) {
+        if let Bound::Unix(_, file) = self {
+            file.is_ours = false;
+        }
+    }
+
+    /// Accepts connections in the runtime that this is called in.
+    pub fn listen(self) -> anyhow::Result<Listener> {
+        Ok(match self {
+            Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
+            Bound::Unix(listener, file) => Listener::Unix(UnixListener::from_std(listener)?, file),
+        })
+    }
+}
+
+impl Listener {
     /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
     pub fn name(&self) -> String {
         match self {
@@ -190,7 +232,7 @@ impl Listener {
                 Ok(address) => format!("http://{address}"),
                 Err(error) => format!("http://? ({error})"),
             },
-            Listener::Unix(_, file) => format!("unix:{}", file.0.display()),
+            Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 }

@@ -40,7 +40,7 @@ pub use access::AccessLog;
 pub use application::{Application, Place, fit};
 pub use check::check_relayed;
 pub use forwarded::{Proxy, origin as forwarded_origin};
-pub use listen::{Address, Listener, Mode};
+pub use listen::{Address, Bound, Listener, Mode};
 pub use lookout::Lookout;
 pub use reply::plain;
 pub use service::{Peer, Service};
@@ -58,6 +58,13 @@ pub struct Settings {
     pub listen: Vec<Address>,
     /// Who may connect to the unix sockets among them; when not set, `0660` for root, and else what the umask leaves.
     pub socket_mode: Option<Mode>,
+    /// The user that reads requests when Surus is started as root: `surus` if there is one, else
+    /// `www-data`, or `nobody` where PHP is `www-data`.
+    pub user: Option<String>,
+    /// The process that reads requests may open only the files that it needs (Landlock), when Surus is started as root.
+    pub landlock: bool,
+    /// It may not make system calls that a server has no use for (seccomp), when Surus is started as root.
+    pub seccomp: bool,
     /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504. What PHP does when its answer is
     /// complete has no limit.
     #[serde(deserialize_with = "timeout")]
@@ -115,6 +122,9 @@ impl Default for Settings {
         Self {
             listen: vec![Address::Tcp(([127, 0, 0, 1], 8080).into())],
             socket_mode: None,
+            user: None,
+            landlock: true,
+            seccomp: true,
             timeout: Time::seconds(60),
             max_body: Size(64 << 20),
             max_head: Size(32 << 10),

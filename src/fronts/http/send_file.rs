@@ -67,17 +67,23 @@ pub struct SendFile {
 }
 
 impl SendFile {
-    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says, and files read with the site's rights.
+    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says.
     pub fn open(
         project: &Path,
         site: Arc<Site>,
         symlinks: Symlinks,
         settings: &Settings,
     ) -> Result<SendFile> {
-        let open = |directory: &Path| -> Result<Site> {
-            let files = Site::of_files(&project.join(directory), symlinks)?;
-            Ok(files.read_with(site.rights()))
-        };
+        let mut files = |directory: &Path| Site::of_files(&project.join(directory), symlinks);
+        SendFile::open_by(site, settings, &mut files)
+    }
+
+    /// The same, where directories are opened by `open`: the project first, then those of the settings in their order.
+    pub fn open_by(
+        site: Arc<Site>,
+        settings: &Settings,
+        open: &mut dyn FnMut(&Path) -> Result<Site>,
+    ) -> Result<SendFile> {
         let mut directories =
             vec![open(Path::new("")).context("the project is where `X-Sendfile` may name files")?];
         for directory in &settings.directories {
@@ -183,11 +189,15 @@ impl SendFile {
             return Err("X-Sendfile takes an absolute path".into());
         }
         // Some frameworks percent-encode the path and some do not. Either way it is checked below.
-        let real = literal.canonicalize().or_else(|_| {
+        let real = self.site.real(literal).or_else(|denied| {
             let decoded: Vec<u8> = percent_decode(path).collect();
-            Path::new(OsStr::from_bytes(&decoded)).canonicalize()
+            let real = self.site.real(Path::new(OsStr::from_bytes(&decoded)));
+            real.map_err(|also| denied.or(also))
         });
-        let real = real.map_err(|_| "there is no such file")?;
+        let real = real.map_err(|denied| match denied {
+            None => Unsent::from("there is no such file"),
+            Some(why) => Unsent::Wrong(StatusCode::FORBIDDEN, why.why()),
+        })?;
         let below = |site: &Site| real.strip_prefix(site.root()).ok().map(Path::to_owned);
         let found = self
             .directories

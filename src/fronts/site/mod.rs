@@ -16,6 +16,7 @@ mod heard;
 mod hidden;
 mod htaccess;
 mod normalise;
+pub mod opener;
 mod reader;
 mod recent;
 mod root;
@@ -28,6 +29,7 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -37,7 +39,6 @@ use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::open::Access;
-use surus_sys::rights::Rights;
 use tracing::debug;
 
 use crate::event::{Origin, Script};
@@ -54,6 +55,7 @@ pub use hidden::Why;
 pub use htaccess::facts::Facts;
 pub use htaccess::{Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
+pub use reader::Reader;
 pub use root::{Denial, Symlinks, Trouble};
 pub(in crate::fronts) use root::{Opened, Root};
 
@@ -102,6 +104,29 @@ impl Default for Settings {
 
 /// Where our own configuration lies when the project itself is the document root, were it not read.
 const CONFIGURATION: &str = "/surus.toml";
+
+/// A site as another process has found it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Described {
+    /// Without symbolic links.
+    pub path: String,
+    /// The file and the name of what answers when no file does.
+    front: Option<(String, String)>,
+    /// Whether that script was named, and not found.
+    is_named: bool,
+    secret: Option<Secret>,
+    has_libraries: bool,
+}
+
+impl Described {
+    /// What the opener opens files below.
+    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> opener::Tree {
+        opener::Tree {
+            root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
+            secret: self.secret.clone(),
+        }
+    }
+}
 
 /// What answers a URL.
 #[derive(Debug)]
@@ -157,6 +182,8 @@ pub struct Site {
     secret: Option<Secret>,
     /// None: a script chooses what is sent from here.
     hidden: Option<Hidden>,
+    /// Libraries of PHP's are below, some of whose files are private.
+    has_libraries: bool,
 }
 
 /// Who asks for a file.
@@ -198,6 +225,7 @@ impl Site {
             || root.path().join("vendor/autoload.php").is_file();
         Ok(Site {
             hidden: Some(Hidden::new(&settings.hidden, has_libraries)?),
+            has_libraries,
             root,
             document_root,
             front_controller,
@@ -228,6 +256,7 @@ impl Site {
             htaccess: None,
             secret: None,
             hidden: None,
+            has_libraries: false,
         })
     }
 
@@ -237,17 +266,81 @@ impl Site {
         Ok(self)
     }
 
-    /// Sends only files that may be read with these rights, where they are not ours.
-    pub fn read_with(mut self, rights: Option<Arc<Rights>>) -> Site {
-        if let Some(rights) = rights {
-            self.root.read_with(rights);
-        }
-        self
+    /// What another process has to know to serve the same, beside its settings.
+    pub fn describe(&self) -> Result<Described> {
+        let front = self.front_controller.as_ref().map(|front| {
+            let file = utf8(&front.filename)?.to_owned();
+            Ok::<_, anyhow::Error>((file, front.name.to_string()))
+        });
+        Ok(Described {
+            path: self.document_root.to_string(),
+            front: front.transpose()?,
+            is_named: self.is_named,
+            secret: self.secret.clone(),
+            has_libraries: self.has_libraries,
+        })
     }
 
-    /// With whose rights files are read, where not with ours.
-    pub fn rights(&self) -> Option<Arc<Rights>> {
-        self.root.rights()
+    /// The directory, for another process.
+    pub fn dir(&self) -> Result<OwnedFd> {
+        Ok(self.root.dir().try_clone_to_owned()?)
+    }
+
+    /// A site that another process has opened, of which PHP's user may read what is sent.
+    pub fn adopt(
+        settings: &Settings,
+        described: Described,
+        dir: OwnedFd,
+        reader: Reader,
+    ) -> Result<Site> {
+        let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
+        site.front_controller = described.front.map(|(file, name)| Script {
+            root: site.document_root.clone(),
+            filename: PathBuf::from(file).into(),
+            name: name.into(),
+            path_info: OsString::new(),
+            query: None,
+        });
+        site.is_named = described.is_named;
+        site.falls_back = settings.fallback;
+        site.index = index(&settings.index)?;
+        site.uploads = uploads(&settings.uploads)?;
+        site.scriptless = false;
+        site.htaccess = settings.htaccess.then(Htaccess::new);
+        site.secret = described.secret;
+        site.has_libraries = described.has_libraries;
+        site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);
+        Ok(site)
+    }
+
+    /// The same for a directory of files in which nothing is PHP.
+    pub fn adopt_files(
+        symlinks: Symlinks,
+        described: Described,
+        dir: OwnedFd,
+        reader: Reader,
+    ) -> Site {
+        let path = PathBuf::from(&described.path);
+        Site {
+            document_root: described.path.into(),
+            root: Root::adopt(path, dir, symlinks).read_by(reader),
+            front_controller: None,
+            is_named: false,
+            falls_back: false,
+            index: vec!["index.html".to_owned()],
+            uploads: Vec::new(),
+            scriptless: true,
+            recent: Recent::new(),
+            htaccess: None,
+            secret: None,
+            hidden: None,
+            has_libraries: false,
+        }
+    }
+
+    /// Where an absolute path really is, or why nobody may know.
+    pub fn real(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
+        self.root.resolve(path)
     }
 
     /// The document root: absolute, without symbolic links or a trailing slash.

@@ -1,22 +1,25 @@
-//! Whether PHP's user may read a file, where we are root and it is not: what it may not read, nobody gets to see through us.
+//! Whether PHP's user may read a file, where the front is another user: what PHP may not read, nobody gets from Surus.
 //!
-//! The kernel decides it, by opening the file once more as that user: nobody else knows all of modes, access lists and security modules.
-//! That takes microseconds, in which it makes six new credentials for the thread, so its yes is believed for a second, of the same file
-//! with the same rights. What is missed for so long is that a directory on the way has been closed.
+//! The [`Opener`] decides it, by opening the file. That takes some ten microseconds, so its yes is believed for a second, of the same
+//! file with the same rights. What is missed for so long is that a directory on the way has been closed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use surus_sys::rights::Rights;
+use surus_sys::open::Access;
 
+use super::opener::Opener;
 use super::recent::Recent;
+use super::root::{Denial, Opened};
 
+/// One of the opener's directories.
 #[derive(Debug)]
-pub(super) struct Reader {
-    pub(super) rights: Arc<Rights>,
+pub struct Reader {
+    opener: Arc<Opener>,
+    tree: u16,
     /// By path: files that it has been allowed to read.
     seen: Recent<Identity>,
 }
@@ -39,9 +42,10 @@ fn identity(of: &Metadata) -> Identity {
 }
 
 impl Reader {
-    pub(super) fn new(rights: Arc<Rights>) -> Reader {
+    pub fn new(opener: Arc<Opener>, tree: u16) -> Reader {
         Reader {
-            rights,
+            opener,
+            tree,
             seen: Recent::new(),
         }
     }
@@ -52,9 +56,19 @@ impl Reader {
         seen == Some(identity(metadata))
     }
 
-    pub(super) fn reads(&self, path: &Path, metadata: &Metadata) {
-        self.seen
-            .put(name(path), identity(metadata), Instant::now());
+    /// What PHP's user gets at a path.
+    pub(super) fn open(&self, path: &Path, access: Access) -> Opened {
+        let opened = self.opener.open(self.tree, path, access);
+        if let (Access::Read, Opened::Regular { metadata, .. }) = (access, &opened) {
+            self.seen
+                .put(name(path), identity(metadata), Instant::now());
+        }
+        opened
+    }
+
+    /// Where an absolute path really is, if that is below a directory that is served.
+    pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
+        self.opener.resolve(path)
     }
 }
 

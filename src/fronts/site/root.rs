@@ -2,17 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
-use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::open::{self, Access, Refused};
-use surus_sys::rights::Rights;
 use tracing::error;
 
 use super::normalise::{Kind, kind};
@@ -200,14 +197,39 @@ impl Root {
         })
     }
 
-    /// Only what may be read with these rights is opened to be read.
-    pub(super) fn read_with(&mut self, rights: Arc<Rights>) {
-        self.reader = Some(Reader::new(rights));
+    /// A directory that another process has opened, at this path.
+    pub(in crate::fronts) fn adopt(path: PathBuf, dir: OwnedFd, symlinks: Symlinks) -> Root {
+        Root {
+            dir,
+            path,
+            symlinks,
+            strict: open::supported(),
+            reader: None,
+        }
     }
 
-    /// With whose rights files are opened, where not with ours.
-    pub(super) fn rights(&self) -> Option<Arc<Rights>> {
-        self.reader.as_ref().map(|reader| reader.rights.clone())
+    /// Only what PHP's user may read is opened to be read.
+    pub(super) fn read_by(mut self, reader: Reader) -> Root {
+        self.reader = Some(reader);
+        self
+    }
+
+    /// The directory.
+    pub(super) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Where an absolute path really is, or why nobody may know.
+    pub(in crate::fronts) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
+        let real = path.canonicalize();
+        match (real, &self.reader) {
+            (Ok(real), _) => Ok(real),
+            // On the way may be a directory that only PHP's user may enter.
+            (Err(error), Some(reader)) if error.kind() != std::io::ErrorKind::NotFound => {
+                reader.resolve(path)
+            }
+            (Err(_), _) => Err(None),
+        }
     }
 
     /// Absolute, without symbolic links or a trailing slash.
@@ -221,40 +243,21 @@ impl Root {
     /// PHP source that the name did not say is ever opened.
     pub(in crate::fronts) fn get(&self, relative: &Path, access: Access) -> Opened {
         let opened = self.get_or_enter(relative, access);
-        match (&self.reader, access) {
-            (Some(reader), Access::Read) => self.get_as(reader, relative, opened),
+        let Some(reader) = &self.reader else {
+            return opened;
+        };
+        match (&opened, access) {
+            (Opened::Regular { metadata, .. }, Access::Read)
+                if reader.has_read(relative, metadata) =>
+            {
+                opened
+            }
+            // Where the front may less or more than PHP's user, that user decides.
+            (Opened::Regular { .. }, Access::Read) | (Opened::Denied(Denial::Unreadable), _) => {
+                drop(opened);
+                reader.open(relative, access)
+            }
             _ => opened,
-        }
-    }
-
-    /// What we have opened as root, if PHP's user could have, or what that user gets.
-    fn get_as(&self, reader: &Reader, relative: &Path, opened: Opened) -> Opened {
-        match &opened {
-            Opened::Regular { metadata, .. } if reader.has_read(relative, metadata) => {
-                return opened;
-            }
-            // There are file systems on which root may less than others, such as NFS.
-            Opened::Regular { .. } | Opened::Denied(Denial::Unreadable) => drop(opened),
-            _ => return opened,
-        }
-        let theirs = reader.rights.with(|| {
-            // We have opened the directory itself at the start, and nothing above it is asked below.
-            match std::fs::metadata(self.path.join(".")) {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    Opened::Denied(Denial::Unreadable)
-                }
-                _ => self.get_or_enter(relative, Access::Read),
-            }
-        });
-        match theirs {
-            Ok(Opened::Denied(Denial::Unreadable)) => Opened::Denied(Denial::UnreadableToPhp),
-            Ok(theirs) => {
-                if let Opened::Regular { metadata, .. } = &theirs {
-                    reader.reads(relative, metadata);
-                }
-                theirs
-            }
-            Err(error) => explain(Refused::Other(error), relative).into(),
         }
     }
 

@@ -1,14 +1,12 @@
 //! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, Method, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize};
-use surus_sys::rights::Rights;
 
 use super::{Settings, Site};
 use crate::units::checked_if_set;
@@ -93,23 +91,17 @@ enum Pattern {
 impl Routes {
     /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
     pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
-        let route = |(index, rule)| {
-            Route::new(rule, settings).with_context(|| format!("[[route]] number {}", index + 1))
-        };
-        Ok(Routes(
-            rules.iter().enumerate().map(route).collect::<Result<_>>()?,
-        ))
+        Routes::open(rules, &mut |root| files(root, settings))
     }
 
-    /// Sends only files that may be read with these rights, where they are not ours.
-    pub fn read_with(mut self, rights: Option<&Arc<Rights>>) -> Routes {
-        for route in &mut self.0 {
-            route.action = route.action.take().map(|action| match action {
-                Action::Files(files) => Action::Files(Box::new(files.read_with(rights.cloned()))),
-                action => action,
-            });
+    /// The same, where directories are opened by `files`, in the order of the rules.
+    pub fn open(rules: &[Rule], files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Routes> {
+        let mut routes = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            let route = Route::new(rule, files);
+            routes.push(route.with_context(|| format!("[[route]] number {}", index + 1))?);
         }
-        self
+        Ok(Routes(routes))
     }
 
     /// What the first rule for this request says that has an action, and the first that speaks of
@@ -145,7 +137,7 @@ impl Routes {
 }
 
 impl Route {
-    fn new(rule: &Rule, settings: &Settings) -> Result<Route> {
+    fn new(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
         Ok(Route {
             path: pattern(rule)?,
             methods: rule.methods.as_deref().map(methods).transpose()?,
@@ -160,7 +152,7 @@ impl Route {
                 .clone()
                 .map(|name| named("query", name))
                 .transpose()?,
-            action: action(rule, settings)?,
+            action: action(rule, files)?,
             compress: rule.compress,
         })
     }
@@ -245,21 +237,22 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
-fn action(rule: &Rule, settings: &Settings) -> Result<Option<Action>> {
+fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Option<Action>> {
     ensure!(
         rule.compress.is_none() || rule.root.is_none() && !rule.deny,
         "`compress` is about pages of PHP; a rule with `root` or `deny` has none"
     );
     Ok(Some(match (&rule.engine, &rule.root, rule.deny) {
         (Some(engine), None, false) => Action::Engine(engine.clone()),
-        (None, Some(root), false) => Action::Files(Box::new(files(root, settings)?)),
+        (None, Some(root), false) => Action::Files(Box::new(files(root)?)),
         (None, None, true) => Action::Deny,
         (None, None, false) if rule.compress.is_some() => return Ok(None),
         _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`, or `compress`"),
     }))
 }
 
-fn files(root: &Path, settings: &Settings) -> Result<Site> {
+/// Opens the directory of a rule.
+pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
     ensure!(
         root.is_absolute(),
         "`root` is {}; it must be an absolute path",

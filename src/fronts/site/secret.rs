@@ -4,10 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::Found;
 
-#[derive(Debug)]
-pub(super) struct Secret {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Secret {
     /// Without symbolic links.
     path: PathBuf,
     /// Device and inode: it may have other names.
@@ -23,6 +25,11 @@ impl Secret {
             path,
             id: (metadata.dev(), metadata.ino()),
         })
+    }
+
+    /// Is it this file?
+    pub(super) fn is_file(&self, metadata: &std::fs::Metadata) -> bool {
+        (metadata.dev(), metadata.ino()) == self.id
     }
 
     /// Is it this file, one that has taken its place since, or a copy as editors leave it (`surus.toml~`, `surus.toml.bak`)?

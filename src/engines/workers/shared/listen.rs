@@ -1,12 +1,12 @@
 //! What the template tells: workers that come, how they end, and its own end.
 
 use std::os::fd::OwnedFd;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use surus_sys::process::{self, Pid};
+use surus_sys::process;
 use surus_sys::scoreboard::{State, Ticket};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
@@ -16,12 +16,13 @@ use super::{Exit, Shared, Worker};
 use crate::engines::workers::outbox::Outbox;
 use crate::engines::workers::template::{self, Said, Stuck};
 use crate::engines::workers::why;
+use crate::launcher::{Child, Pid};
 use crate::observe::php;
 
 impl Shared {
     /// Hears the template until it ends.
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
-        let _ = self.template.set(child.id());
+        let _ = self.template.set(child.pid());
         loop {
             let said = tokio::select! {
                 said = template::listen(&control) => said,
@@ -111,7 +112,7 @@ impl Shared {
                 for worker in self.lock_workers().iter().flatten() {
                     let _ = worker.pid.kill();
                 }
-                let _ = child.kill();
+                child.kill();
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -132,7 +133,7 @@ impl Shared {
         let log = tokio::net::unix::pipe::Receiver::from_owned_fd(log)?;
         let (exit, exited) = oneshot::channel();
         self.lock_heard().push((index, pid));
-        let pid = Arc::new(Pid::new(pid, pidfd));
+        let pid = Arc::new(Pid::new(pid, pidfd, self.launcher.clone()));
         debug!(pid = pid.get(), "worker started");
         if let Some(place) = self.lock_workers().get_mut(index) {
             *place = Some(Worker {

@@ -3,11 +3,12 @@
 mod listen;
 mod trouble;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::bail;
-use surus_sys::process::Pid;
+use surus_sys::process;
 use surus_sys::scoreboard::{Line, Scoreboard, State, Ticket, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
 use crate::event::{Failure, Response};
+use crate::launcher::{Launcher, Pid, Which};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use crate::spin::Spin;
@@ -67,6 +69,8 @@ pub struct Shared {
     template: OnceLock<u32>,
     /// How it ended, if that is known.
     pub end: OnceLock<String>,
+    /// Who signals the workers, if this process may not.
+    launcher: Option<Arc<dyn Launcher>>,
 }
 
 struct Worker {
@@ -127,6 +131,7 @@ impl Shared {
             ended: CancellationToken::new(),
             template: OnceLock::new(),
             end: OnceLock::new(),
+            launcher: spec.launch.as_ref().map(|launch| launch.by.clone()),
         }
     }
 
@@ -346,6 +351,18 @@ impl Shared {
     pub fn template(&self) -> Option<u32> {
         let pid = self.template.get().copied();
         pid.filter(|_| self.report.get().is_some() && !self.is_template_gone())
+    }
+
+    /// Signals the template, of which [`template`](Self::template) has just given the number.
+    pub fn signal_template(&self, pid: u32, which: Which) -> io::Result<()> {
+        match (&self.launcher, which) {
+            (Some(launcher), _) => {
+                launcher.signal(pid, None, which);
+                Ok(())
+            }
+            (None, Which::Resume) => process::resume(pid),
+            (None, _) => process::kill(pid),
+        }
     }
 
     pub fn is_template_gone(&self) -> bool {

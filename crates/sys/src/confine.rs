@@ -1,0 +1,278 @@
+//! Takes from this process what it never does: files elsewhere (Landlock), system calls of another trade (seccomp).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+/// What a process may reach.
+#[derive(Debug, Default, Clone)]
+pub struct Reach {
+    /// Files below may be read.
+    pub reads: Vec<PathBuf>,
+    /// Files below may be made, written and removed, too.
+    pub writes: Vec<PathBuf>,
+    /// Ports to which it may connect; `None` for all.
+    pub connects: Option<Vec<u16>>,
+}
+
+/// How much of a restriction the kernel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// All that this version of Surus asks for.
+    Wholly,
+    /// What this kernel knows.
+    Partly,
+    /// Nothing.
+    No,
+}
+
+/// Restricts this thread, and all that it starts, to these files and ports, for ever (Landlock). It may bind no
+/// port and signal no process outside, where the kernel knows these rules. Paths that do not exist are left out.
+pub fn landlock(reach: &Reach) -> io::Result<Held> {
+    let other = |error: landlock::RulesetError| io::Error::other(error);
+    let abi = ABI::V6;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))
+        .map_err(other)?
+        .handle_access(AccessNet::BindTcp)
+        .map_err(other)?
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)
+        .map_err(other)?;
+    if reach.connects.is_some() {
+        ruleset = ruleset
+            .handle_access(AccessNet::ConnectTcp)
+            .map_err(other)?;
+    }
+    let mut created = ruleset.create().map_err(other)?;
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write =
+        read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    let lists = [(&reach.reads, read), (&reach.writes, write)];
+    for (path, access) in lists.iter().flat_map(|(list, access)| {
+        let access = *access;
+        list.iter().map(move |path| (path, access))
+    }) {
+        let Ok(fd) = PathFd::new(path) else { continue };
+        let access = match path.is_dir() {
+            true => access,
+            false => access & AccessFs::from_file(abi),
+        };
+        created = created
+            .add_rule(PathBeneath::new(fd, access))
+            .map_err(other)?;
+    }
+    for port in reach.connects.iter().flatten() {
+        created = created
+            .add_rule(landlock::NetPort::new(*port, AccessNet::ConnectTcp))
+            .map_err(other)?;
+    }
+    let status = created.restrict_self().map_err(other)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Held::Wholly,
+        RulesetStatus::PartiallyEnforced => Held::Partly,
+        RulesetStatus::NotEnforced => Held::No,
+    })
+}
+
+/// Whether `path` is one of those that can be named to [`landlock`].
+pub fn can_name(path: &Path) -> bool {
+    PathFd::new(path).is_ok()
+}
+
+/// System calls that no part of a network server makes. They are answered with EPERM, as by a kernel that does not let
+/// this user: what meets one by mistake fails in a way that is handled.
+fn denied() -> Vec<i64> {
+    let mut denied = vec![
+        // Other programs and other processes.
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_kill,
+        libc::SYS_tkill,
+        libc::SYS_rt_sigqueueinfo,
+        libc::SYS_rt_tgsigqueueinfo,
+        libc::SYS_pidfd_open,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_pidfd_send_signal,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_process_madvise,
+        libc::SYS_kcmp,
+        libc::SYS_setns,
+        libc::SYS_unshare,
+        libc::SYS_setpriority,
+        libc::SYS_sched_setaffinity,
+        // File systems.
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_move_mount,
+        libc::SYS_open_tree,
+        libc::SYS_fsopen,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fspick,
+        libc::SYS_mount_setattr,
+        libc::SYS_name_to_handle_at,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_quotactl,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_mknodat,
+        libc::SYS_linkat,
+        libc::SYS_symlinkat,
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        // The kernel itself.
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_keyctl,
+        libc::SYS_kexec_load,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_reboot,
+        libc::SYS_acct,
+        libc::SYS_syslog,
+        libc::SYS_personality,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_clock_adjtime,
+        libc::SYS_adjtimex,
+        libc::SYS_sethostname,
+        libc::SYS_setdomainname,
+        libc::SYS_vhangup,
+        libc::SYS_lookup_dcookie,
+        libc::SYS_move_pages,
+        libc::SYS_migrate_pages,
+        libc::SYS_mbind,
+        libc::SYS_set_mempolicy,
+        // Other users.
+        libc::SYS_setuid,
+        libc::SYS_setgid,
+        libc::SYS_setreuid,
+        libc::SYS_setregid,
+        libc::SYS_setresuid,
+        libc::SYS_setresgid,
+        libc::SYS_setgroups,
+        libc::SYS_setfsuid,
+        libc::SYS_setfsgid,
+        libc::SYS_capset,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    denied.extend([
+        libc::SYS_fork,
+        libc::SYS_vfork,
+        libc::SYS_kexec_file_load,
+        libc::SYS_mknod,
+        libc::SYS_link,
+        libc::SYS_symlink,
+        libc::SYS_chmod,
+        libc::SYS_chown,
+        libc::SYS_lchown,
+        libc::SYS_uselib,
+        libc::SYS_ustat,
+        libc::SYS_sysfs,
+        libc::SYS__sysctl,
+        libc::SYS_iopl,
+        libc::SYS_ioperm,
+        libc::SYS_modify_ldt,
+        libc::SYS_arch_prctl,
+    ]);
+    denied
+}
+
+/// Bits of clone(2) that make namespaces.
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64;
+
+/// Forbids the calling thread, and all threads and processes that it starts, the system calls of [`denied`], new
+/// processes, namespaces, and sockets that are neither of the Internet nor local.
+pub fn seccomp() -> io::Result<()> {
+    let other = |error: seccompiler::BackendError| io::Error::other(error.to_string());
+    let arch = std::env::consts::ARCH.try_into().map_err(other)?;
+    let dword =
+        |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value);
+    let qword =
+        |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);
+    let rule = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions);
+    let mut rules: std::collections::BTreeMap<i64, Vec<SeccompRule>> = denied()
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .collect();
+    // Threads are made by clone(2) with CLONE_THREAD, and nothing else may be.
+    let thread = libc::CLONE_THREAD as u64;
+    let mut clone = vec![
+        rule(vec![
+            qword(0, SeccompCmpOp::MaskedEq(thread), 0).map_err(other)?,
+        ])
+        .map_err(other)?,
+    ];
+    let mut bit = 1;
+    while bit <= NAMESPACES {
+        if NAMESPACES & bit != 0 {
+            let has = qword(0, SeccompCmpOp::MaskedEq(bit), bit).map_err(other)?;
+            clone.push(rule(vec![has]).map_err(other)?);
+        }
+        bit <<= 1;
+    }
+    rules.insert(libc::SYS_clone, clone);
+    // Signals to threads of this process alone: abort(3) needs that.
+    let this = u64::from(std::process::id());
+    let foreign = dword(0, SeccompCmpOp::Ne, this).map_err(other)?;
+    rules.insert(libc::SYS_tgkill, vec![rule(vec![foreign]).map_err(other)?]);
+    // The C library asks for its own limits so.
+    let another = dword(0, SeccompCmpOp::Ne, 0).map_err(other)?;
+    rules.insert(
+        libc::SYS_prlimit64,
+        vec![rule(vec![another]).map_err(other)?],
+    );
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+    let mut strange = Vec::new();
+    for family in families {
+        strange.push(dword(0, SeccompCmpOp::Ne, family as u64).map_err(other)?);
+    }
+    rules.insert(libc::SYS_socket, vec![rule(strange).map_err(other)?]);
+    let eperm = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch).map_err(other)?;
+    // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries use clone(2).
+    let enosys = SeccompAction::Errno(libc::ENOSYS as u32);
+    let clone3 = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
+    let without_clone3 =
+        SeccompFilter::new(clone3, SeccompAction::Allow, enosys, arch).map_err(other)?;
+    for filter in [without_clone3, filter] {
+        let program: BpfProgram = filter.try_into().map_err(other)?;
+        seccompiler::apply_filter(&program).map_err(|error| match error {
+            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+            error => io::Error::other(error.to_string()),
+        })?;
+    }
+    Ok(())
+}

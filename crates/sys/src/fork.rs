@@ -1,0 +1,95 @@
+//! Forks this process as long as it has one thread, so that the child is a whole process.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// Which of the two processes this is after [`fork`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forked {
+    /// The one that was there, with the number of the new one.
+    Parent(u32),
+    /// The new one.
+    Child,
+}
+
+/// Forks. An error if this process has more than one thread: locks that another thread holds, such as
+/// those of the memory allocator, would stay locked in the child.
+pub fn fork() -> io::Result<Forked> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("{threads} threads are running")));
+    }
+    // SAFETY: the only thread calls, so the child has everything that this process has, and nothing is locked
+    // by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid.cast_unsigned())),
+    }
+}
+
+/// Forks a process that has only the descriptors `keep` and the first three, does `run`, and exits with its
+/// status. Returns the process's number.
+pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Result<u32> {
+    if let Forked::Parent(pid) = fork()? {
+        return Ok(pid);
+    }
+    let mut keep: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    keep.sort_unstable();
+    close_all_but(&keep);
+    let status = run();
+    // SAFETY: _exit(2) ends the process. Nothing that was on the stack of the parent is dropped here, so no
+    // descriptor that was closed above is closed a second time.
+    unsafe { libc::_exit(status) }
+}
+
+/// Closes all descriptors above 2 but these, which are sorted.
+fn close_all_but(keep: &[RawFd]) {
+    let mut first = 3;
+    for fd in keep
+        .iter()
+        .copied()
+        .filter(|fd| *fd > 2)
+        .chain([RawFd::MAX])
+    {
+        if first < fd {
+            close_range(first.cast_unsigned(), (fd - 1).cast_unsigned());
+        }
+        first = fd.saturating_add(1);
+    }
+}
+
+fn close_range(first: u32, last: u32) {
+    // SAFETY: close_range(2) closes numbers whose owners never use them again: the caller leaves by _exit(2).
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if Errno::result(done).is_ok() {
+        return;
+    }
+    // Before Linux 5.9.
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let open: Vec<u32> = open
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open.into_iter().filter(|fd| (first..=last).contains(fd)) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd.cast_signed()) };
+    }
+}
+
+/// Collects one child that has ended, with its wait status. None when no other has.
+pub fn reap() -> Option<(u32, i32)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: waitpid(2) writes into `status` only.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            pid @ 1.. => return Some((pid.cast_unsigned(), status)),
+            0 => return None,
+            _ if Errno::last() == Errno::EINTR => {}
+            _ => return None,
+        }
+    }
+}

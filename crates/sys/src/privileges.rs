@@ -1,0 +1,126 @@
+//! Gives up root for good: user, groups, capabilities, and every way to get them back.
+
+use std::fmt;
+use std::io;
+
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::process::{self, User};
+
+/// A user with all of its groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The user's number.
+    pub uid: u32,
+    /// The number of its main group.
+    pub gid: u32,
+    /// The numbers of all groups.
+    pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Looks up the groups of a user.
+    pub fn of(user: &User) -> io::Result<Identity> {
+        Ok(Identity {
+            uid: user.uid,
+            gid: user.gid,
+            groups: process::groups(user)?,
+        })
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "uid {} gid {}", self.uid, self.gid)
+    }
+}
+
+/// The highest number that a capability can have: sets are 64 bits.
+const CAPABILITIES: libc::c_ulong = 64;
+
+/// Makes this process one of `identity`, without capabilities, that can never have more rights than it has
+/// then (`no_new_privs`), and that no process but root's may look into (not dumpable, no core dumps). For
+/// a process with one thread. True where the bounding set of capabilities could be emptied, too.
+pub fn give_up(identity: &Identity) -> io::Result<bool> {
+    let mut is_bounded = true;
+    for capability in 0..CAPABILITIES {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            // The kernel knows no more.
+            Err(Errno::EINVAL) => break,
+            // Without CAP_SETPCAP. It only bounds what execve may add, and no_new_privs forbids that anyway.
+            Err(_) => is_bounded = false,
+            Ok(()) => {}
+        }
+    }
+    // SAFETY: setgroups(2) reads so many numbers; the others take numbers. The C library changes all threads, of
+    // which there is one.
+    unsafe {
+        let groups = &identity.groups;
+        Errno::result(libc::setgroups(groups.len(), groups.as_ptr()))?;
+        let (uid, gid) = (identity.uid, identity.gid);
+        Errno::result(libc::setresgid(gid, gid, gid))?;
+        Errno::result(libc::setresuid(uid, uid, uid))?;
+    }
+    // Kernels without ambient capabilities have none to clear.
+    let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as _);
+    clear_capabilities()?;
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    prctl(libc::PR_SET_DUMPABLE, 0)?;
+    use nix::sys::resource::{Resource, setrlimit};
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // SAFETY: setuid(2) takes a number. It must fail, unless this user is root by configuration.
+    if identity.uid != 0 && unsafe { libc::setuid(0) } == 0 {
+        return Err(io::Error::other("root could be had back"));
+    }
+    Ok(is_bounded)
+}
+
+/// Empties the permitted, effective and inheritable sets.
+fn clear_capabilities() -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let mut header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    // Effective, permitted and inheritable, twice 32 bits each.
+    let sets = [0_u32; 6];
+    // SAFETY: capset(2) reads a header and, in this version, two structures of three u32.
+    let done = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) };
+    Errno::result(done)?;
+    Ok(())
+}
+
+/// Has the kernel kill this process when the thread ends that has forked it; an error if `parent` has ended
+/// already. To be called after [`give_up`], because a change of the user clears it.
+pub fn end_with(parent: u32) -> io::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as _)?;
+    match nix::unistd::getppid().as_raw().cast_unsigned() == parent {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+/// Puts this process into a process group of its own, so that a terminal's Ctrl-C does not reach it.
+pub fn leave_group() -> io::Result<()> {
+    let this = nix::unistd::Pid::from_raw(0);
+    Ok(nix::unistd::setpgid(this, this)?)
+}
+
+/// Names this thread, as `ps` and `top` show it; at most 15 bytes.
+pub fn set_name(name: &std::ffi::CStr) {
+    let _ = prctl(libc::PR_SET_NAME, name.as_ptr() as libc::c_ulong);
+}
+
+fn prctl(option: libc::c_int, argument: libc::c_ulong) -> Result<(), Errno> {
+    const NONE: libc::c_ulong = 0;
+    // SAFETY: the options used here take numbers, or a C string that outlives the call, and change the credentials and
+    // attributes of this process only.
+    Errno::result(unsafe { libc::prctl(option, argument, NONE, NONE, NONE) })?;
+    Ok(())
+}

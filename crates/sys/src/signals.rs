@@ -1,0 +1,100 @@
+//! Signals that a process reads from a descriptor, instead of being interrupted by them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// What a supervisor is told by signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A child has ended.
+    Child,
+    /// To end: `SIGTERM`, `SIGINT`.
+    End,
+    /// To end when what is in flight is done: `SIGQUIT`.
+    Drain,
+    /// To boot the application again: `SIGHUP`, `SIGUSR2`.
+    Reload,
+    /// To open the logs again: `SIGUSR1`.
+    Reopen,
+}
+
+/// Signals that wait to be read.
+#[derive(Debug)]
+pub struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    /// Blocks them in this thread, and has them wait. Threads that are started later inherit that.
+    pub fn take() -> io::Result<Signals> {
+        let mut taken = SigSet::empty();
+        for signal in [
+            Signal::SIGCHLD,
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGHUP,
+            Signal::SIGUSR1,
+            Signal::SIGUSR2,
+        ] {
+            taken.add(signal);
+        }
+        let mut before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&taken), Some(&mut before))?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let fd = SignalFd::with_flags(&taken, flags)?;
+        Ok(Signals { fd, before })
+    }
+
+    /// The next one; none when none waits.
+    pub fn read(&mut self) -> Option<Told> {
+        loop {
+            let read = self.fd.read_signal().ok().flatten()?;
+            let signal = Signal::try_from(i32::try_from(read.ssi_signo).ok()?).ok()?;
+            return Some(match signal {
+                Signal::SIGCHLD => Told::Child,
+                Signal::SIGQUIT => Told::Drain,
+                Signal::SIGHUP | Signal::SIGUSR2 => Told::Reload,
+                Signal::SIGUSR1 => Told::Reopen,
+                Signal::SIGTERM | Signal::SIGINT => Told::End,
+                _ => continue,
+            });
+        }
+    }
+
+    /// In a forked process: has them interrupt again.
+    pub fn give_back(self) {
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Waits until one of the first has something to read, `out` has room, or the time is over.
+pub fn wait(
+    to_read: &[BorrowedFd<'_>],
+    out: Option<BorrowedFd<'_>>,
+    limit: Option<std::time::Duration>,
+) {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let read = to_read.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN));
+    let out = out.map(|fd| PollFd::new(fd, PollFlags::POLLOUT));
+    let mut polled: Vec<_> = read.chain(out).collect();
+    let limit = limit.map(|limit| limit.as_millis().min(60_000) as u16 + 1);
+    let _ = poll(&mut polled, limit.map_or(PollTimeout::NONE, Into::into));
+}
+
+/// Whether a descriptor takes something without a wait.
+pub fn has_room(fd: impl AsFd) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,17 @@
+//! Is what a compromised front sends to the keeper, and to the opener, either one of their messages or refused?
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use surus::fronts::site::opener;
+use surus::keeper::message::{Reply, Request};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(request) = Request::decode(bytes) {
+        assert_eq!(request.encode(), bytes);
+    }
+    if let Ok(reply) = Reply::decode(bytes) {
+        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    }
+    opener::is_question(bytes);
+});

@@ -1,0 +1,195 @@
+//! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use surus_sys::process::{self, Kind};
+use surus_sys::rings::Rings;
+use surus_sys::scoreboard::Scoreboard;
+use surus_sys::shared;
+
+use super::Plan;
+use super::stock::home::{self, Own};
+use super::stock::launch::{Extra, Starter};
+use super::stock::{Address, Way};
+use super::workers::generation;
+use super::workers::template;
+use crate::launcher::{Role, TEMPLATE};
+
+/// Environment variables of one request may have so many bytes.
+const MOST_ENV: u64 = 1 << 20;
+
+/// What an installed PHP of a pool is started with.
+pub struct Home {
+    own: Own,
+    starter: Starter,
+}
+
+/// Starts the template of a pool; returns its number. `groups` are those of PHP's user.
+pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: Option<&[u32]>) -> anyhow::Result<u32> {
+    let Plan::Ours { spec, limits, .. } = plan else {
+        bail!("this pool has no template");
+    };
+    let Ok(theirs) = <[OwnedFd; TEMPLATE]>::try_from(fds) else {
+        bail!("a template with another number of descriptors than {TEMPLATE}");
+    };
+    let requests = generation::requests(limits.capacity);
+    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
+    let are_sockets = [control, inbox, waiting].map(|fd| process::kind(fd) == Kind::Seqpacket);
+    let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == Kind::Pipe);
+    // A process that is still root maps them, and must not meet their end where it expects more.
+    let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
+    let is_board = shared::is_sealed(board.as_fd(), board_size);
+    let are_rings = shared::is_sealed(rings.as_fd(), Rings::size(spec.workers) as u64);
+    ensure!(
+        are_sockets == [true; 3]
+            && are_pipes == [true; 2]
+            && is_board
+            && are_rings
+            && process::is_event(bell),
+        "a template with descriptors of another kind"
+    );
+    let groups = groups.map(template::groups_file).transpose()?;
+    Ok(template::launch(spec, requests, theirs, groups)?.id())
+}
+
+/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it.
+pub fn home(plan: &Plan, front: u32) -> anyhow::Result<(PathBuf, Home)> {
+    let Plan::Stock { spec, .. } = plan else {
+        bail!("this pool runs no installed PHP");
+    };
+    let own = home::furnish(spec, Some(front))?;
+    let path = own.path("");
+    let path = path.components().as_path().to_path_buf();
+    let starter = Starter::new(spec, &own)?;
+    Ok((path, Home { own, starter }))
+}
+
+/// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
+pub fn most(plan: &Plan) -> usize {
+    match plan {
+        Plan::Ours { .. } => 0,
+        Plan::Stock { spec, .. } => spec.workers * 4 + 8,
+    }
+}
+
+/// Starts an installed PHP; returns its number.
+pub fn php(
+    plan: &Plan,
+    home: &Home,
+    role: Role,
+    disabled: &str,
+    fds: Vec<OwnedFd>,
+) -> anyhow::Result<u32> {
+    let Plan::Stock { spec, .. } = plan else {
+        bail!("this pool runs no installed PHP");
+    };
+    ensure!(
+        home.own.path("").exists(),
+        "the directory of this PHP is gone"
+    );
+    let mut fds = fds.into_iter();
+    let mut next = |kinds: &[Kind]| {
+        let fd = fds.next().context("descriptors are missing")?;
+        let kind = process::kind(&fd);
+        ensure!(kinds.contains(&kind), "a descriptor of another kind");
+        Ok(fd)
+    };
+    // The standard input of a process that may be root's is nothing.
+    let stdin = next(&[Kind::File, Kind::Other])?;
+    let stdin = match role {
+        Role::Event => stdin,
+        Role::Probe | Role::Server => super::stock::launch::nothing()?,
+    };
+    let stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
+    let mut env = Vec::new();
+    let mut extra = Extra {
+        disabled,
+        ..Extra::default()
+    };
+    match (spec.way, role) {
+        (Way::Cgi, Role::Event) => {
+            let file = next(&[Kind::File])?;
+            ensure!(
+                shared::is_sealed_content(file.as_fd()),
+                "variables that may still change"
+            );
+            let mut file = std::fs::File::from(file).take(MOST_ENV + 1);
+            file.read_to_end(&mut env)?;
+            ensure!(env.len() as u64 <= MOST_ENV, "too many variables");
+            ensure!(
+                env.split(|byte| *byte == 0).all(is_of_request),
+                "variables that are none of a request"
+            );
+            extra.env = &env;
+        }
+        (Way::Cli, Role::Event) => {
+            extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+        }
+        _ => {}
+    }
+    ensure!(fds.next().is_none(), "too many descriptors");
+    let mut command = home.starter.command(role, extra, stdio)?;
+    let child = command
+        .spawn()
+        .with_context(|| format!("cannot start {}", spec.program.display()))?;
+    Ok(child.id())
+}
+
+/// Whether this `NAME=value` may be a variable of a request, and not one that the dynamic loader, the C library or PHP itself heeds.
+fn is_of_request(variable: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 5] = [b"LD_", b"GLIBC_", b"MALLOC_", b"USE_ZEND_", b"ZEND_"];
+    const NAMES: [&[u8]; 7] = [
+        b"PHPRC",
+        b"PHP_INI_SCAN_DIR",
+        b"PHP_FCGI_CHILDREN",
+        b"PHP_FCGI_MAX_REQUESTS",
+        b"TMPDIR",
+        b"LOCPATH",
+        b"OPENSSL_CONF",
+    ];
+    let name = variable
+        .split(|byte| *byte == b'=')
+        .next()
+        .unwrap_or_default();
+    !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !NAMES.contains(&name)
+}
+
+/// Connects to the php-fpm that a pool has configured.
+pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
+    match plan {
+        Plan::Stock { spec, .. } => match &spec.address {
+            Some(Address::Unix(path)) => {
+                // The keeper waits for nobody.
+                let connected = surus_sys::socket::connect_at_once(path);
+                let connected =
+                    connected.with_context(|| format!("cannot connect to {}", path.display()))?;
+                Ok(connected)
+            }
+            _ => bail!("this pool has no unix socket of a php-fpm"),
+        },
+        Plan::Ours { .. } => bail!("this pool has no php-fpm"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_request;
+
+    #[test]
+    fn variables_that_programs_heed_are_none_of_a_request() {
+        for variable in ["REQUEST_METHOD=GET", "HTTP_X=LD_PRELOAD", "PHP_SELF=/x", ""] {
+            assert!(is_of_request(variable.as_bytes()), "{variable}");
+        }
+        for variable in [
+            "LD_PRELOAD=/tmp/x",
+            "PHPRC=/tmp",
+            "PHP_INI_SCAN_DIR=/tmp",
+            "LD_AUDIT",
+        ] {
+            assert!(!is_of_request(variable.as_bytes()), "{variable}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The front's end of the socket to the keeper: asks, and hands answers to those who wait for them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, anyhow};
+use surus_sys::seqpacket::{AsyncSeqpacket, Received, Seqpacket};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::Place;
+use super::message::{MOST_BYTES, Reply, Request};
+use crate::engine::Pending;
+use crate::launcher::{Child, Home, Kept, Launcher, Role, Which};
+use crate::observe::reopen;
+
+/// A connection to the keeper.
+pub struct Client {
+    to_send: mpsc::UnboundedSender<(Request, Vec<OwnedFd>)>,
+    next: AtomicU32,
+    state: Mutex<State>,
+    /// Cancelled when the keeper is gone.
+    lost: CancellationToken,
+    /// This, for the children that it starts.
+    this: std::sync::Weak<Client>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those that wait for an answer, with the descriptors that have come of it so far.
+    waiting: HashMap<u32, (oneshot::Sender<Answer>, Vec<OwnedFd>)>,
+    /// By number: what is told the wait status of a child.
+    children: HashMap<u32, watch::Sender<Option<i32>>>,
+}
+
+enum Answer {
+    Started(Kept),
+    Done(u32, String, Vec<OwnedFd>),
+    Failed(String),
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Client {
+    /// Takes over the front's end of the socket; to be called within a runtime.
+    pub fn new(socket: OwnedFd) -> io::Result<Arc<Client>> {
+        let socket = Arc::new(AsyncSeqpacket::new(Seqpacket::nonblocking(socket)?)?);
+        let (to_send, mut sent) = mpsc::unbounded_channel::<(Request, Vec<OwnedFd>)>();
+        let client = Arc::new_cyclic(|this| Client {
+            to_send,
+            next: AtomicU32::new(1),
+            state: Mutex::default(),
+            lost: CancellationToken::new(),
+            this: this.clone(),
+        });
+        let sender = socket.clone();
+        tokio::spawn(async move {
+            while let Some((request, fds)) = sent.recv().await {
+                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                if let Err(error) = sender.send_with(&request.encode(), &fds).await {
+                    // That the keeper is gone is seen where it is read from.
+                    warn!(%error, ?request, "cannot ask the keeper");
+                }
+            }
+        });
+        let reader = client.clone();
+        tokio::spawn(async move {
+            let why = reader.read(&socket).await;
+            error!(why = %why, "the keeper is gone");
+            reader.lost.cancel();
+            // Who waits for an answer gets none, and children count as ended.
+            *reader.lock() = State::default();
+        });
+        Ok(client)
+    }
+
+    /// Returns when the keeper is gone, without which there is nothing left to do.
+    pub async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Says that the application is served from now on.
+    pub fn ready(&self) {
+        self.post(Request::Ready, Vec::new());
+    }
+
+    /// Has the keeper open the directories that are served again.
+    pub async fn place(&self) -> anyhow::Result<Place> {
+        match self.ask(|id| Request::Place { id }, Vec::new()).await? {
+            Answer::Done(_, _, mut fds) if !fds.is_empty() => {
+                let mut file = std::fs::File::from(fds.remove(0));
+                let mut text = Vec::new();
+                io::Read::read_to_end(&mut file, &mut text)?;
+                Ok(Place {
+                    text,
+                    fds,
+                    opener: 0,
+                })
+            }
+            _ => Err(confused()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, request: Request, fds: Vec<OwnedFd>) {
+        // The task that takes them lives as long as the runtime.
+        let _ = self.to_send.send((request, fds));
+    }
+
+    async fn ask(
+        &self,
+        request: impl FnOnce(u32) -> Request,
+        fds: Vec<OwnedFd>,
+    ) -> anyhow::Result<Answer> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.lock().waiting.insert(id, (answer, Vec::new()));
+        self.post(request(id), fds);
+        if self.lost.is_cancelled() {
+            self.lock().waiting.remove(&id);
+        }
+        match answered.await {
+            Ok(Answer::Failed(why)) => Err(anyhow!(why)),
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(anyhow!("the keeper is gone")),
+        }
+    }
+
+    async fn read(&self, socket: &AsyncSeqpacket) -> String {
+        let mut buffer = vec![0; MOST_BYTES + 1];
+        loop {
+            let received = match socket.receive(&mut buffer).await {
+                Ok(received) if received.len == 0 => return "it has ended".into(),
+                Ok(received) => received,
+                Err(error) => return error.to_string(),
+            };
+            let Received { len, fds, .. } = received;
+            match Reply::decode(&buffer[..len]) {
+                Ok(reply) => self.take(reply, fds),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    fn take(&self, reply: Reply, fds: Vec<OwnedFd>) {
+        match reply {
+            Reply::Started { id, pid } => {
+                // Before the next message, which may say that it has ended.
+                let (ended, exit) = watch::channel(None);
+                let Some(by) = self.this.upgrade() else {
+                    return;
+                };
+                self.lock().children.insert(pid, ended);
+                let by: Arc<dyn Launcher> = by;
+                let kept = Kept { pid, by, exit };
+                if let Err(Answer::Started(kept)) = self.give(id, Answer::Started(kept)) {
+                    kept.by.signal(pid, None, Which::KillGroup);
+                }
+            }
+            Reply::Done { id, number, text } => {
+                let mut state = self.lock();
+                if let Some((_, gathered)) = state.waiting.get_mut(&id) {
+                    gathered.extend(fds);
+                    if text != "more" {
+                        let fds = std::mem::take(gathered);
+                        drop(state);
+                        let unwanted = self.give(id, Answer::Done(number, text, fds));
+                        if let Err(Answer::Done(number @ 1.., text, _)) = unwanted
+                            && !text.is_empty()
+                        {
+                            self.close_home(number);
+                        }
+                    }
+                }
+            }
+            Reply::Failed { id, why } => drop(self.give(id, Answer::Failed(why))),
+            Reply::Exited { pid, wait_status } => {
+                if let Some(ended) = self.lock().children.remove(&pid) {
+                    let _ = ended.send(Some(wait_status));
+                }
+            }
+            Reply::Reopen => match <[OwnedFd; 2]>::try_from(fds) {
+                Ok(fds) => {
+                    if let Err(error) = reopen::take(&fds) {
+                        warn!(%error, "cannot write to the reopened logs");
+                    }
+                }
+                Err(_) => warn!("the keeper sent no logs to reopen"),
+            },
+        }
+    }
+
+    /// Hands over an answer, or has it back when nobody waits for it any more.
+    fn give(&self, id: u32, answer: Answer) -> Result<(), Answer> {
+        match self.lock().waiting.remove(&id) {
+            Some((waiting, _)) => waiting.send(answer),
+            None => Err(answer),
+        }
+    }
+
+    async fn start(
+        &self,
+        request: impl FnOnce(u32) -> Request,
+        fds: Vec<OwnedFd>,
+    ) -> anyhow::Result<Child> {
+        match self.ask(request, fds).await? {
+            Answer::Started(kept) => Ok(Child::Kept(kept)),
+            _ => Err(confused()),
+        }
+    }
+}
+
+fn confused() -> anyhow::Error {
+    anyhow!("the keeper answered another question")
+}
+
+impl Launcher for Client {
+    fn template(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
+        Box::pin(self.start(move |id| Request::Template { id, pool }, fds))
+    }
+
+    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>> {
+        Box::pin(async move {
+            let asked = self.ask(|id| Request::Home { id, pool }, Vec::new());
+            match asked.await? {
+                Answer::Done(number, text, _) => Ok(Home {
+                    number,
+                    path: PathBuf::from(text),
+                }),
+                _ => Err(confused()),
+            }
+        })
+    }
+
+    fn close_home(&self, number: u32) {
+        self.post(Request::CloseHome { home: number }, Vec::new());
+    }
+
+    fn php(
+        &self,
+        home: u32,
+        role: Role,
+        disabled: &str,
+        fds: Vec<OwnedFd>,
+    ) -> Pending<'_, anyhow::Result<Child>> {
+        let disabled = disabled.to_owned();
+        let request = move |id| Request::Php {
+            id,
+            home,
+            role,
+            disabled,
+        };
+        Box::pin(self.start(request, fds))
+    }
+
+    fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which) {
+        // Without one, the keeper opens one itself.
+        let pidfd = pidfd.and_then(|fd| fd.try_clone_to_owned().ok());
+        self.post(Request::Signal { pid, which }, pidfd.into_iter().collect());
+    }
+
+    fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>> {
+        Box::pin(async move {
+            match self
+                .ask(|id| Request::Connect { id, pool }, Vec::new())
+                .await?
+            {
+                Answer::Done(_, _, mut fds) => fds.pop().context("no connection came"),
+                _ => Err(confused()),
+            }
+        })
+    }
+}

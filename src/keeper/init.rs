@@ -1,0 +1,45 @@
+//! Process 1 of a container whose server is not started as root: reaps orphans, passes signals on, and ends with the server.
+
+use anyhow::Context;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use surus_sys::fork::{self, Forked};
+use surus_sys::privileges;
+use surus_sys::process;
+use surus_sys::signals::{self, Signals, Told};
+
+/// If this is process 1, has a child be the server. Returns in the child, and wherever this is another process, with `None`;
+/// in process 1 with the status to exit with.
+pub fn run() -> anyhow::Result<Option<u8>> {
+    if std::process::id() != 1 {
+        return Ok(None);
+    }
+    let mut signals = Signals::take().context("cannot receive signals")?;
+    let server = match fork::fork().context("cannot fork the server")? {
+        Forked::Child => {
+            signals.give_back();
+            privileges::leave_group().context("cannot leave the group of process 1")?;
+            return Ok(None);
+        }
+        Forked::Parent(pid) => pid,
+    };
+    loop {
+        signals::wait(&[signals.as_fd()], None, None);
+        while let Some(told) = signals.read() {
+            // A server that has just ended is reaped below.
+            let _ = match told {
+                Told::Child => Ok(()),
+                Told::End | Told::Drain => process::terminate(server),
+                Told::Reload => process::hang_up(server),
+                Told::Reopen => process::reopen(server),
+            };
+        }
+        while let Some((pid, status)) = fork::reap() {
+            if pid == server {
+                return Ok(Some(super::run::status_of(ExitStatus::from_raw(status))));
+            }
+        }
+    }
+}

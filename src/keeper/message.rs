@@ -1,0 +1,389 @@
+//! The closed set of messages between the keeper and the front: their form, and the parser that meets hostile bytes.
+//!
+//! One message is one packet: a byte for its kind, then numbers of fixed size (little-endian), then at most one text, which
+//! goes to the end. What is too short, too long or unknown is no message.
+
+use std::io;
+
+use crate::launcher::{Role, Which};
+
+/// Longer messages are refused before they are looked at.
+pub const MOST_BYTES: usize = 32 * 1024;
+
+/// What the front asks for. The numbers that it chooses (`id`) come back with the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Start the template process of a configured pool. Comes with [`TEMPLATE`](crate::launcher::TEMPLATE)
+    /// descriptors.
+    Template { id: u32, pool: u16 },
+    /// Make the directory that PHP of a configured pool is started with.
+    Home { id: u32, pool: u16 },
+    /// Remove such a directory.
+    CloseHome { home: u32 },
+    /// Start the installed PHP of a directory's pool in one of its roles. Comes with descriptors of the role.
+    Php {
+        id: u32,
+        home: u32,
+        role: Role,
+        /// Functions that PHP's settings disable, with commas between; for [`Role::Event`] of `cli`.
+        disabled: String,
+    },
+    /// Signal a process that the keeper has started, or a descendant. May come with a pidfd of it.
+    Signal { pid: u32, which: Which },
+    /// Connect to the configured php-fpm of a pool.
+    Connect { id: u32, pool: u16 },
+    /// Open the directories of the configuration again.
+    Place { id: u32 },
+    /// The application has booted, and is served from now on.
+    Ready,
+}
+
+/// What the keeper says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// A process has been started.
+    Started { id: u32, pid: u32 },
+    /// Another request has been done. Has a text or descriptors where that request's answer has some.
+    Done { id: u32, number: u32, text: String },
+    /// A request could not be done, and why.
+    Failed { id: u32, why: String },
+    /// A process that was started has ended.
+    Exited { pid: u32, wait_status: i32 },
+    /// Write the logs to these descriptors from now on: stdout, stderr.
+    Reopen,
+}
+
+/// Bytes that are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a message")]
+pub struct NoMessage;
+
+impl From<NoMessage> for io::Error {
+    fn from(error: NoMessage) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+/// What is left of a packet.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], NoMessage> {
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(NoMessage)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, NoMessage> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, NoMessage> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, NoMessage> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<String, NoMessage> {
+        let text = std::str::from_utf8(std::mem::take(&mut self.0));
+        text.map(str::to_owned).map_err(|_| NoMessage)
+    }
+}
+
+/// Nothing may follow.
+fn whole<T>(message: T, rest: &Rest<'_>) -> Result<T, NoMessage> {
+    rest.0.is_empty().then_some(message).ok_or(NoMessage)
+}
+
+impl Request {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        match self {
+            Request::Template { id, pool } => {
+                to.push(1);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&pool.to_le_bytes());
+            }
+            Request::Home { id, pool } => {
+                to.push(2);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&pool.to_le_bytes());
+            }
+            Request::CloseHome { home } => {
+                to.push(3);
+                to.extend_from_slice(&home.to_le_bytes());
+            }
+            Request::Php {
+                id,
+                home,
+                role,
+                disabled,
+            } => {
+                to.push(4);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&home.to_le_bytes());
+                to.push(match role {
+                    Role::Probe => 1,
+                    Role::Event => 2,
+                    Role::Server => 3,
+                });
+                to.extend_from_slice(disabled.as_bytes());
+            }
+            Request::Signal { pid, which } => {
+                to.push(5);
+                to.extend_from_slice(&pid.to_le_bytes());
+                to.push(match which {
+                    Which::Stop => 1,
+                    Which::Resume => 2,
+                    Which::Terminate => 3,
+                    Which::Kill => 4,
+                    Which::KillGroup => 5,
+                });
+            }
+            Request::Connect { id, pool } => {
+                to.push(6);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&pool.to_le_bytes());
+            }
+            Request::Place { id } => {
+                to.push(7);
+                to.extend_from_slice(&id.to_le_bytes());
+            }
+            Request::Ready => to.push(8),
+        }
+        to
+    }
+
+    /// Reads what the front has sent, which may be anything.
+    pub fn decode(packet: &[u8]) -> Result<Request, NoMessage> {
+        if packet.len() > MOST_BYTES {
+            return Err(NoMessage);
+        }
+        let mut rest = Rest(packet);
+        let request = match rest.u8()? {
+            1 => Request::Template {
+                id: rest.u32()?,
+                pool: rest.u16()?,
+            },
+            2 => Request::Home {
+                id: rest.u32()?,
+                pool: rest.u16()?,
+            },
+            3 => Request::CloseHome { home: rest.u32()? },
+            4 => Request::Php {
+                id: rest.u32()?,
+                home: rest.u32()?,
+                role: match rest.u8()? {
+                    1 => Role::Probe,
+                    2 => Role::Event,
+                    3 => Role::Server,
+                    _ => return Err(NoMessage),
+                },
+                disabled: names(rest.text()?)?,
+            },
+            5 => Request::Signal {
+                pid: rest.u32()?,
+                which: match rest.u8()? {
+                    1 => Which::Stop,
+                    2 => Which::Resume,
+                    3 => Which::Terminate,
+                    4 => Which::Kill,
+                    5 => Which::KillGroup,
+                    _ => return Err(NoMessage),
+                },
+            },
+            6 => Request::Connect {
+                id: rest.u32()?,
+                pool: rest.u16()?,
+            },
+            7 => Request::Place { id: rest.u32()? },
+            8 => Request::Ready,
+            _ => return Err(NoMessage),
+        };
+        whole(request, &rest)
+    }
+}
+
+/// Names of functions, as `disable_functions` has them. They become part of an argument of PHP's.
+fn names(text: String) -> Result<String, NoMessage> {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
+    text.bytes().all(is_one).then_some(text).ok_or(NoMessage)
+}
+
+impl Reply {
+    /// Texts are cut to what a message holds.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        match self {
+            Reply::Started { id, pid } => {
+                to.push(1);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&pid.to_le_bytes());
+            }
+            Reply::Done { id, number, text } => {
+                to.push(2);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&number.to_le_bytes());
+                to.extend_from_slice(cut(text).as_bytes());
+            }
+            Reply::Failed { id, why } => {
+                to.push(3);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(cut(why).as_bytes());
+            }
+            Reply::Exited { pid, wait_status } => {
+                to.push(4);
+                to.extend_from_slice(&pid.to_le_bytes());
+                to.extend_from_slice(&wait_status.to_le_bytes());
+            }
+            Reply::Reopen => to.push(5),
+        }
+        to
+    }
+
+    pub fn decode(packet: &[u8]) -> Result<Reply, NoMessage> {
+        let mut rest = Rest(packet);
+        let reply = match rest.u8()? {
+            1 => Reply::Started {
+                id: rest.u32()?,
+                pid: rest.u32()?,
+            },
+            2 => Reply::Done {
+                id: rest.u32()?,
+                number: rest.u32()?,
+                text: rest.text()?,
+            },
+            3 => Reply::Failed {
+                id: rest.u32()?,
+                why: rest.text()?,
+            },
+            4 => Reply::Exited {
+                pid: rest.u32()?,
+                wait_status: rest.u32()?.cast_signed(),
+            },
+            5 => Reply::Reopen,
+            _ => return Err(NoMessage),
+        };
+        whole(reply, &rest)
+    }
+}
+
+/// As much of a text as a message holds beside its numbers.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MOST_BYTES - 16);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request() -> impl Strategy<Value = Request> {
+        let role = prop_oneof![Just(Role::Probe), Just(Role::Event), Just(Role::Server)];
+        let which = prop_oneof![
+            Just(Which::Stop),
+            Just(Which::Resume),
+            Just(Which::Terminate),
+            Just(Which::Kill),
+            Just(Which::KillGroup)
+        ];
+        prop_oneof![
+            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Template { id, pool }),
+            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Home { id, pool }),
+            any::<u32>().prop_map(|home| Request::CloseHome { home }),
+            (any::<(u32, u32)>(), role, "[a-zA-Z0-9_,]{0,200}").prop_map(
+                |((id, home), role, disabled)| Request::Php {
+                    id,
+                    home,
+                    role,
+                    disabled
+                }
+            ),
+            (any::<u32>(), which).prop_map(|(pid, which)| Request::Signal { pid, which }),
+            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Connect { id, pool }),
+            any::<u32>().prop_map(|id| Request::Place { id }),
+            Just(Request::Ready),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn request_survives_its_encoding(request in request()) {
+            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_a_request_only_if_they_encode_to_themselves(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            if let Ok(request) = Request::decode(&bytes) {
+                prop_assert_eq!(request.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn request_that_is_cut_or_continued_is_refused(request in request(), byte in any::<u8>()) {
+            let whole = request.encode();
+            if !matches!(request, Request::Php { .. }) {
+                let longer: Vec<u8> = whole.iter().copied().chain([byte]).collect();
+                prop_assert_eq!(Request::decode(&longer), Err(NoMessage));
+                prop_assert_eq!(Request::decode(&whole[..whole.len() - 1]), Err(NoMessage));
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_could_become_other_settings_are_refused() {
+        let php = |disabled: &str| {
+            let disabled = disabled.to_owned();
+            let (id, home, role) = (1, 2, Role::Event);
+            let request = Request::Php {
+                id,
+                home,
+                role,
+                disabled,
+            };
+            Request::decode(&request.encode())
+        };
+        assert!(php("exec,Foo\\bar").is_ok());
+        for wrong in ["a\nauto_prepend_file=/etc/shadow", "a=b", "a;b", "\"", "\0"] {
+            assert_eq!(php(wrong), Err(NoMessage), "{wrong:?}");
+        }
+        assert_eq!(php(&"x".repeat(MOST_BYTES)), Err(NoMessage));
+    }
+
+    #[test]
+    fn reply_survives_its_encoding_and_long_texts_are_cut() {
+        let replies = [
+            Reply::Started { id: 7, pid: 8 },
+            Reply::Done {
+                id: 7,
+                number: 9,
+                text: "/tmp/x".into(),
+            },
+            Reply::Failed {
+                id: 7,
+                why: "ü".into(),
+            },
+            Reply::Exited {
+                pid: 3,
+                wait_status: -1,
+            },
+            Reply::Reopen,
+        ];
+        for reply in replies {
+            assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        }
+        let why = "ü".repeat(MOST_BYTES);
+        let encoded = Reply::Failed { id: 1, why }.encode();
+        assert!(encoded.len() <= MOST_BYTES);
+        assert!(Reply::decode(&encoded).is_ok());
+    }
+}
