@@ -413,7 +413,8 @@ impl Site {
         path: &Normalised<'_>,
         now: Instant,
     ) -> Resolution {
-        let way = self.htaccess.as_ref();
+        // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
+        let way = self.htaccess.as_ref().filter(|_| asker == Asker::Visitor);
         let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
         match way {
             Some(way) if !way.is_empty() => {
