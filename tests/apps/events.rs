@@ -226,12 +226,7 @@ fn a_console_runs_a_command_per_event() {
         .write("app.php", application);
     for engine in ["classic", "worker", "rewind"] {
         for handler in ["console", "app.php"] {
-            let surus = serve(
-                &site,
-                engine,
-                handler,
-                &[("SURUS_ENV_PHP_BINARY", &cli())],
-            );
+            let surus = serve(&site, engine, handler, &[("SURUS_ENV_PHP_BINARY", &cli())]);
             for event in [json!("greet 0"), json!({ "command": "greet 0" })] {
                 let answer = invoke(&surus, &event).ok().json();
                 assert_eq!(
