@@ -161,7 +161,7 @@ impl Htaccess {
         directory
     }
 
-    /// The file of a directory, parsed; none where there is none.
+    /// The file of a directory, parsed; none where there is none, or nothing but comments in it.
     fn file(&self, root: &Root, directory: &str) -> Option<Arc<File>> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
@@ -193,6 +193,9 @@ impl Htaccess {
                 .take(MAX_BYTES)
                 .read_to_end(&mut text)
                 .is_ok();
+        if whole && has_only_comments(&text) {
+            return None;
+        }
         let parsed = Arc::new(match whole {
             true => read(&String::from_utf8_lossy(&text)),
             false => rules::unreadable(),
@@ -204,6 +207,12 @@ impl Htaccess {
         files.insert(id, (identity, parsed.clone()));
         Some(parsed)
     }
+}
+
+fn has_only_comments(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    // A comment that is continued goes on in the next line, which then looks like a directive.
+    lines.all(|line| line.is_empty() || line.starts_with(b"#"))
 }
 
 fn is_directory(root: &Root, path: &str) -> bool {

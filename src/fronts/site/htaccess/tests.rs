@@ -191,3 +191,26 @@ proptest::proptest! {
         proptest::prop_assert!(opens || !is_sent, "{:?}", lines);
     }
 }
+
+#[test]
+fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join("index.php"), "<?php").unwrap();
+    for (text, falls_back) in [
+        ("# RewriteRule . /index.php\n\n  # nothing else\n", true),
+        ("", true),
+        ("# x\nOptions -Indexes\n", false),
+        // The comment goes on in the second line.
+        ("# x \\\n# y\n", true),
+    ] {
+        fs::write(root.join(".htaccess"), text).unwrap();
+        let site = Site::open(root, &Settings::default(), None).unwrap();
+        let found = site.resolve("/missing");
+        assert_eq!(
+            matches!(found, Resolution::Script(_)),
+            falls_back,
+            "{text:?}: {found:?}"
+        );
+    }
+}
