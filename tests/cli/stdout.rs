@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::front;
 use crate::{project, says};
 
 fn command(args: &[&str]) -> Command {
@@ -81,8 +82,13 @@ fn a_server_serves_whoever_hears_that_it_listens() {
             .spawn()
             .unwrap();
         let answer = ask(&socket, &mut child);
+        let front = front(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
+        // The next server may have the admin socket once the last process of this one has ended.
+        while Path::new(&format!("/proc/{front}/exe")).exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(answer, "HTTP/1.0 200 OK\r\n");
     }
 }
