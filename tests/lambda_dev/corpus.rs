@@ -58,7 +58,7 @@ macro_rules! topics {
 }
 
 topics! {
-    server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini
+    server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini php_ini
     isolation finish;
     get post cookies files headers status;
     bodies buffers cookies finish headers status
