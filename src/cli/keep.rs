@@ -233,7 +233,8 @@ pub fn reach(
     if let Ok(real) = project.canonicalize()
         && real != project
     {
-        reach.reads.extend(real.parent().map(Path::to_path_buf));
+        let beside = real.parent().filter(|parent| *parent != Path::new("/"));
+        reach.reads.extend(beside.map(Path::to_path_buf));
     }
     let spool = config.http.spool.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));

@@ -23,10 +23,23 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    pub fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(name);
-        // A value that is not ASCII is empty to a rule.
-        value.map_or("", |value| value.to_str().unwrap_or_default())
+    /// All lines of a header as one, as Apache joins them: a client chooses how many it sends.
+    pub fn header(&self, name: &str) -> Cow<'_, str> {
+        let mut lines = self.headers.get_all(name).iter();
+        let Some(first) = lines.next() else {
+            return Cow::Borrowed("");
+        };
+        let mut joined = String::from_utf8_lossy(first.as_bytes());
+        let separator = match name.eq_ignore_ascii_case("cookie") {
+            true => "; ",
+            false => ", ",
+        };
+        for line in lines {
+            let joined = joined.to_mut();
+            joined.push_str(separator);
+            joined.push_str(&String::from_utf8_lossy(line.as_bytes()));
+        }
+        joined
     }
 
     pub fn client(&self) -> Option<IpAddr> {
@@ -48,13 +61,18 @@ pub struct Env {
 
 impl Env {
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.set.iter().find(|(key, _)| key == name);
+        // Apache's tables do not tell cases apart.
+        let found = self
+            .set
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
     /// None where it is not known.
     pub fn has(&self, name: &str) -> Option<bool> {
-        let is_known = !self.unknown.iter().any(|unknown| unknown == name);
+        let mut unknown = self.unknown.iter();
+        let is_known = !unknown.any(|unknown| unknown.eq_ignore_ascii_case(name));
         is_known.then(|| self.get(name).is_some())
     }
 
@@ -68,7 +86,7 @@ impl Env {
     }
 
     pub fn unset(&mut self, name: &str) {
-        self.set.retain(|(key, _)| key != name);
+        self.set.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
     }
 
     /// As Apache renames them when a request goes on with another URL.
@@ -123,12 +141,15 @@ enum Variable {
 impl Variable {
     /// None for what cannot be known.
     fn parse(name: &str) -> Option<Variable> {
-        if let Some(header) = name.strip_prefix("HTTP:") {
-            return Some(Variable::Header(header.to_owned()));
+        // Names are told apart without regard to case, in Apache, too.
+        let upper = name.to_ascii_uppercase();
+        if upper.starts_with("HTTP:") {
+            return Some(Variable::Header(name["HTTP:".len()..].to_owned()));
         }
-        if let Some(name) = name.strip_prefix("ENV:") {
-            return Some(Variable::Env(name.to_owned()));
+        if upper.starts_with("ENV:") {
+            return Some(Variable::Env(name["ENV:".len()..].to_owned()));
         }
+        let name = upper.as_str();
         Some(match name {
             "REQUEST_FILENAME" | "SCRIPT_FILENAME" => Variable::Filename,
             "REQUEST_URI" => Variable::Uri,
@@ -176,7 +197,7 @@ impl Variable {
             Variable::Uri => view.path.into(),
             Variable::Query => view.query.unwrap_or_default().into(),
             Variable::Method => facts.method.as_str().into(),
-            Variable::Header(name) => facts.header(name).into(),
+            Variable::Header(name) => facts.header(name),
             Variable::Https if (facts.origin)().https => "on".into(),
             Variable::Https => "off".into(),
             Variable::Scheme if (facts.origin)().https => "https".into(),
@@ -189,7 +210,10 @@ impl Variable {
             Variable::DocumentRoot => view.document_root.into(),
             Variable::ServerName => {
                 let host = facts.header("host");
-                host.rsplit_once(':').map_or(host, |(name, _)| name).into()
+                host.rsplit_once(':')
+                    .map_or(&*host, |(name, _)| name)
+                    .to_owned()
+                    .into()
             }
             Variable::ServerAddress => address(facts.server()).into(),
             Variable::ServerPort => (facts.origin)()

@@ -240,6 +240,9 @@ pub struct Rules {
     pub base: Option<String>,
 }
 
+/// Bytes of what a request is rewritten to. Longer is nothing that a file system or a script takes.
+const MAX_NAME: usize = 64 << 10;
+
 /// What one rule has come to.
 enum Applied {
     No,
@@ -291,7 +294,11 @@ impl Rules {
                 }
                 at = 0;
             }
-            at += rule.flags.skip;
+            // Rules that repeat may let it grow without end.
+            if filename.as_ref().is_some_and(|name| name.len() > MAX_NAME) {
+                return Outcome::Status(500);
+            }
+            at = at.saturating_add(rule.flags.skip);
         }
         match filename {
             // Where the rules lead to what was asked for, the request does not begin again.

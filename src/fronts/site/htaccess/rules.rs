@@ -130,7 +130,9 @@ impl Redirect {
                         match rest.bytes().next() {
                             Some(digit @ b'0'..=b'9') => {
                                 let range = groups[usize::from(digit - b'0')].clone();
-                                to.push_str(range.map_or("", |range| &path[range]));
+                                // A pattern works on bytes: a group may end inside a character.
+                                let group = range.map_or(&b""[..], |range| &path.as_bytes()[range]);
+                                to.push_str(&String::from_utf8_lossy(group));
                                 rest = &rest[1..];
                             }
                             _ => to.push('$'),
@@ -165,7 +167,7 @@ impl SetEnvIf {
             "request_protocol" => format!("{:?}", facts.version),
             name => match env.get(&self.attribute) {
                 Some(value) if !facts.headers.contains_key(name) => value.to_owned(),
-                _ => facts.header(name).to_owned(),
+                _ => facts.header(name).into_owned(),
             },
         };
         match self

@@ -214,3 +214,48 @@ fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
         );
     }
 }
+
+#[test]
+fn header_denial_counts_every_line_and_byte_of_the_header() {
+    let text = "SetEnvIfNoCase User-Agent badbot Bad_Bot\nOrder allow,deny\nAllow from all\nDeny from env=bad_bot";
+    let closes = |lines: &[&[u8]]| {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let value = http::HeaderValue::from_bytes(line).unwrap();
+            headers.append(http::header::USER_AGENT, value);
+        }
+        let way = way(text);
+        let mut env = Env::default();
+        way.set_env("x.txt", &facts(&headers), "/x.txt", &mut env);
+        way.check("x.txt", &facts(&headers), &env).is_err()
+    };
+    assert!(closes(&[b"badbot"]));
+    assert!(closes(&[b"badbot\xe9"]));
+    assert!(closes(&[b"good", b"badbot"]));
+    assert!(!closes(&[b"good"]));
+}
+
+#[test]
+fn redirect_groups_that_end_inside_a_character_do_not_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(
+        root.join(".htaccess"),
+        "RedirectMatch 301 ^/d/(.)(.*)$ /new/$2",
+    )
+    .unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let found = site.resolve("/d/%C3%A9x");
+    assert!(matches!(found, Resolution::RedirectTo(301, _)), "{found:?}");
+}
+
+#[test]
+fn rules_that_grow_without_end_are_answered_with_500() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let rules = "RewriteEngine On\nRewriteRule ^q(.*)$ q$1z$1 [N]\nRewriteRule ^s - [S=18446744073709551615]";
+    fs::write(root.join(".htaccess"), rules).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    assert!(matches!(site.resolve("/qa"), Resolution::Status(500, _)));
+    assert!(matches!(site.resolve("/s"), Resolution::NotFound));
+}
