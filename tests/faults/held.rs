@@ -166,6 +166,27 @@ fn worker_holds_after_many_requests_what_it_held_after_some() {
 }
 
 #[test]
+fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
+    let dir = app();
+    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && @fclose($stream); }
+        // Takes the place of what was freed, whichever size it had.
+        for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
+        echo getmypid();";
+    std::fs::write(dir.path().join("close.php"), code).unwrap();
+    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
+    let mut pids = Vec::new();
+    for _ in 0..10 {
+        let text = "POST /close.php HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+            Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        let answer = ask(&site.surus.address, text.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200);
+        pids.push(answer.body);
+    }
+    pids.dedup();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}
+
+#[test]
 fn stream_of_request_body_ends_with_its_request() {
     let dir = app();
     let code =
