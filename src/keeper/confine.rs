@@ -66,7 +66,7 @@ pub fn confine(
     keeper: u32,
     reach: &Reach,
 ) -> anyhow::Result<()> {
-    privileges::leave_group().context("cannot leave the keeper's process group")?;
+    privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     let is_bounded = privileges::give_up(identity).with_context(|| {
             format!(
                 "cannot become {identity} (http.user); a server that is started as root needs the capabilities CAP_SETUID and CAP_SETGID"

@@ -20,7 +20,7 @@ pub fn run() -> anyhow::Result<Option<u8>> {
     let server = match fork::fork().context("cannot fork the server")? {
         Forked::Child => {
             signals.give_back();
-            privileges::leave_group().context("cannot leave the group of process 1")?;
+            privileges::leave_terminal().context("cannot leave the group of process 1")?;
             return Ok(None);
         }
         Forked::Parent(pid) => pid,

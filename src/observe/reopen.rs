@@ -1,12 +1,11 @@
 //! Opens the files again that stdout and stderr were sent to, after a tool such as logrotate has renamed them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use surus_sys::process;
+use surus_sys::{open, process};
 use tracing::{info, warn};
 
 /// Where stdout and stderr lead: their paths where they are files.
@@ -33,11 +32,7 @@ impl Logs {
                 opened[1] = opened[0].as_ref().map(File::try_clone).transpose()?;
                 continue;
             }
-            let file = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o640)
-                .open(path);
+            let file = open::append_regular(path);
             match file {
                 Ok(file) => opened[index] = Some(file),
                 Err(error) => {

@@ -118,6 +118,10 @@ pub fn front_of_root_has_no_privileges() {
     assert_serves(&surus);
     let front = surus.front();
     assert_ne!(front, surus.pid());
+    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads requests or runs PHP.
+    for child in children(surus.pid()) {
+        assert_eq!(status(child, "NSsid"), child.to_string(), "its own session");
+    }
     // Of each thread, since credentials are theirs.
     for task in std::fs::read_dir(format!("/proc/{front}/task")).unwrap() {
         let task = task.unwrap().file_name().to_str().unwrap().parse().unwrap();

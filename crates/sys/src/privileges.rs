@@ -106,10 +106,11 @@ pub fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Puts this process into a process group of its own, so that a terminal's Ctrl-C does not reach it.
-pub fn leave_group() -> io::Result<()> {
-    let this = nix::unistd::Pid::from_raw(0);
-    Ok(nix::unistd::setpgid(this, this)?)
+/// Puts this process into a session and process group of its own. It has no terminal then: Ctrl-C does not reach it,
+/// and it cannot type into the shell of whoever has started the server (`TIOCSTI`).
+pub fn leave_terminal() -> io::Result<()> {
+    nix::unistd::setsid()?;
+    Ok(())
 }
 
 /// Names this thread, as `ps` and `top` show it; at most 15 bytes.

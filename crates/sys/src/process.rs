@@ -12,7 +12,6 @@ use nix::libc;
 /// a terminal's Ctrl-C reaches surus alone.
 pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Child> {
     let fds = above(fds)?;
-    command.process_group(0);
     // SAFETY: `hand_over` may be called between fork and exec.
     unsafe {
         command.pre_exec(move || hand_over(&fds));
@@ -34,6 +33,8 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
+    // A process group of its own, and a session: PHP cannot type into the terminal of whoever has started the server (TIOCSTI).
+    nix::unistd::setsid()?;
     // A keeper has signals blocked that it reads from a descriptor, and exec keeps that.
     let none = nix::sys::signal::SigSet::empty();
     let how = nix::sys::signal::SigmaskHow::SIG_SETMASK;
@@ -85,7 +86,6 @@ pub fn child(
         Orphan::Terminated => libc::SIGTERM,
     };
     let us = std::process::id();
-    command.process_group(0);
     // SAFETY: between fork and exec only system calls are made, through functions that are async-signal-safe in Linux's C libraries
     // for a process with one thread; `ids` was allocated before. PR_SET_PDEATHSIG comes last, since a change of the user clears it.
     unsafe {
