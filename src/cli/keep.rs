@@ -164,6 +164,7 @@ fn start_opener(
             0 => Ok(true),
             _ => privileges::give_up(identity),
         };
+        let given_up = given_up.and_then(|_| privileges::leave_terminal());
         if let Err(error) = given_up.and_then(|_| privileges::end_with(keeper)) {
             error!(%error, "cannot become PHP's user (engine.user)");
             return 1;

@@ -118,12 +118,8 @@ impl Processes {
     /// Ends all at once, with their process groups. What a script has started and a child has left behind lives on, as under
     /// php-fpm.
     pub fn kill_all(&self) {
-        for (pid, kind) in &self.children {
-            let _ = match kind {
-                // It is in the keeper's own group.
-                Kind::Opener => process::kill(*pid),
-                _ => process::kill_group(*pid),
-            };
+        for pid in self.children.keys() {
+            let _ = process::kill_group(*pid);
         }
     }
 }
