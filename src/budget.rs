@@ -20,8 +20,11 @@ pub static LOG: Budget = Budget::new("log", 16 << 20);
 /// Lines of the access log that stdout has not taken yet.
 pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
 
+/// Events that wait for a worker, without their bodies.
+pub static QUEUE: Budget = Budget::new("queue", 128 << 20);
+
 /// All of them, for the metrics.
-pub static ALL: [&Budget; 4] = [&MEMORY, &SPOOL, &LOG, &ACCESS_LOG];
+pub static ALL: [&Budget; 5] = [&MEMORY, &SPOOL, &LOG, &ACCESS_LOG, &QUEUE];
 
 /// A number of bytes of which each holder takes a part.
 #[derive(Debug)]

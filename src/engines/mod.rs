@@ -6,6 +6,7 @@ pub mod cgi_reply;
 pub mod fastcgi;
 mod ini;
 pub mod keep;
+mod overload;
 mod params;
 mod queue;
 pub mod server_vars;
@@ -28,6 +29,7 @@ use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
 use crate::spin::SPIN;
 use crate::units::{self, Size, Time};
+use queue::Bounds;
 use stock::{Address, Stock, Way};
 use workers::{Limits, Pool, Spec};
 
@@ -72,6 +74,11 @@ pub struct Settings {
     pub queue: usize,
     /// How long an event may wait for a worker.
     pub queue_timeout: Time,
+    /// Under overload, how long an event may wait for a worker; then the newest is served first.
+    #[serde(deserialize_with = "queue_target")]
+    pub queue_target: Time,
+    /// Events that would wait longer than `queue_target` for so long are overload.
+    pub queue_interval: Time,
     /// From asking PHP to end an event that is over its deadline to killing its process.
     pub kill_after: Time,
     /// Surus and PHP may write core dumps when they crash, as far as the limits allow with which
@@ -121,8 +128,10 @@ impl Default for Settings {
             spares: 2,
             tells_leaks: false,
             profile: None,
-            queue: 1024,
+            queue: 100_000,
             queue_timeout: Time::seconds(10),
+            queue_target: Time::seconds(1),
+            queue_interval: Time::seconds(5),
             kill_after: Time::seconds(1),
             core_dumps: false,
             boot_timeout: Time::seconds(60),
@@ -158,14 +167,10 @@ pub enum Plan {
     Ours {
         spec: Spec,
         limits: Limits,
-        queue: usize,
+        queue: Bounds,
     },
     /// By PHP as it is installed.
-    Stock {
-        spec: stock::Spec,
-        queue: usize,
-        queue_wait: Duration,
-    },
+    Stock { spec: stock::Spec, queue: Bounds },
 }
 
 /// Boots an engine under a name that metrics, logs and the status show. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
@@ -213,8 +218,7 @@ pub fn plan(
         };
         return Ok(Plan::Stock {
             spec,
-            queue: settings.queue,
-            queue_wait: settings.queue_timeout.0,
+            queue: bounds(settings),
         });
     }
     let spec = Spec {
@@ -248,8 +252,17 @@ pub fn plan(
     Ok(Plan::Ours {
         spec,
         limits,
-        queue: settings.queue,
+        queue: bounds(settings),
     })
+}
+
+fn bounds(settings: &Settings) -> Bounds {
+    Bounds {
+        max_waiting: settings.queue,
+        max_wait: settings.queue_timeout.0,
+        target: settings.queue_target.0,
+        interval: settings.queue_interval.0,
+    }
 }
 
 /// Boots a pool as it is planned, with processes that `launch` starts, or this process.
@@ -259,13 +272,9 @@ pub async fn boot_plan(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
     Ok(match plan {
-        Plan::Stock {
-            mut spec,
-            queue,
-            queue_wait,
-        } => {
+        Plan::Stock { mut spec, queue } => {
             spec.launch = launch;
-            Arc::new(Stock::boot(spec, queue, queue_wait, metrics).await?)
+            Arc::new(Stock::boot(spec, queue, metrics).await?)
         }
         Plan::Ours {
             mut spec,
@@ -423,6 +432,10 @@ pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     units::number("engine.queue", 0..=10_000_000, from)
+}
+
+fn queue_target<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("engine.queue_target", from)
 }
 
 fn boot_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

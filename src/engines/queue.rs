@@ -1,218 +1,302 @@
-//! Who waits for a worker, how many may, and for how long.
+//! The queue of an engine: admits events to the workers, bounds how many wait and for how long.
+//!
+//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and refuses those that have waited too
+//! long: their clients are the most likely to have given up, and what the queue holds stays small.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::event::Failure;
+use super::overload::Overload;
+use crate::budget;
+use crate::event::{Event, Failure};
 use crate::in_flight::InFlight;
 
-/// Admits as many events as the workers can hold; the others wait, first come, first served.
+/// What bounds a queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bounds {
+    /// Events that may wait.
+    pub max_waiting: usize,
+    /// How long one may wait.
+    pub max_wait: Duration,
+    /// How long one may wait under overload.
+    pub target: Duration,
+    /// How long waits have to be too long until that is overload.
+    pub interval: Duration,
+}
+
+/// Admits as many events as the workers can hold; the others wait.
 pub struct Queue {
-    places: Arc<Semaphore>,
     capacity: usize,
-    in_flight: Arc<InFlight>,
-    waiting: AtomicUsize,
-    max_waiting: usize,
-    max_wait: Duration,
-    draining: AtomicBool,
+    bounds: Bounds,
+    line: Arc<Line>,
+}
+
+/// What a queue shares with the places it has given.
+struct Line {
+    in_flight: InFlight,
+    state: Mutex<State>,
+    /// All places are free, and the queue drains.
+    emptied: Notify,
+}
+
+struct State {
+    /// Places; none while an event waits.
+    free: usize,
+    taken: usize,
+    /// By number, so that the first is the oldest.
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+    overload: Overload,
+    draining: bool,
+}
+
+struct Waiting {
+    since: Instant,
+    turn: oneshot::Sender<Result<Place, Failure>>,
 }
 
 /// The right to hand an event to the workers, given back when it is dropped.
 pub struct Place {
     since: std::time::Instant,
-    in_flight: Arc<InFlight>,
-    /// Given back last.
-    _permit: OwnedSemaphorePermit,
+    line: Arc<Line>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.in_flight.end(self.since);
+        self.line.in_flight.end(self.since);
+        self.line.release();
     }
 }
 
 impl Queue {
-    /// `capacity` events at the workers, `max_waiting` more here, none longer than `max_wait`.
-    pub fn new(capacity: usize, max_waiting: usize, max_wait: Duration) -> Queue {
+    /// `capacity` events at the workers; the others wait here within their bounds.
+    pub fn new(capacity: usize, bounds: Bounds) -> Queue {
         Queue {
-            places: Arc::new(Semaphore::new(capacity)),
             capacity,
-            in_flight: Arc::default(),
-            waiting: AtomicUsize::new(0),
-            max_waiting,
-            max_wait,
-            draining: AtomicBool::new(false),
+            bounds,
+            line: Arc::new(Line {
+                in_flight: InFlight::default(),
+                state: Mutex::new(State {
+                    free: capacity,
+                    taken: 0,
+                    waiting: BTreeMap::new(),
+                    next: 0,
+                    overload: Overload::new(bounds.target, bounds.interval, capacity),
+                    draining: false,
+                }),
+                emptied: Notify::new(),
+            }),
         }
     }
 
-    /// A place, if one is free; nobody who waits is overtaken. Fails when the queue drains.
+    /// A place, if one is free; events that wait are not overtaken. Fails when the queue drains.
     pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
-        if self.is_draining() {
+        let mut state = self.line.lock();
+        if state.draining {
             return Err(CLOSED);
         }
-        match self.places.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Some(self.place(permit))),
-            Err(TryAcquireError::NoPermits) => Ok(None),
-            Err(TryAcquireError::Closed) => Err(CLOSED),
+        if state.free == 0 {
+            return Ok(None);
         }
+        state.free -= 1;
+        state.taken += 1;
+        drop(state);
+        Ok(Some(Place::new(&self.line)))
     }
 
-    /// Waits for a place, until `deadline` at the most. Fails at once when too many wait already, or when the queue drains.
-    pub async fn enter(&self, deadline: Instant) -> Result<Place, Failure> {
+    /// Waits for a place, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
+    pub async fn enter(&self, event: &Event) -> Result<Place, Failure> {
+        self.enter_by(event.deadline.into(), held_by(event)).await
+    }
+
+    async fn enter_by(&self, deadline: Instant, bytes: u64) -> Result<Place, Failure> {
         if let Some(place) = self.try_enter()? {
             return Ok(place);
         }
-        let _waiting = Waiting::begin(&self.waiting, self.max_waiting)?;
-        let until = Instant::now() + self.max_wait;
-        match tokio::time::timeout_at(until.min(deadline), self.places.clone().acquire_owned())
-            .await
-        {
-            Ok(Ok(permit)) => Ok(self.place(permit)),
+        let Some(_memory) = budget::QUEUE.try_take(bytes) else {
+            return Err(Failure::Busy("the queue's memory is full"));
+        };
+        let until = Instant::now() + self.bounds.max_wait;
+        let (turn, mut wait) = oneshot::channel();
+        let _waits = self.begin_wait(turn)?;
+        match tokio::time::timeout_at(until.min(deadline), &mut wait).await {
+            Ok(Ok(turn)) => turn,
             Ok(Err(_)) => Err(CLOSED),
             Err(_) if deadline <= until => Err(Failure::TimedOut),
             Err(_) => Err(Failure::Busy("no worker became free in time")),
         }
     }
 
-    fn place(&self, permit: OwnedSemaphorePermit) -> Place {
-        let since = std::time::Instant::now();
-        self.in_flight.begin(since);
-        Place {
-            since,
-            in_flight: self.in_flight.clone(),
-            _permit: permit,
+    /// Puts an event into the queue until the guard is dropped.
+    fn begin_wait(&self, turn: oneshot::Sender<Result<Place, Failure>>) -> Result<Waits, Failure> {
+        let now = Instant::now();
+        let mut state = self.line.lock();
+        let late = state.late(now);
+        let number = state.next;
+        if state.waiting.len() < self.bounds.max_waiting {
+            state.next += 1;
+            state.waiting.insert(number, Waiting { since: now, turn });
+        }
+        let is_full = state.next == number;
+        // One may have become free since the caller looked.
+        let served = state.serve();
+        drop(state);
+        refuse(late);
+        self.line.hand(served);
+        match is_full {
+            true => Err(Failure::Busy("the queue is full")),
+            false => Ok(Waits {
+                line: self.line.clone(),
+                number,
+            }),
         }
     }
 
     /// Places that are taken.
     pub fn taken(&self) -> usize {
-        self.capacity - self.places.available_permits()
+        self.line.lock().taken
     }
 
     /// Those of them that have not been so for long.
     pub fn taken_lately(&self) -> usize {
-        self.in_flight.lately()
+        self.line.in_flight.lately()
     }
 
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.line.lock().waiting.len()
     }
 
     pub fn max_wait(&self) -> Duration {
-        self.max_wait
+        self.bounds.max_wait
     }
 
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.line.lock().draining
     }
 
     /// Admits no more; returns when no place is taken any more. Events that wait already go first.
     pub async fn emptied(&self) {
-        self.draining.store(true, Ordering::Release);
-        if let Ok(all) = self
-            .places
-            .clone()
-            .acquire_many_owned(self.capacity as u32)
-            .await
-        {
-            self.places.close();
-            drop(all);
+        self.line.lock().draining = true;
+        loop {
+            let emptied = self.line.emptied.notified();
+            if self.line.lock().free == self.capacity {
+                return;
+            }
+            emptied.await;
         }
     }
 }
 
 const CLOSED: Failure = Failure::Busy("shutting down");
 
-/// Counts one waiting event for as long as it exists.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Memory of a waiting event besides its headers and its body, which has a budget of its own.
+const EVENT: u64 = 4 << 10;
 
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize, max: usize) -> Result<Waiting<'a>, Failure> {
-        let waiting = Waiting(count);
-        if count.fetch_add(1, Ordering::Relaxed) >= max {
-            return Err(Failure::Busy("the queue is full"));
-        }
-        Ok(waiting)
+fn held_by(event: &Event) -> u64 {
+    let headers = event.request.headers().iter();
+    let length = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        name.as_str().len() as u64 + value.len() as u64
+    };
+    EVENT + headers.map(length).sum::<u64>()
+}
+
+fn refuse(late: Vec<Waiting>) {
+    for waiting in late {
+        let failure = Failure::Busy("waited longer than engine.queue_target under overload");
+        let _ = waiting.turn.send(Err(failure));
     }
 }
 
-impl Drop for Waiting<'_> {
+impl State {
+    /// Takes out the events that have waited too long for an overload.
+    fn late(&mut self, now: Instant) -> Vec<Waiting> {
+        let mut late = Vec::new();
+        if self.overload.is_on(now, self.waiting.len()) {
+            while let Some(oldest) = self.waiting.first_entry()
+                && now.duration_since(oldest.get().since) > self.overload.target
+            {
+                late.push(oldest.remove());
+            }
+        }
+        late
+    }
+
+    /// Takes out the event whose turn it is, if a place is free.
+    fn serve(&mut self) -> Option<Waiting> {
+        if self.free == 0 {
+            return None;
+        }
+        let (_, next) = match self.overload.was_on() {
+            true => self.waiting.pop_last()?,
+            false => self.waiting.pop_first()?,
+        };
+        self.free -= 1;
+        self.taken += 1;
+        self.overload.served();
+        Some(next)
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a place back, to the event whose turn it is.
+    fn release(self: &Arc<Line>) {
+        let mut state = self.lock();
+        state.free += 1;
+        state.taken -= 1;
+        let mut late = Vec::new();
+        if !state.waiting.is_empty() {
+            late = state.late(Instant::now());
+        }
+        let served = state.serve();
+        let is_empty = state.taken == 0 && state.draining;
+        drop(state);
+        refuse(late);
+        self.hand(served);
+        if is_empty {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    /// Gives a place that has been taken for it to an event. Dropped where the client has left, it goes to the next.
+    fn hand(self: &Arc<Line>, served: Option<Waiting>) {
+        if let Some(waiting) = served {
+            let _ = waiting.turn.send(Ok(Place::new(self)));
+        }
+    }
+}
+
+impl Place {
+    fn new(line: &Arc<Line>) -> Place {
+        let since = std::time::Instant::now();
+        line.in_flight.begin(since);
+        Place {
+            since,
+            line: line.clone(),
+        }
+    }
+}
+
+/// Takes an event out of the queue when it is dropped.
+struct Waits {
+    line: Arc<Line>,
+    number: u64,
+}
+
+impl Drop for Waits {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let waiting = self.line.lock().waiting.remove(&self.number);
+        drop(waiting);
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn later() -> Instant {
-        Instant::now() + Duration::from_secs(3600)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_queue_is_bounded_in_number_and_time() {
-        let queue = Arc::new(Queue::new(1, 1, Duration::from_secs(5)));
-        let place = queue.enter(later()).await.unwrap();
-        let second = tokio::spawn({
-            let queue = queue.clone();
-            async move { queue.enter(later()).await }
-        });
-        tokio::task::yield_now().await;
-        assert_eq!(queue.waiting(), 1);
-        assert!(matches!(
-            queue.enter(later()).await,
-            Err(Failure::Busy("the queue is full"))
-        ));
-        assert!(matches!(
-            second.await.unwrap(),
-            Err(Failure::Busy("no worker became free in time"))
-        ));
-        assert_eq!(queue.waiting(), 0);
-        let deadline = Instant::now() + Duration::from_secs(1);
-        assert!(matches!(
-            queue.enter(deadline).await,
-            Err(Failure::TimedOut)
-        ));
-        drop(place);
-        assert!(queue.enter(later()).await.is_ok());
-    }
-
-    #[test]
-    fn who_has_a_place_for_long_is_not_taken_for_many() {
-        let queue = Queue::new(3, 0, Duration::ZERO);
-        let first = queue.try_enter();
-        let second = queue.try_enter();
-        assert_eq!((queue.taken(), queue.taken_lately()), (2, 2));
-        std::thread::sleep(Duration::from_millis(20));
-        let third = queue.try_enter();
-        assert_eq!((queue.taken(), queue.taken_lately()), (3, 1));
-        drop((first, second));
-        assert_eq!((queue.taken(), queue.taken_lately()), (1, 1));
-        drop(third);
-        assert_eq!((queue.taken(), queue.taken_lately()), (0, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn emptied_waits_for_the_last_event_and_closes() {
-        let queue = Arc::new(Queue::new(2, 10, Duration::from_secs(5)));
-        let place = queue.enter(later()).await.unwrap();
-        let emptied = tokio::spawn({
-            let queue = queue.clone();
-            async move { queue.emptied().await }
-        });
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!emptied.is_finished());
-        drop(place);
-        emptied.await.unwrap();
-        assert!(matches!(
-            queue.enter(later()).await,
-            Err(Failure::Busy("shutting down"))
-        ));
-    }
-}
+#[path = "queue/tests.rs"]
+mod tests;

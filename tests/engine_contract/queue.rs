@@ -137,6 +137,7 @@ engine_contract! {
         let engine = engine.workers(2).with(|settings| {
             settings.max_events = 3;
             settings.queue_timeout = time(60_000);
+            settings.queue_interval = time(60_000);
         });
         let pid = engine.file("echo getmypid();");
         let answers = futures_util::future::join_all((0..120).map(|_| engine.answer(engine.ask(&pid)))).await;

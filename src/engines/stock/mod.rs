@@ -32,7 +32,7 @@ pub use connection::Address;
 pub use launch::find;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Place, Queue};
+use crate::engines::queue::{Bounds, Place, Queue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -129,14 +129,9 @@ struct Inner {
 }
 
 impl Stock {
-    pub async fn boot(
-        spec: Spec,
-        max_waiting: usize,
-        max_wait: Duration,
-        metrics: Arc<Metrics>,
-    ) -> anyhow::Result<Stock> {
+    pub async fn boot(spec: Spec, bounds: Bounds, metrics: Arc<Metrics>) -> anyhow::Result<Stock> {
         let inner = Arc::new(Inner {
-            queue: Queue::new(spec.workers, max_waiting, max_wait),
+            queue: Queue::new(spec.workers, bounds),
             spec,
             current: ArcSwapOption::empty(),
             next_number: AtomicU64::new(1),
@@ -228,7 +223,7 @@ impl Inner {
         let began = Instant::now();
         let place = match self.queue.try_enter()? {
             Some(place) => Ok(place),
-            None => self.queue.enter(event.deadline.into()).await,
+            None => self.queue.enter(&event).await,
         };
         let waited = self.metrics.queue_wait(self.spec.name);
         waited.observe(began.elapsed().as_secs_f64());
@@ -306,7 +301,7 @@ const MAX_REPORT: usize = 1 << 20;
 
 /// A place of a queue of its own.
 fn place() -> anyhow::Result<Place> {
-    let place = Queue::new(1, 0, Duration::ZERO).try_enter()?;
+    let place = Queue::new(1, Bounds::default()).try_enter()?;
     place.context("it has one")
 }
 

@@ -30,7 +30,7 @@ pub use post::observe_sleep;
 pub use template::{Boot, FindScript, Spec};
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Place, Queue};
+use crate::engines::queue::{Bounds, Place, Queue};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -68,16 +68,13 @@ impl Pool {
     pub async fn boot(
         spec: Spec,
         limits: Limits,
-        max_waiting: usize,
+        mut bounds: Bounds,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
         let first = Generation::boot(&spec, 1, limits, metrics.clone()).await?;
         let in_inbox = limits.capacity - spec.workers;
-        let queue = Queue::new(
-            limits.capacity,
-            max_waiting.saturating_sub(in_inbox),
-            limits.queue_wait,
-        );
+        bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
+        let queue = Queue::new(limits.capacity, bounds);
         let inner = Arc::new(Inner {
             spec,
             limits,
@@ -166,7 +163,7 @@ impl Inner {
             let (place, began) = match self.queue.try_enter()? {
                 Some(place) => (place, None),
                 // Boxed, because it is large and seldom needed.
-                None => Box::pin(self.wait(event.deadline)).await?,
+                None => Box::pin(self.wait(event)).await?,
             };
             let current = self.current.load_full();
             let Some(generation) = current else {
@@ -236,9 +233,9 @@ impl Inner {
     }
 
     /// Waits for a place, since the instant.
-    async fn wait(&self, deadline: Instant) -> Result<(Place, Option<Instant>), Failure> {
+    async fn wait(&self, event: &Event) -> Result<(Place, Option<Instant>), Failure> {
         let began = Instant::now();
-        let place = self.queue.enter(deadline.into()).await;
+        let place = self.queue.enter(event).await;
         if place.is_err() {
             let waited = self.metrics.queue_wait(self.spec.name);
             waited.observe(began.elapsed().as_secs_f64());
