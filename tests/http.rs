@@ -10,6 +10,8 @@ mod hints;
 mod hygiene;
 #[path = "http/multiplexed.rs"]
 mod multiplexed;
+#[path = "http/overload.rs"]
+mod overload;
 #[path = "http/proxies.rs"]
 mod proxies;
 #[path = "http/tags.rs"]

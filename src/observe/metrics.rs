@@ -147,7 +147,7 @@ impl Default for Metrics {
         );
         registry.register(
             "connections_refused",
-            "Connections closed at once because http.max_connections were open",
+            "Connections closed because http.max_connections were open and none became idle in time",
             metrics.connections_refused.clone(),
         );
         registry.register(

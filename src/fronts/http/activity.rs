@@ -25,6 +25,8 @@ pub struct Activity {
     multiplexed: AtomicBool,
     /// Each answer is to be the last.
     draining: AtomicBool,
+    /// Until when no request is read, because one was refused.
+    paused_until: AtomicU64,
 }
 
 /// Limits of a connection.
@@ -73,6 +75,7 @@ impl Activity {
             waits: Mutex::new(Vec::new()),
             multiplexed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            paused_until: AtomicU64::new(0),
         }
     }
 
@@ -93,6 +96,25 @@ impl Activity {
 
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// A request was refused: the next one is read after this time.
+    pub fn pause(&self, time: Duration) {
+        let until = self.now() + time.as_millis() as u64;
+        self.paused_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Until when no request is to be read. A connection that drains has no time for that.
+    pub fn paused_until(&self) -> Option<Instant> {
+        let until = self.paused_until.load(Ordering::Relaxed);
+        if until == 0 || !self.is_idle() || self.is_draining() {
+            return None;
+        }
+        Some(self.opened + Duration::from_millis(until))
+    }
+
+    pub fn resume(&self) {
+        self.paused_until.store(0, Ordering::Relaxed);
     }
 
     fn now(&self) -> u64 {

@@ -35,7 +35,7 @@ pub async fn accept(
     draining: CancellationToken,
 ) {
     static SAID: Rarely = Rarely::new();
-    let mut full = false;
+    static NONE_IDLE: Rarely = Rarely::new();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -54,18 +54,20 @@ pub async fn accept(
             }
         };
         let io = Io::new(socket, service.settings.max_uri.0);
-        let Some(guest) = room.enter(io.shared()) else {
-            if !full {
+        let mut guest = room.enter(io.shared());
+        if guest.is_none() {
+            if NONE_IDLE.is_time(Instant::now()) {
                 warn!(
                     limit = service.settings.max_connections,
-                    "http.max_connections are open and none of them is idle; more are closed at once"
+                    "http.max_connections are open and none of them is idle; more have to wait"
                 );
             }
-            full = true;
+            guest = room.wait(&io.shared(), &draining).await;
+        }
+        let Some(guest) = guest else {
             service.application.metrics.connections_refused.inc();
             continue;
         };
-        full = false;
         let service = service.clone();
         let draining = draining.clone();
         connections.spawn(async move {

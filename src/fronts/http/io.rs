@@ -14,6 +14,7 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
+use tokio::time::Sleep;
 
 use crate::event::EarlyHints;
 
@@ -129,6 +130,8 @@ pub struct Io {
     max_uri: u64,
     /// The last read may have left something.
     goes_on: bool,
+    /// The end of the connection's pause.
+    resumes: Option<Pin<Box<Sleep>>>,
 }
 
 /// The first line of what has come since something was last written.
@@ -188,6 +191,7 @@ impl Io {
             line: Line::default(),
             max_uri,
             goes_on: false,
+            resumes: None,
         }
     }
 
@@ -198,6 +202,21 @@ impl Io {
     /// These bytes have been read from the socket already.
     pub fn begin_with(&mut self, first: Bytes) {
         self.first = first;
+    }
+
+    /// Waits while the connection pauses: what its client sends meanwhile stays in the kernel.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(until) = self.shared.activity.paused_until() {
+            let until = tokio::time::Instant::from_std(until);
+            let sleep = || Box::pin(tokio::time::sleep_until(until));
+            let resumes = self.resumes.get_or_insert_with(sleep);
+            if resumes.deadline() != until {
+                resumes.as_mut().reset(until);
+            }
+            ready!(resumes.as_mut().poll(cx));
+            self.shared.activity.resume();
+        }
+        Poll::Ready(())
     }
 
     /// Sees to what has come since there were `before` bytes in the buffer.
@@ -410,6 +429,7 @@ impl AsyncRead for Io {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
+        ready!(this.poll_pause(cx));
         if !this.ready.is_empty() {
             let n = this.ready.len().min(buffer.remaining());
             buffer.put_slice(&this.ready.split_to(n));

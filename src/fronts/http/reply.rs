@@ -1,5 +1,8 @@
 //! Our own responses, and what PHP's have to be made to fit before they go out.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
@@ -7,6 +10,10 @@ use http_body_util::StreamBody;
 use tracing::warn;
 
 use crate::event::{Failure, Response, ResponseBody};
+use crate::observe::rarely::Rarely;
+
+/// What a refused client is told to wait; its connection is not read before.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub fn no_content() -> Response {
     let mut response = Response::new(ResponseBody::empty());
@@ -54,7 +61,10 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(
+            header::RETRY_AFTER,
+            HeaderValue::from(RETRY_AFTER.as_secs()),
+        );
     }
     response
 }
@@ -68,8 +78,22 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
         Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
         Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     };
-    warn!(event, status = status.as_u16(), %failure, "not answered");
+    match failure {
+        Failure::Busy(_) => note_refused(failure, event),
+        _ => warn!(event, status = status.as_u16(), %failure, "not answered"),
+    }
     plain(status, "")
+}
+
+/// Logs one line for many refused requests: under overload a line for each would cost more than the requests that are served.
+fn note_refused(failure: &Failure, event: u64) {
+    static SAID: Rarely = Rarely::new();
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+    if SAID.is_time(Instant::now()) {
+        let requests = REFUSED.swap(0, Ordering::Relaxed);
+        warn!(event, requests, status = 503, %failure, "not answered");
+    }
 }
 
 /// As metrics name it.

@@ -1,4 +1,4 @@
-//! Is there room for another connection, and which one leaves for it?
+//! Bounds the open connections: makes room for another one by closing the one that has been idle longest, or has it wait.
 //!
 //! Nothing here happens for a request: connections note what they do in their `Activity`, and those notes are read where there is no
 //! room left.
@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::io::Shared;
@@ -16,6 +18,8 @@ use crate::observe::rarely::Rarely;
 pub struct Room {
     limit: usize,
     guests: Mutex<Guests>,
+    /// A connection has ended.
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -34,6 +38,16 @@ struct Guests {
 /// How long all count as busy that were.
 const ALL_BUSY: Duration = Duration::from_millis(5);
 
+/// A client that asks without pause is idle for less; to close its connection would have it connect again.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// How long a connection waits for room until it is closed. Those behind it wait in the kernel meanwhile: closed at once, they would
+/// come back at once, and use the time that the open ones need.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often it is seen whether one has been idle for long enough.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Looking at all of them finds one in so many, so that the cost of it is shared by as many newcomers.
 const FOUND: usize = 32;
 
@@ -48,6 +62,7 @@ impl Room {
         Room {
             limit,
             guests: Mutex::default(),
+            left: Notify::new(),
         }
     }
 
@@ -71,6 +86,28 @@ impl Room {
     }
 }
 
+impl Room {
+    /// As [`enter`](Self::enter), once there is room. None where there is none in time, or the service is about to end.
+    pub async fn wait(
+        self: &Arc<Room>,
+        connection: &Arc<Shared>,
+        draining: &CancellationToken,
+    ) -> Option<Guest> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = tokio::time::timeout(LOOK, self.left.notified());
+            tokio::select! {
+                _ = left => {}
+                () = draining.cancelled() => return self.enter(connection.clone()),
+            }
+            let guest = self.enter(connection.clone());
+            if guest.is_some() || Instant::now() >= until {
+                return guest;
+            }
+        }
+    }
+}
+
 impl Guest {
     /// It was asked to leave, and is busy again.
     pub fn stays(&self) {
@@ -86,6 +123,7 @@ impl Drop for Guest {
         // It closes its socket, for which nobody needs to wait.
         drop(guests);
         drop(connection);
+        self.room.left.notify_one();
     }
 }
 
@@ -117,6 +155,7 @@ impl Guests {
             .filter(|(number, _)| !self.leaving.contains(number));
         let mut idle: Vec<_> = staying
             .filter_map(|(number, connection)| Some((connection.activity.idle_since()?, *number)))
+            .filter(|(since, _)| now.saturating_duration_since(*since) >= IDLE)
             .collect();
         self.in_vain = idle.is_empty().then_some(now);
         let found = idle.len().div_ceil(FOUND);

@@ -24,7 +24,7 @@ use super::io::Shared;
 use super::lookout::Lookout;
 use super::outgoing::{End, Outgoing};
 use super::placeholder::Placeholders;
-use super::reply::{class, failed, failure_name, no_content, plain};
+use super::reply::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::event::{Address, Body, EarlyHints, Event, Failure, Origin, Response, ResponseBody};
 use crate::spool::Spool;
 
@@ -116,7 +116,13 @@ impl Service {
             };
             let (outcome, mut response) = match result {
                 Ok(response) => (class(response.status()), response),
-                Err(problem) => problem.answer(end.event, &mut is_last),
+                Err(problem) => {
+                    // One of many on its connection: the others are not to wait for it.
+                    if problem.is_overload() && version <= Version::HTTP_11 {
+                        connection.activity.pause(RETRY_AFTER);
+                    }
+                    problem.answer(end.event, &mut is_last)
+                }
             };
             is_last |= connection.activity.is_draining();
             response = fit(response, is_head);
@@ -242,6 +248,10 @@ impl From<Refusal> for Problem {
 }
 
 impl Problem {
+    fn is_overload(&self) -> bool {
+        matches!(self, Problem::Failed(Failure::Busy(_)))
+    }
+
     /// How metrics name it, and what the client hears of it.
     fn answer(&self, event: u64, is_last: &mut bool) -> (&'static str, Response) {
         match self {

@@ -1,0 +1,90 @@
+//! Far more clients than workers, and clients that retry at once.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::common::Surus;
+use crate::wire::{Wire, site};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// One worker that answers once the file is there.
+fn gated(dir: &Path, settings: &[(&str, &str)]) -> Surus {
+    let gate = dir.join("gate");
+    let script = format!(
+        "<?php error_log('begun'); while (!file_exists('{}')) {{ usleep(1000); clearstatcache(); }} echo 'ok';",
+        gate.display()
+    );
+    std::fs::write(dir.join("index.php"), script).unwrap();
+    let mut env = vec![
+        ("SURUS_ENGINE_WORKERS", "1"),
+        ("SURUS_HTTP_TIMEOUT", "10m"),
+        ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
+        ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
+    ];
+    env.extend(settings);
+    Surus::spawn(dir, &[], &env).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+}
+
+fn open(dir: &Path) {
+    std::fs::write(dir.join("gate"), "").unwrap();
+}
+
+#[test]
+fn crowd_of_thousands_is_answered() {
+    let dir = site();
+    let surus = gated(dir.path(), &[]);
+    let mut crowd: Vec<Wire> = (0..2000)
+        .map(|_| {
+            let mut wire = Wire::connect(&surus);
+            wire.send(GET);
+            wire
+        })
+        .collect();
+    // A request that is refused is answered while the gate is closed.
+    std::thread::sleep(Duration::from_millis(500));
+    open(dir.path());
+    for wire in &mut crowd {
+        assert_eq!(wire.answer().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
+    let dir = site();
+    let surus = gated(dir.path(), &[("SURUS_ENGINE_QUEUE", "0")]);
+    let mut busy = Wire::connect(&surus);
+    busy.send(GET);
+    surus.wait_for_log(|log| log.contains("begun"));
+    let mut refused = Wire::connect(&surus);
+    let before = Instant::now();
+    let answer = refused.ask(GET).unwrap();
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("1"))
+    );
+    open(dir.path());
+    assert_eq!(busy.answer().unwrap().status, 200);
+    // Another connection is not slowed down, this one is.
+    assert_eq!(Wire::connect(&surus).ask(GET).unwrap().status, 200);
+    assert_eq!(refused.ask(GET).unwrap().status, 200);
+    assert!(before.elapsed() >= Duration::from_secs(1));
+    let again = Instant::now();
+    assert_eq!(refused.ask(GET).unwrap().status, 200);
+    println!("the next one took {:?}", again.elapsed());
+}
+
+#[test]
+fn requests_that_are_refused_have_one_line_in_the_log() {
+    let dir = site();
+    let surus = gated(dir.path(), &[("SURUS_ENGINE_QUEUE", "0")]);
+    let mut busy = Wire::connect(&surus);
+    busy.send(GET);
+    surus.wait_for_log(|log| log.contains("begun"));
+    for _ in 0..20 {
+        assert_eq!(Wire::connect(&surus).ask(GET).unwrap().status, 503);
+    }
+    open(dir.path());
+    assert_eq!(busy.answer().unwrap().status, 200);
+    assert!(surus.log().matches("not answered").count() <= 2);
+}
