@@ -1,34 +1,51 @@
 //! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use surus_sys::process::{self, Kind};
 use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::shared;
+use tracing::warn;
 
 use super::Plan;
+use super::server_vars;
 use super::stock::home::{self, Own};
 use super::stock::launch::{Extra, Starter};
 use super::stock::{Address, Way};
 use super::workers::generation;
 use super::workers::template;
 use crate::launcher::{Role, TEMPLATE};
+use crate::observe::rarely::Rarely;
 
 /// Environment variables of one request may have so many bytes.
 const MOST_ENV: u64 = 1 << 20;
+/// The names of all functions that PHP's settings disable may have so many bytes.
+const MOST_DISABLED: usize = 32 * 1024;
 
 /// What an installed PHP of a pool is started with.
 pub struct Home {
     own: Own,
     starter: Starter,
+    disabled: Disabled,
+}
+
+/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that setting, so it could enable all.
+enum Disabled {
+    Unknown,
+    /// A process of [`Role::Probe`] writes them into this file, and has not ended well yet.
+    Asked(std::fs::File),
+    Known(String),
 }
 
 /// Starts the template of a pool; returns its number. `groups` are those of PHP's user.
-pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: Option<&[u32]>) -> anyhow::Result<u32> {
+pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
     let Plan::Ours { spec, limits, .. } = plan else {
         bail!("this pool has no template");
     };
@@ -51,20 +68,24 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: Option<&[u32]>) -> anyho
             && process::is_event(bell),
         "a template with descriptors of another kind"
     );
-    let groups = groups.map(template::groups_file).transpose()?;
-    Ok(template::launch(spec, requests, theirs, groups)?.id())
+    let groups = template::groups_file(groups)?;
+    Ok(template::launch(spec, requests, theirs, Some(groups))?.id())
 }
 
-/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it.
-pub fn home(plan: &Plan, front: u32) -> anyhow::Result<(PathBuf, Home)> {
+/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it; `groups` are those of PHP's user.
+pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
     let own = home::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
-    let starter = Starter::new(spec, &own)?;
-    Ok((path, Home { own, starter }))
+    let home = Home {
+        starter: Starter::new(spec, &own, groups.to_vec())?,
+        own,
+        disabled: Disabled::Unknown,
+    };
+    Ok((path, home))
 }
 
 /// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
@@ -76,13 +97,7 @@ pub fn most(plan: &Plan) -> usize {
 }
 
 /// Starts an installed PHP; returns its number.
-pub fn php(
-    plan: &Plan,
-    home: &Home,
-    role: Role,
-    disabled: &str,
-    fds: Vec<OwnedFd>,
-) -> anyhow::Result<u32> {
+pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
@@ -103,12 +118,9 @@ pub fn php(
         Role::Event => stdin,
         Role::Probe | Role::Server => super::stock::launch::nothing()?,
     };
-    let stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
+    let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
     let mut env = Vec::new();
-    let mut extra = Extra {
-        disabled,
-        ..Extra::default()
-    };
+    let mut extra = Extra::default();
     match (spec.way, role) {
         (Way::Cgi, Role::Event) => {
             let file = next(&[Kind::File])?;
@@ -119,14 +131,24 @@ pub fn php(
             let mut file = std::fs::File::from(file).take(MOST_ENV + 1);
             file.read_to_end(&mut env)?;
             ensure!(env.len() as u64 <= MOST_ENV, "too many variables");
-            ensure!(
-                env.split(|byte| *byte == 0).all(is_of_request),
-                "variables that are none of a request"
-            );
+            env = only_cgi(&env, &spec.env);
             extra.env = &env;
         }
         (Way::Cli, Role::Event) => {
+            let Disabled::Known(disabled) = &home.disabled else {
+                bail!("nobody has asked yet which functions PHP's settings disable");
+            };
+            extra.disabled = disabled;
             extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+        }
+        (Way::Cli, Role::Probe) => {
+            ensure!(
+                matches!(home.disabled, Disabled::Unknown),
+                "this PHP has been asked already which functions its settings disable"
+            );
+            let file = process::writable_memory_file()?;
+            stdio[1] = file.try_clone()?;
+            home.disabled = Disabled::Asked(file.into());
         }
         _ => {}
     }
@@ -138,23 +160,57 @@ pub fn php(
     Ok(child.id())
 }
 
-/// Whether this `NAME=value` may be a variable of a request, and not one that the dynamic loader, the C library or PHP itself heeds.
-fn is_of_request(variable: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 5] = [b"LD_", b"GLIBC_", b"MALLOC_", b"USE_ZEND_", b"ZEND_"];
-    const NAMES: [&[u8]; 7] = [
-        b"PHPRC",
-        b"PHP_INI_SCAN_DIR",
-        b"PHP_FCGI_CHILDREN",
-        b"PHP_FCGI_MAX_REQUESTS",
-        b"TMPDIR",
-        b"LOCPATH",
-        b"OPENSSL_CONF",
+/// A process of [`Role::Probe`] has ended well: notes what it has said.
+pub fn probed(home: &mut Home) -> anyhow::Result<()> {
+    let Disabled::Asked(file) = &home.disabled else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; MOST_DISABLED];
+    let length = file.read_at(&mut bytes, 0)?;
+    ensure!(length < MOST_DISABLED, "more than {MOST_DISABLED} bytes");
+    bytes.truncate(length);
+    let text = String::from_utf8(bytes)?;
+    // It becomes part of an argument, where a line break would begin another setting.
+    let is_name =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
+    ensure!(text.bytes().all(is_name), "{text:?} are no names");
+    home.disabled = Disabled::Known(text);
+    Ok(())
+}
+
+/// Of variables that a front has sent, those that a process of PHP's may have in its environment: the dynamic loader, the C library and
+/// other libraries heed more names than anybody can list, such as GCONV_PATH and OPENSSL_MODULES. So these are CGI's, and
+/// those that the configuration names, too (`[env]`), if they are not known to lead to files or programs.
+fn only_cgi(variables: &[u8], configured: &BTreeMap<String, String>) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(variables.len());
+    for variable in variables.split(|byte| *byte == 0) {
+        let name = variable.split(|byte| *byte == b'=').next();
+        let name = std::str::from_utf8(name.unwrap_or_default()).unwrap_or_default();
+        let is_configured = configured.contains_key(name) && !leads_elsewhere(name);
+        if is_configured || server_vars::is_cgi(name) {
+            kept.extend_from_slice(variable);
+            kept.push(0);
+        } else if !name.is_empty() {
+            static SAID: Rarely = Rarely::new();
+            if SAID.is_time(Instant::now()) {
+                warn!(
+                    name,
+                    "php-cgi does not get this variable, which is not CGI's; name it in [env], too"
+                );
+            }
+        }
+    }
+    kept
+}
+
+/// Whether a variable that `[env]` may well have says where files or programs are.
+fn leads_elsewhere(name: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "PATH", "HOME", "DIR", "FILE", "CONF", "MODULES", "PRELOAD", "AUDIT",
     ];
-    let name = variable
-        .split(|byte| *byte == b'=')
-        .next()
-        .unwrap_or_default();
-    !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !NAMES.contains(&name)
+    const PREFIXES: [&str; 5] = ["LD_", "GLIBC_", "MALLOC_", "PHP", "SURUS_"];
+    WORDS.iter().any(|word| name.contains(word))
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Connects to the php-fpm that a pool has configured.
@@ -175,21 +231,52 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::is_of_request;
+    use super::only_cgi;
 
     #[test]
-    fn variables_that_programs_heed_are_none_of_a_request() {
-        for variable in ["REQUEST_METHOD=GET", "HTTP_X=LD_PRELOAD", "PHP_SELF=/x", ""] {
-            assert!(is_of_request(variable.as_bytes()), "{variable}");
+    fn environment_of_cgi_has_no_variable_that_libraries_heed() {
+        let configured = ["APP_ENV", "PATH", "LD_PRELOAD", "PHPRC"];
+        let configured = configured
+            .map(|name| (name.to_owned(), String::new()))
+            .into();
+        let kept = |variable: &str| {
+            let given = format!("{variable}\0");
+            only_cgi(given.as_bytes(), &configured) == given.as_bytes()
+        };
+        for variable in [
+            "REQUEST_METHOD=GET",
+            "HTTP_X=LD_PRELOAD",
+            "HTTPS=on",
+            "REDIRECT_STATUS=200",
+            "REDIRECT_APP=x",
+            "REMOTE_USER=",
+            "SCRIPT_FILENAME=/x=y",
+            "APP_ENV=prod",
+        ] {
+            assert!(kept(variable), "{variable}");
         }
         for variable in [
             "LD_PRELOAD=/tmp/x",
             "PHPRC=/tmp",
             "PHP_INI_SCAN_DIR=/tmp",
+            "GCONV_PATH=/tmp",
+            "OPENSSL_MODULES=/tmp",
+            "SSL_CERT_FILE=/tmp/x",
+            "HOSTALIASES=/tmp/x",
+            "PATH=/tmp",
+            "HTTP_PROXY=http://evil.example",
             "LD_AUDIT",
+            "TZ=x",
+            "",
         ] {
-            assert!(!is_of_request(variable.as_bytes()), "{variable}");
+            assert!(!kept(variable), "{variable}");
         }
+        let mixed = b"GET_X=1\0QUERY_STRING=a=b\0PATH=/tmp\0HTTP_HOST=x\0";
+        assert_eq!(
+            only_cgi(mixed, &configured),
+            b"QUERY_STRING=a=b\0HTTP_HOST=x\0"
+        );
     }
 }

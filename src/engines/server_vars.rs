@@ -10,6 +10,46 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
+/// The variables of [`each`] that are no header's, and those that Apache has beside them.
+const NAMES: [&str; 28] = [
+    "AUTH_TYPE",
+    "CONTENT_LENGTH",
+    "CONTENT_TYPE",
+    "CONTEXT_DOCUMENT_ROOT",
+    "CONTEXT_PREFIX",
+    "DOCUMENT_ROOT",
+    "DOCUMENT_URI",
+    "FCGI_ROLE",
+    "GATEWAY_INTERFACE",
+    "HTTPS",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "QUERY_STRING",
+    "REMOTE_ADDR",
+    "REMOTE_HOST",
+    "REMOTE_PORT",
+    "REMOTE_USER",
+    "REQUEST_METHOD",
+    "REQUEST_SCHEME",
+    "REQUEST_URI",
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "SERVER_ADDR",
+    "SERVER_ADMIN",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "SERVER_SOFTWARE",
+];
+
+/// Whether a variable is one of a CGI request: its name is one of CGI's or begins as one. No library looks at any of them for
+/// itself; HTTP clients did at HTTP_PROXY.
+pub fn is_cgi(name: &str) -> bool {
+    const PREFIXES: [&str; 2] = ["HTTP_", "REDIRECT_"];
+    NAMES.contains(&name)
+        || (name != "HTTP_PROXY" && PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+}
+
 /// Takes variables, in whatever form they are sent.
 pub trait Variables {
     fn put(&mut self, name: &[u8], value: &[u8]);
@@ -238,6 +278,8 @@ mod tests {
         assert_eq!(vars["SERVER_ADDR"], "::1");
         assert_eq!(vars["SERVER_PORT"], "8080");
         assert_eq!(vars["LAMBDA_TASK"], "x");
+        let others: Vec<_> = vars.keys().filter(|name| !is_cgi(name)).collect();
+        assert_eq!(others, ["LAMBDA_TASK"]);
         assert!(
             !vars.contains_key("HTTPS")
                 && !vars.contains_key("CONTENT_TYPE")

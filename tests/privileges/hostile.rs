@@ -22,6 +22,24 @@ pub fn compromised_front_reaches_nothing() {
     attack(&[]);
 }
 
+pub fn compromised_front_cannot_say_which_functions_are_disabled() {
+    if !crate::processes::is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
+    let keeper = Command::new(std::env::current_exe().unwrap())
+        .env("HOSTILE_SURUS_FRONT", dir.path())
+        .env("HOSTILE_SURUS_FOREIGN", "0")
+        .env("SURUS_ENGINE", "cli")
+        .output();
+    let keeper = keeper.unwrap();
+    let said = String::from_utf8_lossy(&keeper.stdout);
+    println!("{said}");
+    assert!(keeper.status.success(), "{said}");
+}
+
 pub fn compromised_front_without_landlock_and_seccomp_reaches_nothing() {
     attack(&[
         ("SURUS_HTTP_LANDLOCK", "false"),
@@ -44,9 +62,11 @@ fn attack(env: &[(&str, &str)]) {
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let beside = dir.path().join("beside");
     let project = dir.path().join("project");
-    for made in [&beside, &project] {
+    // The front may make files there; so it must not be above the project.
+    let temporary = dir.path().join("tmp");
+    for (made, mode) in [(&beside, 0o755), (&project, 0o755), (&temporary, 0o1777)] {
         std::fs::create_dir(made).unwrap();
-        set_permissions(made, Permissions::from_mode(0o755)).unwrap();
+        set_permissions(made, Permissions::from_mode(mode)).unwrap();
     }
     let php = crate::processes::id_of("www-data");
     put(&project.join("public.txt"), 0o644, 0, 0);
@@ -68,10 +88,17 @@ fn attack(env: &[(&str, &str)]) {
     std::os::unix::fs::lchown(project.join("theirs.txt"), Some(php), Some(php)).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
 
+    put(&beside.join("public.txt"), 0o644, 0, 0);
+    // As a deployment has it: a link that leads to one of several versions.
+    let current = dir.path().join("current");
+    symlink("project", &current).unwrap();
+    let project = current;
+
     let mut foreign = Command::new("sleep").arg("600").spawn().unwrap();
     let keeper = Command::new(std::env::current_exe().unwrap())
         .env("HOSTILE_SURUS_FRONT", &project)
         .env("HOSTILE_SURUS_FOREIGN", foreign.id().to_string())
+        .env("TMPDIR", &temporary)
         .envs(env.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
@@ -110,6 +137,13 @@ pub fn be_keeper(project: &Path) -> ExitCode {
         .unwrap();
     let kept = surus::cli::keep_other(project, |front| {
         let mut attacker = Attacker::new(project, front, foreign);
+        if std::env::var_os("SURUS_ENGINE").is_some() {
+            attacker.with_php_of_the_command_line();
+            return match attacker.succeeded {
+                0 => Ok(()),
+                some => anyhow::bail!("{some} attacks succeeded"),
+            };
+        }
         attacker.with_its_own_rights();
         attacker.with_the_opener();
         attacker.with_the_keeper();
@@ -191,6 +225,7 @@ impl<'a> Attacker<'a> {
         ];
         unreadable.extend(inside.map(|name| self.project.join(name)));
         if self.has_landlock {
+            unreadable.push(beside.join("public.txt"));
             unreadable.extend(["/etc/passwd", "/etc/hostname", "/usr/bin/env"].map(Into::into));
         }
         for path in unreadable {
@@ -423,13 +458,7 @@ impl<'a> Attacker<'a> {
             }
         }
         for (home, role) in [(0, Role::Probe), (1, Role::Event), (u32::MAX, Role::Server)] {
-            let disabled = "exec".to_string();
-            let php = |id| Request::Php {
-                id,
-                home,
-                role,
-                disabled: disabled.clone(),
-            };
+            let php = |id| Request::Php { id, home, role };
             let failed = is_failed(self.ask_keeper(php, &[null(), null(), null()]));
             self.refused(
                 &format!("start PHP without a directory, as {role:?}"),
@@ -460,6 +489,24 @@ impl<'a> Attacker<'a> {
                 self.send_raw(&Request::Signal { pid, which }.encode(), &[null(), null()]);
             }
         }
+        for place in [0, 2, u32::MAX] {
+            let opener = |id| Request::Opener { id, place };
+            let failed = is_failed(self.ask_keeper(opener, &[]));
+            self.refused(&format!("have an opener of place {place}"), failed);
+        }
+        for _ in 0..100 {
+            let opener = |id| Request::Opener { id, place: 1 };
+            // It may have as many at once as it may have places; those before are killed.
+            let _ = self.ask_keeper(opener, &[]);
+        }
+        self.held.clear();
+        // Descriptors without room are missed by this message alone.
+        let many: Vec<_> = (0..200).map(|_| null()).collect();
+        let answer = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &many);
+        self.refused(
+            "have a message with too many descriptors done",
+            is_failed(answer),
+        );
         for home in [0, 1, u32::MAX] {
             self.send_raw(&Request::CloseHome { home }.encode(), &[]);
         }
@@ -486,5 +533,60 @@ impl<'a> Attacker<'a> {
             !stat.contains(") T ") && !stat.contains(") Z "),
         );
         println!("the keeper still answers");
+    }
+
+    /// How a child ends.
+    fn exit_of(&mut self, pid: u32) -> i32 {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let received = self.keeper.receive(&mut buffer).unwrap();
+            match Reply::decode(&buffer[..received.len]).unwrap() {
+                Reply::Exited {
+                    pid: of,
+                    wait_status,
+                } if of == pid => return wait_status,
+                _ => {}
+            }
+        }
+    }
+
+    fn with_php_of_the_command_line(&mut self) {
+        let mut home = || match self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]) {
+            Reply::Done { number, .. } => number,
+            other => panic!("{other:?}"),
+        };
+        let (first, second) = (home(), home());
+        let memory = || surus_sys::process::memory_file(b"").unwrap();
+        let start = |this: &mut Self, home, role| {
+            let (_out, their_out) = std::io::pipe().unwrap();
+            let (_head, their_head) = std::io::pipe().unwrap();
+            let mut fds = vec![
+                memory(),
+                their_out.try_clone().unwrap().into(),
+                their_out.into(),
+            ];
+            if role == Role::Event {
+                fds.extend([memory(), their_head.into()]);
+            }
+            match this.ask_keeper(|id| Request::Php { id, home, role }, &fds) {
+                Reply::Started { pid, .. } => Some(pid),
+                _ => None,
+            }
+        };
+        let early = start(self, first, Role::Event);
+        self.refused("run a script before PHP was asked", early.is_none());
+        let probe = start(self, first, Role::Probe).unwrap();
+        let which = Which::Kill;
+        self.send_raw(&Request::Signal { pid: probe, which }.encode(), &[]);
+        let is_killed = self.exit_of(probe) != 0;
+        if is_killed {
+            let without = start(self, first, Role::Event);
+            self.refused("run a script when PHP could not answer", without.is_none());
+        }
+        let again = start(self, first, Role::Probe);
+        self.refused("ask PHP a second time", again.is_none());
+        let probe = start(self, second, Role::Probe).unwrap();
+        assert_eq!(self.exit_of(probe), 0);
+        assert!(start(self, second, Role::Event).is_some());
     }
 }

@@ -229,6 +229,7 @@ const NEWER: [i64; 14] = [
 ];
 
 /// What a terminal is asked to do as if its user had typed it.
+#[allow(clippy::unnecessary_cast, reason = "a c_int with musl")]
 const TYPED: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
 
 /// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each system call has a second number,
