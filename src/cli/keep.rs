@@ -184,30 +184,25 @@ fn start_opener(
 }
 
 /// How often at most an opener is replaced.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// In the front: has the keeper replace the opener of a place whenever that has died or does not answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
-    let (keeper, broken) = (keeper.clone(), opener.broken());
+    let (keeper, trouble) = (keeper.clone(), opener.trouble());
     let opener = Arc::downgrade(&opener);
     tokio::spawn(async move {
         loop {
-            broken.notified().await;
-            while opener.strong_count() > 0 {
-                match keeper.opener(place).await {
-                    Ok(socket) => {
-                        let replaced = opener.upgrade().map(|opener| opener.replace(socket));
-                        if let Some(Err(error)) = replaced {
-                            error!(%error, "cannot ask the process that opens files");
-                        }
-                        break;
-                    }
-                    Err(error) => error!("cannot replace the process that opens files: {error:#}"),
-                }
-                tokio::time::sleep(PAUSE * 10).await;
-            }
-            if opener.strong_count() == 0 {
+            trouble.notified().await;
+            let Some(opener) = opener.upgrade() else {
                 return;
+            };
+            if opener.attend().await {
+                continue;
+            }
+            let replaced = keeper.opener(place).await;
+            if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
+                error!("cannot replace the process that opens files: {error:#}");
+                trouble.notify_one();
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -1,18 +1,15 @@
 //! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use surus_sys::process::{self, Kind};
 use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::shared;
-use tracing::warn;
 
 use super::Plan;
 use super::server_vars;
@@ -22,7 +19,6 @@ use super::stock::{Address, Way};
 use super::workers::generation;
 use super::workers::template;
 use crate::launcher::{Role, TEMPLATE};
-use crate::observe::rarely::Rarely;
 
 /// Environment variables of one request may have so many bytes.
 const MOST_ENV: u64 = 1 << 20;
@@ -131,7 +127,10 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
             let mut file = std::fs::File::from(file).take(MOST_ENV + 1);
             file.read_to_end(&mut env)?;
             ensure!(env.len() as u64 <= MOST_ENV, "too many variables");
-            env = only_cgi(&env, &spec.env);
+            ensure!(
+                env.split(|byte| *byte == 0).all(is_of_request),
+                "variables that are none of a request"
+            );
             extra.env = &env;
         }
         (Way::Cli, Role::Event) => {
@@ -178,39 +177,12 @@ pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of variables that a front has sent, those that a process of PHP's may have in its environment: the dynamic loader, the C library and
-/// other libraries heed more names than anybody can list, such as GCONV_PATH and OPENSSL_MODULES. So these are CGI's, and
-/// those that the configuration names, too (`[env]`), if they are not known to lead to files or programs.
-fn only_cgi(variables: &[u8], configured: &BTreeMap<String, String>) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(variables.len());
-    for variable in variables.split(|byte| *byte == 0) {
-        let name = variable.split(|byte| *byte == b'=').next();
-        let name = std::str::from_utf8(name.unwrap_or_default()).unwrap_or_default();
-        let is_configured = configured.contains_key(name) && !leads_elsewhere(name);
-        if is_configured || server_vars::is_cgi(name) {
-            kept.extend_from_slice(variable);
-            kept.push(0);
-        } else if !name.is_empty() {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(Instant::now()) {
-                warn!(
-                    name,
-                    "php-cgi does not get this variable, which is not CGI's; name it in [env], too"
-                );
-            }
-        }
-    }
-    kept
-}
-
-/// Whether a variable that `[env]` may well have says where files or programs are.
-fn leads_elsewhere(name: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "PATH", "HOME", "DIR", "FILE", "CONF", "MODULES", "PRELOAD", "AUDIT",
-    ];
-    const PREFIXES: [&str; 5] = ["LD_", "GLIBC_", "MALLOC_", "PHP", "SURUS_"];
-    WORDS.iter().any(|word| name.contains(word))
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and other libraries heed more names than
+/// anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
+fn is_of_request(variable: &[u8]) -> bool {
+    let name = variable.split(|byte| *byte == b'=').next();
+    let name = std::str::from_utf8(name.unwrap_or_default());
+    variable.is_empty() || name.is_ok_and(server_vars::is_cgi)
 }
 
 /// Connects to the php-fpm that a pool has configured.
@@ -233,29 +205,19 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::only_cgi;
+    use super::is_of_request;
 
     #[test]
-    fn environment_of_cgi_has_no_variable_that_libraries_heed() {
-        let configured = ["APP_ENV", "PATH", "LD_PRELOAD", "PHPRC"];
-        let configured = configured
-            .map(|name| (name.to_owned(), String::new()))
-            .into();
-        let kept = |variable: &str| {
-            let given = format!("{variable}\0");
-            only_cgi(given.as_bytes(), &configured) == given.as_bytes()
-        };
+    fn variables_that_libraries_heed_are_none_of_a_request() {
         for variable in [
             "REQUEST_METHOD=GET",
             "HTTP_X=LD_PRELOAD",
             "HTTPS=on",
             "REDIRECT_STATUS=200",
-            "REDIRECT_APP=x",
-            "REMOTE_USER=",
             "SCRIPT_FILENAME=/x=y",
-            "APP_ENV=prod",
+            "",
         ] {
-            assert!(kept(variable), "{variable}");
+            assert!(is_of_request(variable.as_bytes()), "{variable}");
         }
         for variable in [
             "LD_PRELOAD=/tmp/x",
@@ -269,14 +231,9 @@ mod tests {
             "HTTP_PROXY=http://evil.example",
             "LD_AUDIT",
             "TZ=x",
-            "",
+            "=x",
         ] {
-            assert!(!kept(variable), "{variable}");
+            assert!(!is_of_request(variable.as_bytes()), "{variable}");
         }
-        let mixed = b"GET_X=1\0QUERY_STRING=a=b\0PATH=/tmp\0HTTP_HOST=x\0";
-        assert_eq!(
-            only_cgi(mixed, &configured),
-            b"QUERY_STRING=a=b\0HTTP_HOST=x\0"
-        );
     }
 }

@@ -10,13 +10,10 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
-/// The variables of [`each`] that are no header's, and those that Apache has beside them.
-const NAMES: [&str; 28] = [
-    "AUTH_TYPE",
+/// The variables of [`each`] that are no header's.
+const NAMES: [&str; 23] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
-    "CONTEXT_DOCUMENT_ROOT",
-    "CONTEXT_PREFIX",
     "DOCUMENT_ROOT",
     "DOCUMENT_URI",
     "FCGI_ROLE",
@@ -25,29 +22,25 @@ const NAMES: [&str; 28] = [
     "PATH_INFO",
     "PATH_TRANSLATED",
     "QUERY_STRING",
+    "REDIRECT_STATUS",
     "REMOTE_ADDR",
-    "REMOTE_HOST",
     "REMOTE_PORT",
-    "REMOTE_USER",
     "REQUEST_METHOD",
     "REQUEST_SCHEME",
     "REQUEST_URI",
     "SCRIPT_FILENAME",
     "SCRIPT_NAME",
     "SERVER_ADDR",
-    "SERVER_ADMIN",
     "SERVER_NAME",
     "SERVER_PORT",
     "SERVER_PROTOCOL",
     "SERVER_SOFTWARE",
 ];
 
-/// Whether a variable is one of a CGI request: its name is one of CGI's or begins as one. No library looks at any of them for
-/// itself; HTTP clients did at HTTP_PROXY.
+/// Whether [`each`] makes a variable of this name, of whatever request. No library looks at one of them for itself.
 pub fn is_cgi(name: &str) -> bool {
-    const PREFIXES: [&str; 2] = ["HTTP_", "REDIRECT_"];
-    NAMES.contains(&name)
-        || (name != "HTTP_PROXY" && PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    let is_header = name.starts_with("HTTP_") && name != "HTTP_PROXY";
+    is_header || NAMES.contains(&name)
 }
 
 /// Takes variables, in whatever form they are sent.

@@ -3,11 +3,10 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use surus_sys::open::Access;
@@ -22,118 +21,92 @@ use crate::observe::rarely::Rarely;
 
 /// The front's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. Then, another one takes its place: [`Opener::broken`] tells who
-/// can start it. Meanwhile, a thread that waits leaves its place in the runtime to another, and few may wait.
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for an answer, but not for long:
+/// a question that is not answered [`SOON`] has failed, and nothing is asked until [`Opener::attend`] has seen to it.
 #[derive(Debug)]
 pub struct Opener {
     line: Mutex<Line>,
-    /// Another opener is there.
-    replaced: Condvar,
-    /// An opener that has not answered for so long is taken for one that never will; and so long one waits for another.
-    late: Duration,
-    /// Threads that wait longer than is usual.
-    waiting: AtomicUsize,
-    broken: Arc<Notify>,
+    /// Something is to be attended to.
+    trouble: Arc<Notify>,
 }
 
 #[derive(Debug)]
 struct Line {
-    /// None while there is no opener.
+    /// None when the opener has died.
     socket: Option<Seqpacket>,
+    /// The number of a question that is not answered yet.
+    late: Option<u32>,
     next: u32,
 }
 
 type Answer = (u8, Vec<u8>, Option<OwnedFd>);
 
 impl Opener {
-    /// `socket` is connected to an opener that [`run`]s.
+    /// `socket` is connected to an opener that [`run`](super::run)s.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
-        Opener::with_patience(socket, LATE)
-    }
-
-    fn with_patience(socket: OwnedFd, late: Duration) -> io::Result<Arc<Opener>> {
         Ok(Arc::new(Opener {
             line: Mutex::new(Line {
                 socket: Some(connect(socket)?),
+                late: None,
                 next: 0,
             }),
-            replaced: Condvar::new(),
-            late,
-            waiting: AtomicUsize::new(0),
-            broken: Arc::default(),
+            trouble: Arc::default(),
         }))
-    }
-
-    /// Notified when the opener has died or does not answer, and when this is dropped.
-    pub fn broken(&self) -> Arc<Notify> {
-        self.broken.clone()
-    }
-
-    /// Asks this opener from now on.
-    pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
-        let socket = connect(socket)?;
-        self.line().socket = Some(socket);
-        self.replaced.notify_all();
-        Ok(())
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what may take long, without keeping others of the runtime from their work.
-    fn patiently<T>(&self, wait: impl FnOnce() -> T) -> io::Result<T> {
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let done = match before < MOST_WAITING {
-            true => Ok(blocking(wait)),
-            false => Err(ErrorKind::WouldBlock.into()),
+    /// Notified when the opener is to be attended to, and when this is dropped.
+    pub fn trouble(&self) -> Arc<Notify> {
+        self.trouble.clone()
+    }
+
+    /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
+    pub async fn attend(&self) -> bool {
+        let until = Instant::now() + LATE;
+        loop {
+            match self.catch_up() {
+                None if Instant::now() < until => tokio::time::sleep(LOOK).await,
+                is_up => return is_up == Some(true),
+            }
+        }
+    }
+
+    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
+    fn catch_up(&self) -> Option<bool> {
+        let mut line = self.line();
+        let Line { socket, late, .. } = &mut *line;
+        let (Some(open), Some(number)) = (&socket, *late) else {
+            return Some(socket.is_some());
         };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        done
+        if !signals::has_input(open) {
+            return None;
+        }
+        *late = None;
+        let is_up = answer(open, number).is_ok();
+        if !is_up {
+            *socket = None;
+        }
+        Some(is_up)
+    }
+
+    /// Asks this opener from now on.
+    pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
+        let socket = connect(socket)?;
+        let mut line = self.line();
+        (line.socket, line.late) = (Some(socket), None);
+        Ok(())
     }
 
     fn ask(&self, what: What, tree: u16, path: &Path) -> io::Result<Answer> {
-        let mut line = match self.line.try_lock() {
-            Ok(line) => line,
-            Err(_) => self.patiently(|| self.line())?,
+        let mut line = self.line();
+        line.next = line.next.wrapping_add(1);
+        let number = line.next;
+        let Some(socket) = line.socket.as_ref().filter(|_| line.late.is_none()) else {
+            return Err(ErrorKind::NotConnected.into());
         };
-        for _ in 0..2 {
-            if line.socket.is_none() {
-                line = self.patiently(|| {
-                    let waited = self
-                        .replaced
-                        .wait_timeout_while(line, self.late, |line| line.socket.is_none());
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                })?;
-            }
-            line.next = line.next.wrapping_add(1);
-            let number = line.next;
-            let Some(socket) = &line.socket else {
-                return Err(ErrorKind::NotConnected.into());
-            };
-            match self.exchange(socket, number, what, tree, path) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => {
-                    line.socket = None;
-                    self.broken.notify_one();
-                    // One that has ended is replaced at once, and one that does not answer has had its time.
-                    if error.kind() == ErrorKind::TimedOut {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-        Err(ErrorKind::NotConnected.into())
-    }
-
-    fn exchange(
-        &self,
-        socket: &Seqpacket,
-        number: u32,
-        what: What,
-        tree: u16,
-        path: &Path,
-    ) -> io::Result<Answer> {
         let [a, b, c, d] = number.to_le_bytes();
         let [e, f] = tree.to_le_bytes();
         let what = match what {
@@ -143,30 +116,16 @@ impl Opener {
         };
         let head = [a, b, c, d, what, e, f];
         let path = path.as_os_str().as_bytes();
-        socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None)?;
-        let mut buffer = [0; 5 + MOST_PATH];
-        let mut is_late = false;
-        let mut received = loop {
-            match socket.receive(&mut buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock && !is_late => {
-                    is_late = true;
-                    blocking(|| signals::wait(&[socket.as_fd()], None, Some(self.late)));
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                received => break received?,
+        let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
+        let answered = sent.and_then(|()| answer(socket, number));
+        if let Err(error) = &answered {
+            match error.kind() {
+                ErrorKind::WouldBlock => line.late = Some(number),
+                _ => line.socket = None,
             }
-        };
-        let answer = buffer.get(..received.len).unwrap_or_default();
-        match answer.split_first_chunk::<5>() {
-            None => Err(ErrorKind::UnexpectedEof.into()),
-            Some(([w, x, y, z, code], text)) if [a, b, c, d] == [*w, *x, *y, *z] => {
-                Ok((*code, text.to_vec(), received.fds.pop()))
-            }
-            Some(_) => Err(ErrorKind::InvalidData.into()),
+            self.trouble.notify_one();
         }
+        answered
     }
 
     /// What PHP's user gets at a path below a directory.
@@ -227,18 +186,37 @@ impl Opener {
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        self.broken.notify_one();
+        self.trouble.notify_one();
     }
 }
 
-/// An answer usually takes some ten microseconds. So long, a thread of the runtime waits for one without more ado.
-const SOON: Duration = Duration::from_millis(5);
+/// An answer usually takes some ten microseconds. So long, a thread of the runtime waits for one.
+const SOON: Duration = Duration::from_millis(200);
 
-/// See [`Opener`].
+/// An opener that has not answered for so long is taken for one that never will.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Threads that wait at once; a request that would be another one is answered with 503.
-const MOST_WAITING: usize = 64;
+/// How often it is looked for a late answer.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The answer to the question of this number, which is the only one that can be open.
+fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
+    let mut buffer = [0; 5 + MOST_PATH];
+    let mut received = loop {
+        match socket.receive(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received?,
+        }
+    };
+    let answer = buffer.get(..received.len).unwrap_or_default();
+    match answer.split_first_chunk::<5>() {
+        None => Err(ErrorKind::UnexpectedEof.into()),
+        Some(([a, b, c, d, code], text)) if number.to_le_bytes() == [*a, *b, *c, *d] => {
+            Ok((*code, text.to_vec(), received.fds.pop()))
+        }
+        Some(_) => Err(ErrorKind::InvalidData.into()),
+    }
+}
 
 fn connect(socket: OwnedFd) -> io::Result<Seqpacket> {
     let socket = Seqpacket::from(socket);
@@ -250,23 +228,12 @@ fn is_too_long(path: &Path) -> bool {
     path.as_os_str().len() > MOST_PATH
 }
 
-/// Does what blocks, while the runtime's other work goes on in another thread.
-fn blocking<T>(wait: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-        _ => wait(),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::{Tree, run};
     use super::*;
     use crate::fronts::site::root::Root;
-
-    const HOUR: Duration = Duration::from_secs(3600);
 
     /// An opener of an empty directory, in a thread.
     fn start(dir: &Path) -> OwnedFd {
@@ -277,50 +244,39 @@ mod tests {
         ours
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn question_that_is_not_answered_yet_blocks_no_other_task() {
+    #[tokio::test]
+    async fn late_answer_makes_the_opener_usable_again() {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
-        let opener = Opener::with_patience(ours, HOUR).unwrap();
-        let asked = tokio::spawn(async move { opener.open(0, Path::new("a"), Access::Read) });
+        let opener = Opener::new(ours).unwrap();
+        let open = || opener.open(0, Path::new("a"), Access::Read);
+        // It has not returned for ever, although there is one thread, and nobody has answered.
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        opener.trouble().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
-        // On the only thread of the runtime, while the question is open.
-        let answer = tokio::spawn(async move {
-            let number = IoSlice::new(&buffer[..4]);
-            theirs.send(&[number, IoSlice::new(&[5])], None)
-        });
-        answer.await.unwrap().unwrap();
-        assert!(matches!(asked.await.unwrap(), Opened::Missing));
+        // Nothing more is asked meanwhile.
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        assert_eq!(opener.catch_up(), None);
+        let number = IoSlice::new(&buffer[..4]);
+        theirs.send(&[number, IoSlice::new(&[5])], None).unwrap();
+        assert!(opener.attend().await && opener.line().late.is_none());
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn opener_that_does_not_answer_is_given_up_and_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let (ours, _never_read) = Seqpacket::blocking_pair().unwrap();
-        let opener = Opener::with_patience(ours, Duration::from_millis(10)).unwrap();
-        let open = || opener.open(0, Path::new("a"), Access::Read);
-        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
-        opener.broken().notified().await;
-        // Nobody has replaced it.
-        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
-        opener.replace(start(dir.path())).unwrap();
-        assert!(opener.line().socket.is_some());
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn question_to_a_dead_opener_is_asked_again_when_there_is_another() {
+    #[tokio::test]
+    async fn opener_that_has_died_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
+        let opener = Opener::new(ours).unwrap();
         drop(theirs);
-        let opener = Opener::with_patience(ours, HOUR).unwrap();
-        let asking = opener.clone();
-        let asked = tokio::spawn(async move { asking.open(0, Path::new("a"), Access::Read) });
-        opener.broken().notified().await;
+        let open = || opener.open(0, Path::new("a"), Access::Read);
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        opener.trouble().notified().await;
+        assert!(!opener.attend().await);
         opener.replace(start(dir.path())).unwrap();
-        assert!(matches!(asked.await.unwrap(), Opened::Missing));
-        let broken = opener.broken();
+        assert!(opener.line().socket.is_some() && opener.attend().await);
+        let trouble = opener.trouble();
         drop(opener);
-        broken.notified().await;
+        trouble.notified().await;
     }
 }
