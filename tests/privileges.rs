@@ -97,7 +97,7 @@ const TESTS: &[Test] = &[
     ),
     (
         "compromised_front_cannot_say_which_functions_are_disabled",
-        hostile::compromised_front_cannot_say_which_functions_are_disabled,
+        hostile::command_line::compromised_front_cannot_say_which_functions_are_disabled,
     ),
     (
         "compromised_front_reaches_nothing",
