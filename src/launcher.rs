@@ -61,15 +61,9 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     /// Removes it.
     fn close_home(&self, number: u32);
 
-    /// Starts an installed PHP, with: stdin, stdout, stderr, and what the role has beside them. `disabled` are the
-    /// functions that its settings disable.
-    fn php(
-        &self,
-        home: u32,
-        role: Role,
-        disabled: &str,
-        fds: Vec<OwnedFd>,
-    ) -> Pending<'_, anyhow::Result<Child>>;
+    /// Starts an installed PHP, with: stdin, stdout, stderr, and what the role has beside them. What it says as a
+    /// [`Role::Probe`], the launcher keeps.
+    fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Signals a process that was started, or its child. Nobody learns whether it was there.
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which);

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "privileges/failures.rs"]
+mod failures;
 #[path = "privileges/hostile.rs"]
 mod hostile;
 #[path = "privileges/processes.rs"]
@@ -68,6 +70,34 @@ const TESTS: &[Test] = &[
     (
         "process_1_that_is_not_root_reaps_orphans_and_passes_signals_on",
         processes::process_1_that_is_not_root_reaps_orphans_and_passes_signals_on,
+    ),
+    (
+        "opener_that_dies_or_stops_is_replaced",
+        failures::opener_that_dies_or_stops_is_replaced,
+    ),
+    (
+        "front_that_hangs_is_killed_after_the_grace_period",
+        failures::front_that_hangs_is_killed_after_the_grace_period,
+    ),
+    (
+        "reload_signals_during_the_start_of_a_front_do_not_end_it",
+        failures::reload_signals_during_the_start_of_a_front_do_not_end_it,
+    ),
+    (
+        "descriptors_of_the_starter_do_not_reach_the_front",
+        failures::descriptors_of_the_starter_do_not_reach_the_front,
+    ),
+    (
+        "root_of_a_namespace_without_other_users_is_one_process",
+        failures::root_of_a_namespace_without_other_users_is_one_process,
+    ),
+    (
+        "check_tests_the_spool_as_the_user_of_the_front",
+        failures::check_tests_the_spool_as_the_user_of_the_front,
+    ),
+    (
+        "compromised_front_cannot_say_which_functions_are_disabled",
+        hostile::command_line::compromised_front_cannot_say_which_functions_are_disabled,
     ),
     (
         "compromised_front_reaches_nothing",

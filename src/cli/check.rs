@@ -10,7 +10,7 @@ use super::boot::{self, Asked};
 use super::findings::{self, Facts, contradictions, missing_extensions};
 use super::no_pages::NoPages;
 use super::options::Args;
-use super::{htaccess, readable, serve, user_ini};
+use super::{htaccess, keep, readable, serve, user_ini};
 use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
@@ -52,6 +52,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Err(error) = loaded.config.log.filter() {
         findings.stop(&error);
     }
+    // Before there is another thread.
+    let spool = keep::check_spool(&loaded.config);
     // What PHP itself complains about, and nothing of our own progress.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -60,6 +62,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match &loaded.file {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; there is no surus.toml"),
+    }
+    match spool {
+        Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
+        Err(error) => findings.stop(&error),
     }
     let checked = check(&project, &loaded.config, &mut findings);
     super::block_on(async {
@@ -75,10 +81,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     addresses(project, config, findings).await;
-    match serve::check_spool(config) {
-        Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
-        Err(error) => findings.stop(&error),
-    }
     let routes = match serve::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);

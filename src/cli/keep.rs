@@ -1,20 +1,23 @@
 //! What the keeper of `surus serve` does for its front, from the configuration that it has read.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use surus_sys::confine::Reach;
 use surus_sys::fork;
 use surus_sys::privileges::{self, Identity};
-use surus_sys::process::User;
 use surus_sys::seqpacket::Seqpacket;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::boot::{self, Planned};
+use super::serve;
 use crate::config::Config;
 use crate::engines::{self, Plan, keep, stock};
 use crate::fronts::http::Place;
@@ -22,7 +25,7 @@ use crate::fronts::http::send_file::SendFile;
 use crate::fronts::site::opener::{self, Opener};
 use crate::fronts::site::route::{self, Routes};
 use crate::fronts::site::{Described, Reader, Site};
-use crate::keeper::{self, Duties};
+use crate::keeper::{self, Client, Directories, Duties};
 use crate::launcher::Role;
 
 /// What the front learns of the directories whose descriptors it gets.
@@ -40,8 +43,8 @@ pub struct Kept {
     config: Config,
     plans: Arc<Vec<Planned>>,
     front: Identity,
-    /// PHP's user.
-    php: User,
+    /// PHP's user, with its groups as they were at the start: a look-up may need the network.
+    php: Identity,
 }
 
 impl Kept {
@@ -50,7 +53,7 @@ impl Kept {
         config: &Config,
         plans: Arc<Vec<Planned>>,
         front: Identity,
-        php: User,
+        php: Identity,
     ) -> Kept {
         Kept {
             project: project.to_path_buf(),
@@ -65,21 +68,17 @@ impl Kept {
         let planned = self.plans.get(usize::from(pool));
         Ok(&planned.context("there is no such pool")?.plan)
     }
-
-    fn identity(&self) -> anyhow::Result<Identity> {
-        Identity::of(&self.php).with_context(|| {
-            format!(
-                "cannot read the supplementary groups of user {} (engine.user)",
-                self.php.name
-            )
-        })
-    }
 }
 
 impl Duties for Kept {
     type Home = keep::Home;
+    type Trees = Vec<opener::Tree>;
 
-    fn place(&mut self) -> anyhow::Result<keeper::Place> {
+    fn grace(&self) -> Duration {
+        self.config.http.drain_delay.0 + self.config.http.grace.0
+    }
+
+    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
         let symlinks = self.config.site.symlinks;
         let mut found: Vec<(Described, OwnedFd)> = Vec::new();
         let mut note = |site: Site| -> anyhow::Result<Site> {
@@ -101,18 +100,22 @@ impl Duties for Kept {
                 fronts.push(name.to_owned());
             }
         }
-        let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
-        let trees: Vec<_> = found
+        let trees = found
             .iter()
             .map(|(described, dir)| Ok(described.tree(dir.try_clone()?, symlinks)))
             .collect::<std::io::Result<_>>()?;
-        let opener = start_opener(opener, &trees, &self.identity()?)?;
-        let (described, dirs): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        Ok(keeper::Place {
+        let (described, fds): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        Ok(Directories {
             text: serde_json::to_vec(&Layout { described, fronts })?,
-            fds: [front].into_iter().chain(dirs).collect(),
-            opener,
+            fds,
+            trees,
         })
+    }
+
+    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+        let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
+        let pid = start_opener(opener, trees, &self.php)?;
+        Ok((pid, front))
     }
 
     fn pools(&self) -> u16 {
@@ -124,23 +127,25 @@ impl Duties for Kept {
     }
 
     fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        let groups = self.identity()?.groups;
-        keep::template(self.plan(pool)?, fds, Some(&groups))
+        keep::template(self.plan(pool)?, fds, &self.php.groups)
     }
 
     fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keep::Home)> {
-        keep::home(self.plan(pool)?, self.front.uid)
+        keep::home(self.plan(pool)?, self.front.uid, &self.php.groups)
     }
 
     fn php(
         &mut self,
         pool: u16,
-        home: &keep::Home,
+        home: &mut keep::Home,
         role: Role,
-        disabled: &str,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32> {
-        keep::php(self.plan(pool)?, home, role, disabled, fds)
+        keep::php(self.plan(pool)?, home, role, fds)
+    }
+
+    fn probed(&mut self, home: &mut keep::Home) -> anyhow::Result<()> {
+        keep::probed(home)
     }
 
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
@@ -178,8 +183,35 @@ fn start_opener(
     fork::fork_into(&keep, run).context("cannot fork the process that opens files")
 }
 
-/// In the front: serves from the directories that the keeper has opened.
-pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<Place> {
+/// How often at most an opener is replaced.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// In the front: has the keeper replace the opener of a place whenever that has died or does not answer.
+pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
+    let (keeper, trouble) = (keeper.clone(), opener.trouble());
+    let opener = Arc::downgrade(&opener);
+    tokio::spawn(async move {
+        loop {
+            trouble.notified().await;
+            let Some(opener) = opener.upgrade() else {
+                return;
+            };
+            if opener.attend().await {
+                continue;
+            }
+            let replaced = keeper.opener(place).await;
+            if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
+                error!("cannot replace the process that opens files: {error:#}");
+                trouble.notify_one();
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
+}
+
+/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`] takes, too.
+pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u32, Arc<Opener>))> {
+    let number = place.number;
     let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
     let mut fds = place.fds.into_iter();
     let socket = fds.next().context("no socket of an opener came")?;
@@ -209,34 +241,24 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<Place> {
         let front = Site::adopt(&config.site, described, dir, reader)?;
         adopted.insert(name, Arc::new(front));
     }
-    Ok(Place {
+    let place = Place {
         site,
         fronts: adopted,
         send_file,
         routes,
-    })
+    };
+    Ok((place, (number, opener)))
 }
 
 /// What the front of a project reaches.
-pub fn reach(
-    project: &Path,
-    config: &Config,
-    place: &keeper::Place,
-    plans: &[Planned],
-) -> anyhow::Result<Reach> {
+pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyhow::Result<Reach> {
     let Layout { described, .. } = serde_json::from_slice(&place.text)?;
     let mut reach = keeper::reach();
     let served = described
         .iter()
         .map(|described| PathBuf::from(&described.path));
     reach.reads.extend(served);
-    // A reload may find the project elsewhere, usually beside where it is now. Elsewhere, every file is opened by PHP's user.
-    if let Ok(real) = project.canonicalize()
-        && real != project
-    {
-        let beside = real.parent().filter(|parent| *parent != Path::new("/"));
-        reach.reads.extend(beside.map(Path::to_path_buf));
-    }
+    // A reload may find the project elsewhere. There, every file is opened by the opener.
     let spool = config.http.spool.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
     reach.writes.push(std::env::temp_dir());
@@ -259,11 +281,22 @@ pub fn reach(
 }
 
 /// PHP's user and the front's.
-pub fn users(config: &Config) -> anyhow::Result<(User, Identity)> {
+pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
     let confinement = confinement(config);
     let front = keeper::identity(&confinement, php.uid)?;
-    Ok((php, front))
+    let identity = Identity::of(&php).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            php.name
+        )
+    })?;
+    if php.uid == 0 {
+        warn!(
+            "PHP runs as root (engine.user): whoever takes over a script, or the process that reads requests, is root; name another user"
+        );
+    }
+    Ok((identity, front))
 }
 
 /// What the front is to lose.
@@ -272,5 +305,39 @@ pub fn confinement(config: &Config) -> keeper::Confinement {
         user: config.http.user.clone(),
         landlock: config.http.landlock,
         seccomp: config.http.seccomp,
+    }
+}
+
+/// As [`serve::check_spool`], as the front's user. Called while this process has one thread.
+pub fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
+    if !surus_sys::process::has_other_users() {
+        return serve::check_spool(config);
+    }
+    let (_, front) = users(config)?;
+    let mut said = File::from(surus_sys::process::writable_memory_file()?);
+    let look = || {
+        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
+        let (status, text) = match looked.and_then(|_| serve::check_spool(config)) {
+            Ok(None) => return 0,
+            Ok(Some(trouble)) => (1, trouble),
+            Err(error) => (2, format!("{error:#}")),
+        };
+        let written = (&said).write_all(text.as_bytes());
+        written.map_or(2, |()| status)
+    };
+    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
+    let status = loop {
+        match fork::reap(pid) {
+            Some(status) => break surus_sys::process::exit_status(status),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let mut text = String::new();
+    said.rewind()?;
+    said.read_to_string(&mut text)?;
+    match status {
+        Some(0) => Ok(None),
+        Some(1) => Ok(Some(text)),
+        _ => bail!(text),
     }
 }

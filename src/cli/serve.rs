@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow, bail};
+use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -22,6 +23,7 @@ use crate::fronts::http::send_file::SendFile;
 use crate::fronts::http::{
     self, AccessLog, Address, Application, Bound, Listener, Mode, Place, Service, access,
 };
+use crate::fronts::site::opener::Opener;
 use crate::fronts::site::route::Routes;
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::launcher::Launch;
@@ -35,13 +37,19 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let loaded = args.load()?;
     let config = loaded.config;
     // Root keeps its rights in a process that meets no network, and has one thread so that it can fork another front.
-    let is_kept = surus_sys::process::is_root();
-    if !is_kept && let Some(status) = keeper::init::run()? {
+    let is_kept = surus_sys::process::has_other_users();
+    if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
     }
     match is_kept {
         true => log::start_direct(&config.log)?,
         false => log::start(&config.log)?,
+    }
+    if !is_kept && surus_sys::process::is_root() {
+        warn!(
+            "this user namespace has no user but root, so that PHP and the process that reads requests are not separated; \
+             map more users into it (/etc/subuid), or start Surus as a user"
+        );
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
@@ -74,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         // The keeper removes their files.
         listeners.iter_mut().for_each(Bound::leave_file);
         admin.leave_file();
-        let place = keep::adopt(&config, front.place)?;
+        let (place, opener) = keep::adopt(&config, front.place)?;
         log::start_writer(&config.log)?;
         run_front(Front {
             project: project.clone(),
@@ -84,7 +92,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             place,
             plans: plans.clone(),
             main,
-            keeper: Some(front.socket),
+            keeper: Some(Kept {
+                socket: front.socket,
+                opener,
+                signals: front.signals,
+            }),
         })
     };
     match keep(&project, &config, plans.clone(), run)? {
@@ -123,7 +135,7 @@ fn keep(
     match Keeper::new(kept)?.run()? {
         Outcome::Ended(status) => Ok(status),
         Outcome::Front(front) => {
-            let reach = keep::reach(project, config, &front.place, &plans)?;
+            let reach = keep::reach(config, &front.place, &plans)?;
             confine(&keep::confinement(config), &user, front.keeper, &reach)?;
             run(front).map(|()| 0)
         }
@@ -140,8 +152,16 @@ struct Front {
     plans: Arc<Vec<Planned>>,
     /// The engine that answers where no route names another.
     main: &'static str,
-    /// The socket to the keeper, if there is one.
-    keeper: Option<OwnedFd>,
+    keeper: Option<Kept>,
+}
+
+/// What a front of a keeper has from it.
+struct Kept {
+    socket: OwnedFd,
+    /// See [`keep::attend`].
+    opener: (u32, Arc<Opener>),
+    /// Those that wait.
+    signals: Signals,
 }
 
 fn run_front(front: Front) -> anyhow::Result<()> {
@@ -186,7 +206,16 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         .map(Bound::listen)
         .collect::<Result<_, _>>()?;
     let admin_listener = admin.listen()?;
-    let keeper = keeper.map(Client::new).transpose()?;
+    let keeper = match keeper {
+        None => None,
+        Some(kept) => {
+            // Where this process can take them now, and in this thread alone.
+            kept.signals.give_back();
+            let keeper = Client::new(kept.socket)?;
+            keep::attend(&keeper, kept.opener);
+            Some(keeper)
+        }
+    };
     let lost = || {
         let keeper = keeper.clone();
         async move {
@@ -232,7 +261,11 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                 Box::pin(async move {
                     // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
                     let place = match &keeper {
-                        Some(keeper) => keep::adopt(&config, keeper.place().await?)?,
+                        Some(keeper) => {
+                            let (place, opener) = keep::adopt(&config, keeper.place().await?)?;
+                            keep::attend(keeper, opener);
+                            place
+                        }
                         None => open_place(&project, &config)?,
                     };
                     let mut prepared = Vec::new();

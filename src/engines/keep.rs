@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
@@ -11,6 +12,7 @@ use surus_sys::scoreboard::Scoreboard;
 use surus_sys::shared;
 
 use super::Plan;
+use super::server_vars;
 use super::stock::home::{self, Own};
 use super::stock::launch::{Extra, Starter};
 use super::stock::{Address, Way};
@@ -20,15 +22,26 @@ use crate::launcher::{Role, TEMPLATE};
 
 /// Environment variables of one request may have so many bytes.
 const MOST_ENV: u64 = 1 << 20;
+/// The names of all functions that PHP's settings disable may have so many bytes.
+const MOST_DISABLED: usize = 32 * 1024;
 
 /// What an installed PHP of a pool is started with.
 pub struct Home {
     own: Own,
     starter: Starter,
+    disabled: Disabled,
+}
+
+/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that setting, so it could enable all.
+enum Disabled {
+    Unknown,
+    /// A process of [`Role::Probe`] writes them into this file, and has not ended well yet.
+    Asked(std::fs::File),
+    Known(String),
 }
 
 /// Starts the template of a pool; returns its number. `groups` are those of PHP's user.
-pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: Option<&[u32]>) -> anyhow::Result<u32> {
+pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
     let Plan::Ours { spec, limits, .. } = plan else {
         bail!("this pool has no template");
     };
@@ -51,20 +64,24 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: Option<&[u32]>) -> anyho
             && process::is_event(bell),
         "a template with descriptors of another kind"
     );
-    let groups = groups.map(template::groups_file).transpose()?;
-    Ok(template::launch(spec, requests, theirs, groups)?.id())
+    let groups = template::groups_file(groups)?;
+    Ok(template::launch(spec, requests, theirs, Some(groups))?.id())
 }
 
-/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it.
-pub fn home(plan: &Plan, front: u32) -> anyhow::Result<(PathBuf, Home)> {
+/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it; `groups` are those of PHP's user.
+pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
     let own = home::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
-    let starter = Starter::new(spec, &own)?;
-    Ok((path, Home { own, starter }))
+    let home = Home {
+        starter: Starter::new(spec, &own, groups.to_vec())?,
+        own,
+        disabled: Disabled::Unknown,
+    };
+    Ok((path, home))
 }
 
 /// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
@@ -76,13 +93,7 @@ pub fn most(plan: &Plan) -> usize {
 }
 
 /// Starts an installed PHP; returns its number.
-pub fn php(
-    plan: &Plan,
-    home: &Home,
-    role: Role,
-    disabled: &str,
-    fds: Vec<OwnedFd>,
-) -> anyhow::Result<u32> {
+pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
@@ -103,12 +114,9 @@ pub fn php(
         Role::Event => stdin,
         Role::Probe | Role::Server => super::stock::launch::nothing()?,
     };
-    let stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
+    let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
     let mut env = Vec::new();
-    let mut extra = Extra {
-        disabled,
-        ..Extra::default()
-    };
+    let mut extra = Extra::default();
     match (spec.way, role) {
         (Way::Cgi, Role::Event) => {
             let file = next(&[Kind::File])?;
@@ -126,7 +134,20 @@ pub fn php(
             extra.env = &env;
         }
         (Way::Cli, Role::Event) => {
+            let Disabled::Known(disabled) = &home.disabled else {
+                bail!("nobody has asked yet which functions PHP's settings disable");
+            };
+            extra.disabled = disabled;
             extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+        }
+        (Way::Cli, Role::Probe) => {
+            ensure!(
+                matches!(home.disabled, Disabled::Unknown),
+                "this PHP has been asked already which functions its settings disable"
+            );
+            let file = process::writable_memory_file()?;
+            stdio[1] = file.try_clone()?;
+            home.disabled = Disabled::Asked(file.into());
         }
         _ => {}
     }
@@ -138,23 +159,30 @@ pub fn php(
     Ok(child.id())
 }
 
-/// Whether this `NAME=value` may be a variable of a request, and not one that the dynamic loader, the C library or PHP itself heeds.
+/// A process of [`Role::Probe`] has ended well: notes what it has said.
+pub fn probed(home: &mut Home) -> anyhow::Result<()> {
+    let Disabled::Asked(file) = &home.disabled else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; MOST_DISABLED];
+    let length = file.read_at(&mut bytes, 0)?;
+    ensure!(length < MOST_DISABLED, "more than {MOST_DISABLED} bytes");
+    bytes.truncate(length);
+    let text = String::from_utf8(bytes)?;
+    // It becomes part of an argument, where a line break would begin another setting.
+    let is_name =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
+    ensure!(text.bytes().all(is_name), "{text:?} are no names");
+    home.disabled = Disabled::Known(text);
+    Ok(())
+}
+
+/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and other libraries heed more names than
+/// anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
 fn is_of_request(variable: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 5] = [b"LD_", b"GLIBC_", b"MALLOC_", b"USE_ZEND_", b"ZEND_"];
-    const NAMES: [&[u8]; 7] = [
-        b"PHPRC",
-        b"PHP_INI_SCAN_DIR",
-        b"PHP_FCGI_CHILDREN",
-        b"PHP_FCGI_MAX_REQUESTS",
-        b"TMPDIR",
-        b"LOCPATH",
-        b"OPENSSL_CONF",
-    ];
-    let name = variable
-        .split(|byte| *byte == b'=')
-        .next()
-        .unwrap_or_default();
-    !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !NAMES.contains(&name)
+    let name = variable.split(|byte| *byte == b'=').next();
+    let name = std::str::from_utf8(name.unwrap_or_default());
+    variable.is_empty() || name.is_ok_and(server_vars::is_cgi)
 }
 
 /// Connects to the php-fpm that a pool has configured.
@@ -175,19 +203,35 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::is_of_request;
 
     #[test]
-    fn variables_that_programs_heed_are_none_of_a_request() {
-        for variable in ["REQUEST_METHOD=GET", "HTTP_X=LD_PRELOAD", "PHP_SELF=/x", ""] {
+    fn variables_that_libraries_heed_are_none_of_a_request() {
+        for variable in [
+            "REQUEST_METHOD=GET",
+            "HTTP_X=LD_PRELOAD",
+            "HTTPS=on",
+            "REDIRECT_STATUS=200",
+            "SCRIPT_FILENAME=/x=y",
+            "",
+        ] {
             assert!(is_of_request(variable.as_bytes()), "{variable}");
         }
         for variable in [
             "LD_PRELOAD=/tmp/x",
             "PHPRC=/tmp",
             "PHP_INI_SCAN_DIR=/tmp",
+            "GCONV_PATH=/tmp",
+            "OPENSSL_MODULES=/tmp",
+            "SSL_CERT_FILE=/tmp/x",
+            "HOSTALIASES=/tmp/x",
+            "PATH=/tmp",
+            "HTTP_PROXY=http://evil.example",
             "LD_AUDIT",
+            "TZ=x",
+            "=x",
         ] {
             assert!(!is_of_request(variable.as_bytes()), "{variable}");
         }

@@ -365,9 +365,11 @@ pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
 
 /// The same without a line in the log.
 pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
-    if !process::is_root() {
+    if !process::has_other_users() {
         if settings.user.is_some() || settings.group.is_some() {
-            bail!("engine.user and engine.group need Surus to be started as root");
+            bail!(
+                "engine.user and engine.group need Surus to be started as root, in a user namespace with other users"
+            );
         }
         return Ok(None);
     }

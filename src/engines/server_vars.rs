@@ -10,6 +10,39 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
+/// The variables of [`each`] that are no header's.
+const NAMES: [&str; 23] = [
+    "CONTENT_LENGTH",
+    "CONTENT_TYPE",
+    "DOCUMENT_ROOT",
+    "DOCUMENT_URI",
+    "FCGI_ROLE",
+    "GATEWAY_INTERFACE",
+    "HTTPS",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "QUERY_STRING",
+    "REDIRECT_STATUS",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
+    "REQUEST_METHOD",
+    "REQUEST_SCHEME",
+    "REQUEST_URI",
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "SERVER_ADDR",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "SERVER_SOFTWARE",
+];
+
+/// Whether [`each`] makes a variable of this name, of whatever request. No library looks at one of them for itself.
+pub fn is_cgi(name: &str) -> bool {
+    let is_header = name.starts_with("HTTP_") && name != "HTTP_PROXY";
+    is_header || NAMES.contains(&name)
+}
+
 /// Takes variables, in whatever form they are sent.
 pub trait Variables {
     fn put(&mut self, name: &[u8], value: &[u8]);
@@ -238,6 +271,8 @@ mod tests {
         assert_eq!(vars["SERVER_ADDR"], "::1");
         assert_eq!(vars["SERVER_PORT"], "8080");
         assert_eq!(vars["LAMBDA_TASK"], "x");
+        let others: Vec<_> = vars.keys().filter(|name| !is_cgi(name)).collect();
+        assert_eq!(others, ["LAMBDA_TASK"]);
         assert!(
             !vars.contains_key("HTTPS")
                 && !vars.contains_key("CONTENT_TYPE")

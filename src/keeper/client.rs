@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use surus_sys::seqpacket::{AsyncSeqpacket, Received, Seqpacket};
@@ -19,6 +20,9 @@ use super::message::{MOST_BYTES, Reply, Request};
 use crate::engine::Pending;
 use crate::launcher::{Child, Home, Kept, Launcher, Role, Which};
 use crate::observe::reopen;
+
+/// So long an answer of the keeper may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the keeper.
 pub struct Client {
@@ -97,16 +101,21 @@ impl Client {
     /// Has the keeper open the directories that are served again.
     pub async fn place(&self) -> anyhow::Result<Place> {
         match self.ask(|id| Request::Place { id }, Vec::new()).await? {
-            Answer::Done(_, _, mut fds) if !fds.is_empty() => {
+            Answer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let mut file = std::fs::File::from(fds.remove(0));
                 let mut text = Vec::new();
                 io::Read::read_to_end(&mut file, &mut text)?;
-                Ok(Place {
-                    text,
-                    fds,
-                    opener: 0,
-                })
+                Ok(Place { number, text, fds })
             }
+            _ => Err(confused()),
+        }
+    }
+
+    /// Has the keeper replace the process that opens files below the directories of a place. Returns the socket to it.
+    pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
+        let asked = self.ask(|id| Request::Opener { id, place }, Vec::new());
+        match asked.await? {
+            Answer::Done(_, _, mut fds) => fds.pop().context("no socket came"),
             _ => Err(confused()),
         }
     }
@@ -132,10 +141,15 @@ impl Client {
         if self.lost.is_cancelled() {
             self.lock().waiting.remove(&id);
         }
-        match answered.await {
-            Ok(Answer::Failed(why)) => Err(anyhow!(why)),
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(anyhow!("the keeper is gone")),
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(Answer::Failed(why))) => Err(anyhow!(why)),
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(anyhow!("the keeper is gone")),
+            Err(_) => {
+                // What is started for an answer that comes later is ended then.
+                self.lock().waiting.remove(&id);
+                Err(anyhow!("the keeper has not answered for {PATIENCE:?}"))
+            }
         }
     }
 
@@ -249,21 +263,8 @@ impl Launcher for Client {
         self.post(Request::CloseHome { home: number }, Vec::new());
     }
 
-    fn php(
-        &self,
-        home: u32,
-        role: Role,
-        disabled: &str,
-        fds: Vec<OwnedFd>,
-    ) -> Pending<'_, anyhow::Result<Child>> {
-        let disabled = disabled.to_owned();
-        let request = move |id| Request::Php {
-            id,
-            home,
-            role,
-            disabled,
-        };
-        Box::pin(self.start(request, fds))
+    fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
+        Box::pin(self.start(move |id| Request::Php { id, home, role }, fds))
     }
 
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which) {

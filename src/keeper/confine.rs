@@ -86,10 +86,16 @@ pub fn confine(
     match settings.landlock {
         false => info!("front: Landlock is switched off (http.landlock)"),
         true => match surus_sys::confine::landlock(reach) {
-            Ok(Held::Wholly) => info!("front: Landlock restricts files, ports and signals"),
-            Ok(Held::Partly) => {
-                info!("front: Landlock restricts files; this kernel does not know all of it")
-            }
+            Ok(Held::Wholly) => info!(
+                reads = ?reach.reads,
+                writes = ?reach.writes,
+                "front: Landlock restricts files, ports and signals"
+            ),
+            Ok(Held::Partly) => info!(
+                reads = ?reach.reads,
+                writes = ?reach.writes,
+                "front: Landlock restricts files; this kernel does not know all of it"
+            ),
             Ok(Held::No) => info!("front: this kernel has no Landlock; files are not restricted"),
             Err(error) => bail!("cannot restrict the front (http.landlock): {error}"),
         },

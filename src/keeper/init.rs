@@ -1,4 +1,4 @@
-//! Process 1 of a container whose server is not started as root: reaps orphans, passes signals on, and ends with the server.
+//! Process 1 of a container: reaps orphans, passes signals on, and ends with the server, which is a child of it.
 
 use anyhow::Context;
 use std::os::fd::AsFd;
@@ -36,7 +36,7 @@ pub fn run() -> anyhow::Result<Option<u8>> {
                 Told::Reopen => process::reopen(server),
             };
         }
-        while let Some((pid, status)) = fork::reap() {
+        while let Some((pid, status)) = fork::reap_any() {
             if pid == server {
                 return Ok(Some(super::run::status_of(ExitStatus::from_raw(status))));
             }

@@ -21,19 +21,15 @@ pub enum Request {
     /// Remove such a directory.
     CloseHome { home: u32 },
     /// Start the installed PHP of a directory's pool in one of its roles. Comes with descriptors of the role.
-    Php {
-        id: u32,
-        home: u32,
-        role: Role,
-        /// Functions that PHP's settings disable, with commas between; for [`Role::Event`] of `cli`.
-        disabled: String,
-    },
+    Php { id: u32, home: u32, role: Role },
     /// Signal a process that the keeper has started, or a descendant. May come with a pidfd of it.
     Signal { pid: u32, which: Which },
     /// Connect to the configured php-fpm of a pool.
     Connect { id: u32, pool: u16 },
     /// Open the directories of the configuration again.
     Place { id: u32 },
+    /// Start another process that opens files below the directories of a place, and end the one that there is.
+    Opener { id: u32, place: u32 },
     /// The application has booted, and is served from now on.
     Ready,
 }
@@ -115,12 +111,7 @@ impl Request {
                 to.push(3);
                 to.extend_from_slice(&home.to_le_bytes());
             }
-            Request::Php {
-                id,
-                home,
-                role,
-                disabled,
-            } => {
+            Request::Php { id, home, role } => {
                 to.push(4);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&home.to_le_bytes());
@@ -129,7 +120,6 @@ impl Request {
                     Role::Event => 2,
                     Role::Server => 3,
                 });
-                to.extend_from_slice(disabled.as_bytes());
             }
             Request::Signal { pid, which } => {
                 to.push(5);
@@ -152,8 +142,26 @@ impl Request {
                 to.extend_from_slice(&id.to_le_bytes());
             }
             Request::Ready => to.push(8),
+            Request::Opener { id, place } => {
+                to.push(9);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&place.to_le_bytes());
+            }
         }
         to
+    }
+
+    /// The number that its answer has, where it has one.
+    pub fn id(&self) -> Option<u32> {
+        match self {
+            Request::Template { id, .. }
+            | Request::Home { id, .. }
+            | Request::Php { id, .. }
+            | Request::Connect { id, .. }
+            | Request::Place { id }
+            | Request::Opener { id, .. } => Some(*id),
+            Request::CloseHome { .. } | Request::Signal { .. } | Request::Ready => None,
+        }
     }
 
     /// Reads what the front has sent, which may be anything.
@@ -181,7 +189,6 @@ impl Request {
                     3 => Role::Server,
                     _ => return Err(NoMessage),
                 },
-                disabled: names(rest.text()?)?,
             },
             5 => Request::Signal {
                 pid: rest.u32()?,
@@ -200,16 +207,14 @@ impl Request {
             },
             7 => Request::Place { id: rest.u32()? },
             8 => Request::Ready,
+            9 => Request::Opener {
+                id: rest.u32()?,
+                place: rest.u32()?,
+            },
             _ => return Err(NoMessage),
         };
         whole(request, &rest)
     }
-}
-
-/// Names of functions, as `disable_functions` has them. They become part of an argument of PHP's.
-fn names(text: String) -> Result<String, NoMessage> {
-    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
-    text.bytes().all(is_one).then_some(text).ok_or(NoMessage)
 }
 
 impl Reply {
@@ -298,17 +303,15 @@ mod tests {
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Template { id, pool }),
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Home { id, pool }),
             any::<u32>().prop_map(|home| Request::CloseHome { home }),
-            (any::<(u32, u32)>(), role, "[a-zA-Z0-9_,]{0,200}").prop_map(
-                |((id, home), role, disabled)| Request::Php {
-                    id,
-                    home,
-                    role,
-                    disabled
-                }
-            ),
+            (any::<(u32, u32)>(), role).prop_map(|((id, home), role)| Request::Php {
+                id,
+                home,
+                role
+            }),
             (any::<u32>(), which).prop_map(|(pid, which)| Request::Signal { pid, which }),
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Connect { id, pool }),
             any::<u32>().prop_map(|id| Request::Place { id }),
+            any::<(u32, u32)>().prop_map(|(id, place)| Request::Opener { id, place }),
             Just(Request::Ready),
         ]
     }
@@ -331,32 +334,10 @@ mod tests {
         #[test]
         fn request_that_is_cut_or_continued_is_refused(request in request(), byte in any::<u8>()) {
             let whole = request.encode();
-            if !matches!(request, Request::Php { .. }) {
-                let longer: Vec<u8> = whole.iter().copied().chain([byte]).collect();
-                prop_assert_eq!(Request::decode(&longer), Err(NoMessage));
-                prop_assert_eq!(Request::decode(&whole[..whole.len() - 1]), Err(NoMessage));
-            }
+            let longer: Vec<u8> = whole.iter().copied().chain([byte]).collect();
+            prop_assert_eq!(Request::decode(&longer), Err(NoMessage));
+            prop_assert_eq!(Request::decode(&whole[..whole.len() - 1]), Err(NoMessage));
         }
-    }
-
-    #[test]
-    fn names_that_could_become_other_settings_are_refused() {
-        let php = |disabled: &str| {
-            let disabled = disabled.to_owned();
-            let (id, home, role) = (1, 2, Role::Event);
-            let request = Request::Php {
-                id,
-                home,
-                role,
-                disabled,
-            };
-            Request::decode(&request.encode())
-        };
-        assert!(php("exec,Foo\\bar").is_ok());
-        for wrong in ["a\nauto_prepend_file=/etc/shadow", "a=b", "a;b", "\"", "\0"] {
-            assert_eq!(php(wrong), Err(NoMessage), "{wrong:?}");
-        }
-        assert_eq!(php(&"x".repeat(MOST_BYTES)), Err(NoMessage));
     }
 
     #[test]

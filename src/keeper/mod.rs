@@ -10,9 +10,11 @@ pub mod init;
 pub mod message;
 pub mod processes;
 pub mod run;
+mod running;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use client::Client;
 pub use confine::{Confinement, confine, identity, reach};
@@ -23,11 +25,20 @@ use crate::launcher::Role;
 /// The directories that a front serves from, opened.
 #[derive(Debug)]
 pub struct Place {
+    /// What the keeper knows it by.
+    pub number: u32,
     /// What the front has to know of them.
     pub text: Vec<u8>,
+    /// The socket to the process that opens files below them, and the directories.
     pub fds: Vec<OwnedFd>,
-    /// The process that opens files below them, if this process has started it; 0 otherwise.
-    pub opener: u32,
+}
+
+/// The same, as [`Duties::place`] opens them.
+pub struct Directories<T> {
+    pub text: Vec<u8>,
+    pub fds: Vec<OwnedFd>,
+    /// What processes that open files below them are started with.
+    pub trees: T,
 }
 
 /// What the keeper does for the front, from the configuration. Pools are those of the configuration, by their place.
@@ -35,8 +46,17 @@ pub trait Duties {
     /// What an installed PHP is started with. Dropping it removes its directory.
     type Home;
 
+    /// Directories that files are opened below.
+    type Trees;
+
+    /// The time that a front has to end in when it is asked to.
+    fn grace(&self) -> Duration;
+
     /// Opens the directories that are served.
-    fn place(&mut self) -> anyhow::Result<Place>;
+    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>>;
+
+    /// Starts a process that opens files below such directories; returns its number and the front's end of its socket.
+    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
     /// How many pools there are.
     fn pools(&self) -> u16;
@@ -54,11 +74,13 @@ pub trait Duties {
     fn php(
         &mut self,
         pool: u16,
-        home: &Self::Home,
+        home: &mut Self::Home,
         role: Role,
-        disabled: &str,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32>;
+
+    /// The process of [`Role::Probe`] has ended well.
+    fn probed(&mut self, home: &mut Self::Home) -> anyhow::Result<()>;
 
     /// Connects to the php-fpm that a pool has configured.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;

@@ -1,12 +1,16 @@
 //! The processes that the keeper has started, and which processes a front may signal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use surus_sys::fork;
 use surus_sys::process::{self, Pid};
 
 use crate::launcher::Which;
+
+/// What a script has started in the background counts among them, too.
+const MOST_ORPHANS: usize = 256;
 
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,19 +19,29 @@ pub enum Kind {
     Opener,
     /// The template process of a pool.
     Template(u16),
+    /// Says which functions are disabled, for the directory of this number.
+    Probe(u32),
     /// An installed PHP of a pool, for one request.
     Event(u16),
     /// An installed PHP of a pool, for many; no child of it outlives it.
     Server(u16),
 }
 
-/// Children for the front, by their number. None of the numbers can become another process's before [`Processes::ended`],
-/// because the keeper has not reaped it.
+/// A child that has ended, and is reaped.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    pub pid: u32,
+    pub kind: Kind,
+    pub wait_status: i32,
+}
+
+/// Children for the front, by their number. None of the numbers can become another process's or process group's before
+/// [`Processes::reap`], because nobody else reaps them.
 #[derive(Debug, Default)]
 pub struct Processes {
     children: BTreeMap<u32, Kind>,
-    /// Children that have ended before others of their process group. As long as one is left, no other group gets the number.
-    groups: BTreeSet<u32>,
+    /// Workers whose template has ended before them, each with a pidfd: nobody keeps their numbers for them.
+    orphans: Vec<Pid>,
 }
 
 impl Processes {
@@ -35,18 +49,33 @@ impl Processes {
         self.children.insert(pid, kind);
     }
 
-    /// Forgets a child that has been reaped. Was it one?
-    pub fn ended(&mut self, pid: u32) -> bool {
-        let kind = self.children.remove(&pid);
-        if matches!(kind, Some(Kind::Server(_))) && process::has_group(pid) {
-            let _ = process::kill_group(pid);
+    /// Reaps the children that have ended. What has to be done about their process groups is done before.
+    pub fn reap(&mut self) -> Vec<Ended> {
+        self.orphans.retain(|orphan| !orphan.has_ended());
+        let mut all = Vec::new();
+        for (pid, kind) in &self.children {
+            if !fork::has_ended(*pid) {
+                continue;
+            }
+            match kind {
+                Kind::Server(_) => drop(process::kill_group(*pid)),
+                Kind::Template(_) => {
+                    let room = MOST_ORPHANS.saturating_sub(self.orphans.len());
+                    self.orphans.extend(process::members(*pid, room));
+                }
+                Kind::Opener | Kind::Probe(_) | Kind::Event(_) => {}
+            }
+            let (pid, kind) = (*pid, *kind);
+            all.extend(fork::reap(pid).map(|wait_status| Ended {
+                pid,
+                kind,
+                wait_status,
+            }));
         }
-        let known = kind.is_some();
-        if known {
-            self.groups.insert(pid);
+        for ended in &all {
+            self.children.remove(&ended.pid);
         }
-        self.groups.retain(|group| process::has_group(*group));
-        known
+        all
     }
 
     pub fn count(&self, kind: Kind) -> usize {
@@ -58,8 +87,15 @@ impl Processes {
         self.children.is_empty()
     }
 
-    /// Signals a process of ours: a child, a child's child, or one that is left of a child's process group.
-    pub fn signal(&mut self, pid: u32, pidfd: Option<OwnedFd>, which: Which) -> io::Result<()> {
+    /// Kills a child, if it is one still.
+    pub fn kill(&self, pid: u32) {
+        if self.children.contains_key(&pid) {
+            let _ = process::kill(pid);
+        }
+    }
+
+    /// Signals a process of ours: a child, a child's child, or a worker that a template has left.
+    pub fn signal(&self, pid: u32, pidfd: Option<OwnedFd>, which: Which) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let is_child = self.children.contains_key(&pid);
         if which == Which::KillGroup {
@@ -67,6 +103,9 @@ impl Processes {
                 true => process::kill_group(pid),
                 false => Err(denied()),
             };
+        }
+        if let Some(orphan) = self.orphans.iter().find(|orphan| orphan.get() == pid) {
+            return send(orphan, which);
         }
         if !is_child && !self.is_below(pid) {
             return Err(denied());
@@ -83,24 +122,16 @@ impl Processes {
                 return Err(denied());
             }
         }
-        let process = Pid::new(pid, pidfd);
-        match which {
-            Which::Stop => process.stop(),
-            Which::Resume => process.resume(),
-            Which::Terminate => process.terminate(),
-            Which::Kill | Which::KillGroup => process.kill(),
-        }
+        send(&Pid::new(pid, pidfd), which)
     }
 
-    fn is_below(&mut self, pid: u32) -> bool {
+    fn is_below(&self, pid: u32) -> bool {
         // 0 and 1 are never children, and -1 and others of that kind are no numbers of processes.
         if pid <= 1 || pid > i32::MAX.cast_unsigned() || pid == std::process::id() {
             return false;
         }
-        self.groups.retain(|group| process::has_group(*group));
-        process::parent_and_group(pid).is_some_and(|(parent, group)| {
-            self.children.contains_key(&parent) || self.groups.contains(&group)
-        })
+        let found = process::parent_and_group(pid);
+        found.is_some_and(|(parent, _)| self.children.contains_key(&parent))
     }
 
     /// Has all end whose front is gone. A template and an opener see that for themselves.
@@ -109,7 +140,7 @@ impl Processes {
             let _ = match kind {
                 // It ends its own children.
                 Kind::Server(_) => process::terminate(*pid),
-                Kind::Event(_) => process::kill_group(*pid),
+                Kind::Event(_) | Kind::Probe(_) => process::kill_group(*pid),
                 Kind::Template(_) | Kind::Opener => Ok(()),
             };
         }
@@ -121,6 +152,15 @@ impl Processes {
         for pid in self.children.keys() {
             let _ = process::kill_group(*pid);
         }
+    }
+}
+
+fn send(process: &Pid, which: Which) -> io::Result<()> {
+    match which {
+        Which::Stop => process.stop(),
+        Which::Resume => process.resume(),
+        Which::Terminate => process.terminate(),
+        Which::Kill | Which::KillGroup => process.kill(),
     }
 }
 
@@ -142,7 +182,7 @@ mod tests {
     #[test]
     fn foreign_processes_are_not_signalled() {
         let mut foreign = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut processes = Processes::default();
+        let processes = Processes::default();
         let own = std::process::id();
         let parent = std::os::unix::process::parent_id();
         for pid in [foreign.id(), own, parent, 0, 1, 2, u32::MAX, 1 << 31] {
@@ -180,17 +220,52 @@ mod tests {
         }
         assert!(processes.signal(below, pidfd(below), Which::Resume).is_ok());
         assert!(processes.signal(child.id(), None, Which::Kill).is_ok());
-        child.wait().unwrap();
-        assert!(processes.ended(child.id()));
-        // Its parent is gone; its process group tells.
+        reap_one(&mut processes);
+        assert!(child.wait().is_err(), "it is reaped");
+        // Its parent is gone; it was of the template's process group.
+        let orphans = processes.orphans.iter().map(Pid::get);
+        assert_eq!(orphans.collect::<Vec<_>>(), [below]);
         assert!(processes.signal(below, None, Which::Kill).is_ok());
         assert!(
             processes
                 .signal(child.id(), None, Which::KillGroup)
                 .is_err()
         );
+        until(|| processes.orphans[0].has_ended());
+        // Whoever gets the number next is not signalled.
+        processes.reap();
+        assert!(processes.signal(below, None, Which::Kill).is_err());
         assert!(foreign.try_wait().unwrap().is_none());
         foreign.kill().unwrap();
         foreign.wait().unwrap();
+    }
+
+    #[test]
+    fn ended_child_keeps_its_number_until_it_is_reaped() {
+        let mut child = Command::new("true").process_group(0).spawn().unwrap();
+        let mut processes = Processes::default();
+        processes.started(child.id(), Kind::Server(0));
+        until(|| fork::has_ended(child.id()));
+        assert!(processes.signal(child.id(), None, Which::Resume).is_ok());
+        assert!(processes.children.contains_key(&child.id()));
+        let ended = processes.reap();
+        assert_eq!((ended.len(), ended[0].pid), (1, child.id()));
+        assert!(processes.is_empty() && child.wait().is_err());
+        assert!(processes.signal(child.id(), None, Which::Resume).is_err());
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    fn reap_one(processes: &mut Processes) -> Ended {
+        loop {
+            if let Some(ended) = processes.reap().pop() {
+                return ended;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }

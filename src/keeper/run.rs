@@ -1,6 +1,6 @@
 //! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts another front if one dies.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -16,8 +16,9 @@ use surus_sys::signals::{self, Signals, Told};
 use tracing::{debug, error, warn};
 
 use super::message::{MOST_BYTES, Reply, Request};
-use super::processes::{Kind, Processes};
-use super::{Duties, Place};
+use super::processes::{Ended, Kind, Processes};
+use super::running::Running;
+use super::{Directories, Duties, Place};
 use crate::launcher::Role;
 use crate::observe::rarely::Rarely;
 use crate::observe::reopen::Logs;
@@ -28,12 +29,14 @@ const MOST_TEMPLATES: usize = 16;
 const MOST_HOMES: usize = 16;
 /// Processes that open files for the front: one for each version of the directories that is still in use.
 const MOST_OPENERS: usize = 16;
-/// Answers that may wait for the front to read them; it is not read from meanwhile.
-const MOST_WAITING: usize = 256;
 /// PHP may take so long to end when its front has ended.
 const LAST: Duration = Duration::from_secs(2);
+/// What does not end when it is killed, as in a system call of a file system that hangs, is waited for no longer than this.
+const LAST_OF_ALL: Duration = Duration::from_secs(10);
 /// The pause between two attempts to kill what does not end.
 const AGAIN: Duration = Duration::from_millis(100);
+/// A front that ends by itself when its grace period is over may take so long for it.
+const RESERVE: Duration = Duration::from_secs(5);
 /// A front that is told to end at once may take so long.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// A front that has lived so long did not die of its start.
@@ -48,6 +51,8 @@ pub struct Front {
     pub place: Place,
     /// The keeper.
     pub keeper: u32,
+    /// Signals that have come since the fork, and wait until this process can take them.
+    pub signals: Signals,
 }
 
 /// Which process [`Keeper::run`] returns in.
@@ -58,14 +63,6 @@ pub enum Outcome {
     Ended(u8),
 }
 
-/// Signals that ask for an end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    No,
-    Asked,
-    AtOnce(Instant),
-}
-
 pub struct Keeper<D: Duties> {
     duties: D,
     signals: Signals,
@@ -73,19 +70,19 @@ pub struct Keeper<D: Duties> {
     processes: Processes,
     homes: BTreeMap<u32, (u16, D::Home)>,
     next_home: u32,
-    end: End,
+    places: BTreeMap<u32, Opened<D::Trees>>,
+    next_place: u32,
+    /// An end was asked for, and a front that lives then is killed.
+    end: Option<Instant>,
     /// A front has been ready once.
     has_served: bool,
 }
 
-/// The front that runs.
-struct Running {
-    pid: u32,
-    socket: Seqpacket,
-    /// Nothing more is read from it.
-    is_closed: bool,
-    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
-    since: Instant,
+/// Directories that a front serves from.
+struct Opened<T> {
+    trees: T,
+    /// The process that opens files below them, as long as it lives.
+    opener: Option<u32>,
 }
 
 impl<D: Duties> Keeper<D> {
@@ -98,7 +95,9 @@ impl<D: Duties> Keeper<D> {
             processes: Processes::default(),
             homes: BTreeMap::new(),
             next_home: 1,
-            end: End::No,
+            places: BTreeMap::new(),
+            next_place: 1,
+            end: None,
             has_served: false,
         })
     }
@@ -107,42 +106,33 @@ impl<D: Duties> Keeper<D> {
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         let mut pause = PAUSES.0;
         loop {
-            let place = match self.place() {
+            match self.start() {
                 Err(error) if self.has_served => {
                     error!("cannot start another front: {error:#}");
-                    None
                 }
-                place => Some(place?),
-            };
-            if let Some(place) = place {
-                let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
-                let keeper = std::process::id();
-                match fork::fork().context("cannot fork the front")? {
-                    Forked::Child => {
-                        drop(ours);
-                        self.signals.give_back();
-                        return Ok(Outcome::Front(Front {
-                            socket: theirs,
-                            place,
-                            keeper,
-                        }));
+                Err(error) => return Err(error),
+                Ok(Started::Child(place, socket, keeper)) => {
+                    return Ok(Outcome::Front(Front {
+                        socket,
+                        place,
+                        keeper,
+                        signals: self.signals,
+                    }));
+                }
+                Ok(Started::Parent(pid, socket)) => {
+                    privileges::set_name(c"surus keeper");
+                    let began = Instant::now();
+                    let status = self.keep(pid, socket);
+                    if let Some(code) = self.over(status) {
+                        return Ok(Outcome::Ended(code));
                     }
-                    Forked::Parent(pid) => {
-                        drop((place, theirs));
-                        privileges::set_name(c"surus keeper");
-                        let began = Instant::now();
-                        let status = self.keep(pid, ours);
-                        if let Some(code) = self.over(status) {
-                            return Ok(Outcome::Ended(code));
-                        }
-                        error!(
-                            pid,
-                            how = process::describe_exit(status.into_raw()),
-                            "the front has died; another one is started"
-                        );
-                        if began.elapsed() > SETTLED {
-                            pause = PAUSES.0;
-                        }
+                    error!(
+                        pid,
+                        how = process::describe_exit(status.into_raw()),
+                        "the front has died; another one is started"
+                    );
+                    if began.elapsed() > SETTLED {
+                        pause = PAUSES.0;
                     }
                 }
             }
@@ -151,44 +141,52 @@ impl<D: Duties> Keeper<D> {
             while let Some(left) = until.checked_duration_since(Instant::now()) {
                 signals::wait(&[self.signals.as_fd()], None, Some(left));
                 self.hear(None);
-                if self.end != End::No {
+                if self.end.is_some() {
                     return Ok(Outcome::Ended(0));
                 }
             }
         }
     }
 
+    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that replaces a dead one starts even
+    /// where the program was replaced meanwhile. So it has the keeper's memory as it was then; see docs/security.md.
+    fn start(&mut self) -> anyhow::Result<Started> {
+        let place = self.place()?;
+        let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
+        let keeper = std::process::id();
+        match fork::fork().context("cannot fork the front")? {
+            Forked::Child => {
+                drop(ours);
+                fork::close_inherited();
+                self.places.clear();
+                Ok(Started::Child(place, theirs, keeper))
+            }
+            Forked::Parent(pid) => Ok(Started::Parent(pid, ours)),
+        }
+    }
+
     /// The status to exit with, if a front's end is the end of all.
     fn over(&self, status: ExitStatus) -> Option<u8> {
-        let is_over = self.end != End::No || !self.has_served;
+        let is_over = self.end.is_some() || !self.has_served;
         is_over.then(|| status_of(status))
     }
 
     /// Serves a front until it has ended, and ends what it has started.
     fn keep(&mut self, pid: u32, socket: Seqpacket) -> ExitStatus {
-        let mut front = Running {
-            pid,
-            socket,
-            is_closed: false,
-            waiting: VecDeque::new(),
-            since: Instant::now(),
-        };
+        let mut front = Running::new(pid, socket);
         let status = loop {
-            let limit = match self.end {
-                End::AtOnce(when) => Some(when.saturating_duration_since(Instant::now())),
-                _ => None,
-            };
-            let out = (!front.waiting.is_empty()).then(|| front.socket.as_fd());
-            let listens = !front.is_closed && front.waiting.len() < MOST_WAITING;
+            let left = |end: Instant| end.saturating_duration_since(Instant::now());
+            let out = front.has_waiting().then(|| front.socket.as_fd());
             let all = [self.signals.as_fd(), front.socket.as_fd()];
-            signals::wait(&all[..if listens { 2 } else { 1 }], out, limit);
+            let heard = if front.is_heard() { 2 } else { 1 };
+            signals::wait(&all[..heard], out, self.end.map(left));
             if let Some(status) = self.hear(Some(&mut front)) {
                 break ExitStatus::from_raw(status);
             }
-            if let End::AtOnce(when) = self.end
-                && Instant::now() >= when
-            {
+            if self.end.is_some_and(|end| Instant::now() >= end) {
+                warn!(pid, "the front does not end (http.grace); it is killed");
                 let _ = process::kill(front.pid);
+                self.end = Some(Instant::now() + AT_ONCE);
             }
             self.listen(&mut front);
             front.flush();
@@ -204,30 +202,37 @@ impl<D: Duties> Keeper<D> {
         self.processes.end_all();
         let until = Instant::now() + LAST;
         while !self.processes.is_empty() {
-            match until.checked_duration_since(Instant::now()) {
+            let now = Instant::now();
+            match until.checked_duration_since(now) {
                 Some(left) => signals::wait(&[self.signals.as_fd()], None, Some(left)),
-                None => {
+                None if now < until + LAST_OF_ALL => {
                     self.processes.kill_all();
                     signals::wait(&[self.signals.as_fd()], None, Some(AGAIN));
+                }
+                None => {
+                    error!("processes that the front has started do not end; they are left");
+                    break;
                 }
             }
             self.hear(None);
         }
         self.homes.clear();
+        self.places.clear();
     }
 
     /// Reads the signals that wait. Returns how the front has ended, if it has.
     fn hear(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
-        let mut ended = None;
+        let pid = front.as_ref().map(|front| front.pid);
+        let mut has_child_ended = false;
         while let Some(told) = self.signals.read() {
-            let pid = front.as_ref().map(|front| front.pid);
             match told {
-                Told::Child => {}
+                Told::Child => has_child_ended = true,
                 Told::End | Told::Drain => {
-                    self.end = match self.end {
-                        End::No => End::Asked,
-                        _ => End::AtOnce(Instant::now() + AT_ONCE),
-                    };
+                    let now = Instant::now();
+                    self.end = Some(match self.end {
+                        None => now + self.duties.grace() + RESERVE,
+                        Some(end) => end.min(now + AT_ONCE),
+                    });
                     let _ = pid.map(process::terminate);
                 }
                 Told::Reload => {
@@ -240,17 +245,53 @@ impl<D: Duties> Keeper<D> {
                 },
             }
         }
-        // One signal may stand for many children, and as process 1 there are others' children, too.
-        while let Some((pid, wait_status)) = fork::reap() {
-            if front.as_ref().is_some_and(|front| front.pid == pid) {
-                ended = Some(wait_status);
-            } else if self.processes.ended(pid)
-                && let Some(front) = &mut front
-            {
+        if !has_child_ended {
+            return None;
+        }
+        // One signal may stand for many children.
+        for ended in self.processes.reap() {
+            let Ended {
+                pid, wait_status, ..
+            } = ended;
+            self.note(ended);
+            if let Some(front) = &mut front {
                 front.send(&Reply::Exited { pid, wait_status }, Vec::new());
             }
         }
-        ended
+        pid.and_then(fork::reap)
+    }
+
+    /// Does what the end of a child asks for.
+    fn note(&mut self, ended: Ended) {
+        let Ended {
+            pid,
+            kind,
+            wait_status,
+        } = ended;
+        match kind {
+            Kind::Opener => {
+                let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
+                match wait_status {
+                    // The front has closed its end: nothing is served from there any more.
+                    0 => self.places.retain(|_, opened| !of(opened)),
+                    _ => {
+                        if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
+                            opened.opener = None;
+                            let how = process::describe_exit(wait_status);
+                            warn!(pid, how, "the process that opens files has ended");
+                        }
+                    }
+                }
+            }
+            Kind::Probe(home) if wait_status == 0 => {
+                if let Some((_, home)) = self.homes.get_mut(&home)
+                    && let Err(error) = self.duties.probed(home)
+                {
+                    warn!("cannot read which functions PHP's settings disable: {error:#}");
+                }
+            }
+            Kind::Probe(_) | Kind::Template(_) | Kind::Event(_) | Kind::Server(_) => {}
+        }
     }
 
     /// Answers what the front asks.
@@ -258,7 +299,7 @@ impl<D: Duties> Keeper<D> {
         let mut buffer = [0; MOST_BYTES + 1];
         // So that signals are heard whatever the front sends.
         for _ in 0..64 {
-            if front.is_closed || front.waiting.len() >= MOST_WAITING {
+            if !front.is_heard() {
                 return;
             }
             let received = match front.socket.receive(&mut buffer) {
@@ -276,11 +317,17 @@ impl<D: Duties> Keeper<D> {
                 front.is_closed = true;
                 return;
             }
-            let request = match received.is_whole {
-                true => Request::decode(&buffer[..received.len]).map_err(anyhow::Error::from),
-                false => Err(anyhow::anyhow!("a message that is too large")),
+            let request = Request::decode(&buffer[..received.len]);
+            let done = match (request, received.is_whole) {
+                (Ok(request), true) => self.serve(front, request, received.fds),
+                // Descriptors are missing, such as when this process can have no more.
+                (Ok(request), false) => {
+                    let lost = || anyhow::anyhow!("descriptors of a message are lost");
+                    let id = request.id().inspect(|id| front.answer(*id, Err(lost())));
+                    id.map(drop).ok_or_else(lost)
+                }
+                (Err(error), _) => Err(error.into()),
             };
-            let done = request.and_then(|request| self.serve(front, request, received.fds));
             if let Err(error) = done {
                 static SAID: Rarely = Rarely::new();
                 if SAID.is_time(Instant::now()) {
@@ -300,15 +347,16 @@ impl<D: Duties> Keeper<D> {
         request: Request,
         mut fds: Vec<OwnedFd>,
     ) -> anyhow::Result<()> {
+        let done = |id, number, text, fds| Ok((Reply::Done { id, number, text }, fds));
+        let started = |id, pid| (Reply::Started { id, pid }, Vec::new());
         match request {
             Request::Template { id, pool } => {
-                let started = self.template(pool, fds);
-                front.answer(id, started.map(|pid| (Reply::Started { id, pid }, None)));
+                let pid = self.template(pool, fds);
+                front.answer(id, pid.map(|pid| started(id, pid)));
             }
             Request::Home { id, pool } => {
-                let home = self.home(pool).map(|(number, path)| {
-                    let text = path.display().to_string();
-                    (Reply::Done { id, number, text }, None)
+                let home = self.home(pool).and_then(|(number, path)| {
+                    done(id, number, path.display().to_string(), Vec::new())
                 });
                 front.answer(id, home);
             }
@@ -316,14 +364,9 @@ impl<D: Duties> Keeper<D> {
                 let home = self.homes.remove(&home);
                 home.context("there is no such directory")?;
             }
-            Request::Php {
-                id,
-                home,
-                role,
-                disabled,
-            } => {
-                let started = self.php(home, role, &disabled, fds);
-                front.answer(id, started.map(|pid| (Reply::Started { id, pid }, None)));
+            Request::Php { id, home, role } => {
+                let pid = self.php(home, role, fds);
+                front.answer(id, pid.map(|pid| started(id, pid)));
             }
             Request::Signal { pid, which } => {
                 ensure!(fds.len() <= 1, "a signal with {} descriptors", fds.len());
@@ -338,40 +381,21 @@ impl<D: Duties> Keeper<D> {
             }
             Request::Connect { id, pool } => {
                 let connected = self.known(pool).and_then(|()| self.duties.connect(pool));
-                let text = String::new();
-                let done = |fd| {
-                    (
-                        Reply::Done {
-                            id,
-                            number: 0,
-                            text,
-                        },
-                        Some(vec![fd]),
-                    )
-                };
-                front.answer(id, connected.map(done));
+                let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
+                front.answer(id, connected);
             }
             Request::Place { id } => {
                 let place = self.place().and_then(|place| {
                     let mut fds = vec![process::memory_file(&place.text)?];
                     fds.extend(place.fds);
-                    let number = u32::try_from(fds.len())?;
-                    Ok((number, fds))
+                    done(id, place.number, String::new(), fds)
                 });
-                // More descriptors than one message carries go in several.
-                match place {
-                    Ok((number, mut fds)) => {
-                        while fds.len() > surus_sys::seqpacket::MOST_DESCRIPTORS {
-                            let rest = fds.split_off(surus_sys::seqpacket::MOST_DESCRIPTORS);
-                            let text = "more".into();
-                            front.send(&Reply::Done { id, number, text }, fds);
-                            fds = rest;
-                        }
-                        let text = String::new();
-                        front.send(&Reply::Done { id, number, text }, fds);
-                    }
-                    Err(error) => front.answer(id, Err(error)),
-                }
+                front.answer(id, place);
+            }
+            Request::Opener { id, place } => {
+                let socket = self.opener(place);
+                let socket = socket.and_then(|fd| done(id, place, String::new(), vec![fd]));
+                front.answer(id, socket);
             }
             Request::Ready => {
                 debug!(front = front.pid, "the front is ready");
@@ -382,13 +406,49 @@ impl<D: Duties> Keeper<D> {
     }
 
     fn place(&mut self) -> anyhow::Result<Place> {
+        // Of those whose opener was killed, nobody says that they are not used any more.
+        if self.places.len() >= MOST_OPENERS {
+            self.places.retain(|_, opened| opened.opener.is_some());
+        }
+        let Directories { text, fds, trees } = self.duties.place()?;
+        let number = self.next_place;
+        self.next_place = self.next_place.wrapping_add(1);
+        let (pid, socket) = self.start_opener(&trees)?;
+        let opener = Some(pid);
+        self.places.insert(number, Opened { trees, opener });
+        Ok(Place {
+            number,
+            text,
+            fds: [socket].into_iter().chain(fds).collect(),
+        })
+    }
+
+    fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
+        let mut opened = self
+            .places
+            .remove(&place)
+            .context("there is no such place")?;
+        if let Some(pid) = opened.opener.take() {
+            debug!(
+                pid,
+                "the process that opens files does not answer; it is killed"
+            );
+            self.processes.kill(pid);
+        }
+        let started = self.start_opener(&opened.trees);
+        opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
+        self.places.insert(place, opened);
+        started.map(|(_, socket)| socket)
+    }
+
+    fn start_opener(&mut self, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
         ensure!(
             self.processes.count(Kind::Opener) < MOST_OPENERS,
             "{MOST_OPENERS} versions of the directories are in use already"
         );
-        let place = self.duties.place()?;
-        self.processes.started(place.opener, Kind::Opener);
-        Ok(place)
+        let (pid, socket) = self.duties.opener(trees)?;
+        self.processes.started(pid, Kind::Opener);
+        Ok((pid, socket))
     }
 
     fn known(&self, pool: u16) -> anyhow::Result<()> {
@@ -424,66 +484,34 @@ impl<D: Duties> Keeper<D> {
         Ok((number, path))
     }
 
-    fn php(
-        &mut self,
-        home: u32,
-        role: Role,
-        disabled: &str,
-        fds: Vec<OwnedFd>,
-    ) -> anyhow::Result<u32> {
-        let (pool, home) = self
-            .homes
-            .get(&home)
-            .context("there is no such directory")?;
+    fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        let home = self.homes.get_mut(&number);
+        let (pool, home) = home.context("there is no such directory")?;
         let kinds = [Kind::Event(*pool), Kind::Server(*pool)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
             running < self.duties.most(*pool),
             "as many PHP processes of this pool run as may"
         );
-        let pid = self.duties.php(*pool, home, role, disabled, fds)?;
         let kind = match role {
+            Role::Event => kinds[0],
             Role::Server => kinds[1],
-            Role::Probe | Role::Event => kinds[0],
+            Role::Probe => Kind::Probe(number),
         };
+        let pid = self.duties.php(*pool, home, role, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
     }
+}
+
+/// Which process [`Keeper::start`] returns in.
+enum Started {
+    Parent(u32, Seqpacket),
+    Child(Place, OwnedFd, u32),
 }
 
 /// The status to exit with in the place of a process.
 pub(super) fn status_of(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     u8::try_from(code.unwrap_or(1)).unwrap_or(1)
-}
-
-impl Running {
-    /// Sends an answer, or why there is none.
-    fn answer(&mut self, id: u32, done: anyhow::Result<(Reply, Option<Vec<OwnedFd>>)>) {
-        match done {
-            Ok((reply, fds)) => self.send(&reply, fds.unwrap_or_default()),
-            Err(error) => {
-                let why = format!("{error:#}");
-                self.send(&Reply::Failed { id, why }, Vec::new());
-            }
-        }
-    }
-
-    fn send(&mut self, reply: &Reply, fds: Vec<OwnedFd>) {
-        self.waiting.push_back((reply.encode(), fds));
-        self.flush();
-    }
-
-    /// Sends as much as the front takes.
-    fn flush(&mut self) {
-        while let Some((message, fds)) = self.waiting.front() {
-            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-            match self.socket.send_with(message, &fds) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It has ended, or was never to have it.
-                Ok(()) | Err(_) => drop(self.waiting.pop_front()),
-            }
-        }
-    }
 }

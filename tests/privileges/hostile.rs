@@ -12,6 +12,9 @@ use surus::keeper::message::{Reply, Request};
 use surus::launcher::{Role, Which};
 use surus_sys::seqpacket::Seqpacket;
 
+#[path = "command_line.rs"]
+pub mod command_line;
+
 /// A user that is neither the front, nor PHP, nor root.
 const STRANGER: u32 = 47_111;
 
@@ -44,9 +47,11 @@ fn attack(env: &[(&str, &str)]) {
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let beside = dir.path().join("beside");
     let project = dir.path().join("project");
-    for made in [&beside, &project] {
+    // The front may make files there; so it must not be above the project.
+    let temporary = dir.path().join("tmp");
+    for (made, mode) in [(&beside, 0o755), (&project, 0o755), (&temporary, 0o1777)] {
         std::fs::create_dir(made).unwrap();
-        set_permissions(made, Permissions::from_mode(0o755)).unwrap();
+        set_permissions(made, Permissions::from_mode(mode)).unwrap();
     }
     let php = crate::processes::id_of("www-data");
     put(&project.join("public.txt"), 0o644, 0, 0);
@@ -68,10 +73,17 @@ fn attack(env: &[(&str, &str)]) {
     std::os::unix::fs::lchown(project.join("theirs.txt"), Some(php), Some(php)).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
 
+    put(&beside.join("public.txt"), 0o644, 0, 0);
+    // As a deployment has it: a link that leads to one of several versions.
+    let current = dir.path().join("current");
+    symlink("project", &current).unwrap();
+    let project = current;
+
     let mut foreign = Command::new("sleep").arg("600").spawn().unwrap();
     let keeper = Command::new(std::env::current_exe().unwrap())
         .env("HOSTILE_SURUS_FRONT", &project)
         .env("HOSTILE_SURUS_FOREIGN", foreign.id().to_string())
+        .env("TMPDIR", &temporary)
         .envs(env.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
@@ -110,6 +122,13 @@ pub fn be_keeper(project: &Path) -> ExitCode {
         .unwrap();
     let kept = surus::cli::keep_other(project, |front| {
         let mut attacker = Attacker::new(project, front, foreign);
+        if std::env::var_os("SURUS_ENGINE").is_some() {
+            attacker.with_php_of_the_command_line();
+            return match attacker.succeeded {
+                0 => Ok(()),
+                some => anyhow::bail!("{some} attacks succeeded"),
+            };
+        }
         attacker.with_its_own_rights();
         attacker.with_the_opener();
         attacker.with_the_keeper();
@@ -191,6 +210,7 @@ impl<'a> Attacker<'a> {
         ];
         unreadable.extend(inside.map(|name| self.project.join(name)));
         if self.has_landlock {
+            unreadable.push(beside.join("public.txt"));
             unreadable.extend(["/etc/passwd", "/etc/hostname", "/usr/bin/env"].map(Into::into));
         }
         for path in unreadable {
@@ -423,13 +443,7 @@ impl<'a> Attacker<'a> {
             }
         }
         for (home, role) in [(0, Role::Probe), (1, Role::Event), (u32::MAX, Role::Server)] {
-            let disabled = "exec".to_string();
-            let php = |id| Request::Php {
-                id,
-                home,
-                role,
-                disabled: disabled.clone(),
-            };
+            let php = |id| Request::Php { id, home, role };
             let failed = is_failed(self.ask_keeper(php, &[null(), null(), null()]));
             self.refused(
                 &format!("start PHP without a directory, as {role:?}"),
@@ -460,6 +474,24 @@ impl<'a> Attacker<'a> {
                 self.send_raw(&Request::Signal { pid, which }.encode(), &[null(), null()]);
             }
         }
+        for place in [0, 2, u32::MAX] {
+            let opener = |id| Request::Opener { id, place };
+            let failed = is_failed(self.ask_keeper(opener, &[]));
+            self.refused(&format!("have an opener of place {place}"), failed);
+        }
+        for _ in 0..100 {
+            let opener = |id| Request::Opener { id, place: 1 };
+            // It may have as many at once as it may have places; those before are killed.
+            let _ = self.ask_keeper(opener, &[]);
+        }
+        self.held.clear();
+        // Descriptors without room are missed by this message alone.
+        let many: Vec<_> = (0..200).map(|_| null()).collect();
+        let answer = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &many);
+        self.refused(
+            "have a message with too many descriptors done",
+            is_failed(answer),
+        );
         for home in [0, 1, u32::MAX] {
             self.send_raw(&Request::CloseHome { home }.encode(), &[]);
         }
@@ -469,16 +501,15 @@ impl<'a> Attacker<'a> {
         }
         self.refused(&format!("have {openers} openers"), openers < 20);
         self.held.clear();
-        for _ in 0..500 {
-            match self.ask_keeper(|id| Request::Place { id }, &[]) {
-                Reply::Failed { .. } => std::thread::sleep(Duration::from_millis(10)),
-                _ => break,
+        // Its openers end when they find that their sockets are closed.
+        let answered = (0..6000).any(|_| {
+            let reply = self.ask_keeper(|id| Request::Place { id }, &[]);
+            let is_done = matches!(reply, Reply::Done { .. });
+            if !is_done {
+                std::thread::sleep(Duration::from_millis(10));
             }
-        }
-        let answered = matches!(
-            self.ask_keeper(|id| Request::Place { id }, &[]),
-            Reply::Done { .. }
-        );
+            is_done
+        });
         assert!(answered, "the keeper no longer does what it is for");
         let stat = std::fs::read_to_string(format!("/proc/{foreign}/stat")).unwrap();
         self.refused(

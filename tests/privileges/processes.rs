@@ -19,7 +19,7 @@ pub fn id_of(user: &str) -> u32 {
         .uid
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub fn until(what: &str, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -28,7 +28,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// A directory that everybody may read, with these files.
-fn app(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub fn app(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     for (name, text) in files {
@@ -37,11 +37,11 @@ fn app(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-fn hello() -> tempfile::TempDir {
+pub fn hello() -> tempfile::TempDir {
     app(&[("index.php", "<?php echo 'hello';"), ("a.txt", "static")])
 }
 
-fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Surus {
+pub fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Surus {
     let one = if args.contains(&"--workers") {
         &[][..]
     } else {
@@ -52,7 +52,7 @@ fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Surus {
 }
 
 /// Status and body.
-fn get(surus: &Surus, path: &str) -> Option<(u16, String)> {
+pub fn get(surus: &Surus, path: &str) -> Option<(u16, String)> {
     let agent = ureq::Agent::new_with_config(
         ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -63,7 +63,7 @@ fn get(surus: &Surus, path: &str) -> Option<(u16, String)> {
     Some((answer.status().as_u16(), body))
 }
 
-fn assert_serves(surus: &Surus) {
+pub fn assert_serves(surus: &Surus) {
     assert_eq!(
         get(surus, "/"),
         Some((200, "hello".into())),
@@ -81,7 +81,7 @@ fn status(pid: u32, name: &str) -> String {
     line.unwrap_or_default().trim().to_string()
 }
 
-fn children(pid: u32) -> Vec<u32> {
+pub fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -94,13 +94,13 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn lives(pid: u32) -> bool {
+pub fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
 /// All that a server has started, and what that has.
-fn descendants(pid: u32) -> Vec<u32> {
+pub fn descendants(pid: u32) -> Vec<u32> {
     let mut all = children(pid);
     let below: Vec<u32> = all.iter().flat_map(|pid| descendants(*pid)).collect();
     all.extend(below);
@@ -166,6 +166,7 @@ pub fn front_of_root_has_no_privileges() {
     ] {
         assert_eq!(log.matches(step).count(), 1, "{step}:\n{log}");
     }
+    assert!(log.contains("reads=["), "what it reaches: {log}");
     // Each opener is PHP's user, with nothing else.
     let openers = children(surus.pid());
     let opener = openers
@@ -465,6 +466,15 @@ pub fn usr1_reopens_renamed_logs() {
         read(&access).contains("/?after")
     });
     assert!(!read(&old).contains("/?after ") || read(&access).contains("/?after"));
+    let elsewhere = logs.path().join("elsewhere");
+    std::fs::remove_file(&access).unwrap();
+    symlink(&elsewhere, &access).unwrap();
+    signal("USR1");
+    until("the link is refused", || {
+        read(&log).contains("cannot reopen the log")
+    });
+    assert!(!elsewhere.exists());
+    assert_eq!(read(&log).matches("logs reopened").count(), 1);
     signal("TERM");
     assert!(surus.wait().unwrap().success());
 }

@@ -139,6 +139,9 @@ fn denied() -> Vec<i64> {
         libc::SYS_setxattr,
         libc::SYS_lsetxattr,
         libc::SYS_fsetxattr,
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        libc::SYS_fremovexattr,
         // The kernel itself.
         libc::SYS_bpf,
         libc::SYS_perf_event_open,
@@ -201,7 +204,52 @@ fn denied() -> Vec<i64> {
         libc::SYS_modify_ldt,
         libc::SYS_arch_prctl,
     ]);
+    #[cfg(target_arch = "aarch64")]
+    denied.push(294); // kexec_file_load, which some C libraries do not name.
+    denied.extend(NEWER);
     denied
+}
+
+/// System calls newer than the C library's list of them. From 424 on, numbers are the same on all architectures.
+const NEWER: [i64; 14] = [
+    443, // quotactl_fd
+    448, // process_mrelease
+    450, // set_mempolicy_home_node
+    452, // fchmodat2
+    457, // statmount
+    458, // listmount
+    460, // lsm_set_self_attr
+    463, // setxattrat
+    464, // getxattrat
+    465, // listxattrat
+    466, // removexattrat
+    467, // open_tree_attr
+    468, // file_getattr
+    469, // file_setattr
+];
+
+/// What a terminal is asked to do as if its user had typed it.
+#[allow(clippy::unnecessary_cast, reason = "a c_int with musl")]
+const TYPED: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+
+/// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each system call has a second number,
+/// of the x32 ABI, with this bit set.
+fn without_x32() -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    let step = |code: u32, jt, jf, k| seccompiler::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let ret = libc::BPF_RET | libc::BPF_K;
+    vec![
+        // The number is the first member of seccomp_data.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        step(ret, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        step(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 /// Bits of clone(2) that make namespaces.
@@ -260,6 +308,13 @@ pub fn seccomp() -> io::Result<()> {
         strange.push(dword(0, SeccompCmpOp::Ne, family as u64).map_err(other)?);
     }
     rules.insert(libc::SYS_socket, vec![rule(strange).map_err(other)?]);
+    // The kernel looks at 32 bits of the request.
+    let mut typed = Vec::new();
+    for request in TYPED {
+        let is_one = dword(1, SeccompCmpOp::Eq, request).map_err(other)?;
+        typed.push(rule(vec![is_one]).map_err(other)?);
+    }
+    rules.insert(libc::SYS_ioctl, typed);
     let eperm = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch).map_err(other)?;
     // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries use clone(2).
@@ -267,12 +322,63 @@ pub fn seccomp() -> io::Result<()> {
     let clone3 = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let without_clone3 =
         SeccompFilter::new(clone3, SeccompAction::Allow, enosys, arch).map_err(other)?;
+    let mut programs = vec![without_x32()];
     for filter in [without_clone3, filter] {
-        let program: BpfProgram = filter.try_into().map_err(other)?;
+        programs.push(filter.try_into().map_err(other)?);
+    }
+    for program in programs {
         seccompiler::apply_filter(&program).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
             error => io::Error::other(error.to_string()),
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The error of a system call in a process that [`seccomp`] restricts.
+    fn meets(call: i64, arguments: [i64; 3]) -> i32 {
+        // SAFETY: fork(2); the child makes system calls whose arguments are numbers or null, and leaves by _exit(2).
+        // It allocates, as far as the C library lets a child of many threads do that.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let [a, b, c] = arguments;
+                let met = match seccomp() {
+                    Ok(()) if libc::syscall(call, a, b, c) == -1 => *libc::__errno_location(),
+                    Ok(()) => 0,
+                    Err(_) => 255,
+                };
+                libc::_exit(met);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert!(libc::WIFEXITED(status), "{status}");
+            libc::WEXITSTATUS(status)
+        }
+    }
+
+    #[test]
+    fn denied_calls_meet_eperm_under_each_of_their_numbers() {
+        const X32: i64 = 0x4000_0000;
+        assert_eq!(meets(libc::SYS_getuid, [0; 3]), 0);
+        assert_eq!(meets(libc::SYS_kill, [1, 0, 0]), libc::EPERM);
+        for call in [452, 463, 466, 469, libc::SYS_removexattr] {
+            assert_eq!(meets(call, [-1, 0, 0]), libc::EPERM, "{call}");
+        }
+        for call in [libc::SYS_kill, libc::SYS_getuid] {
+            assert_eq!(meets(X32 | call, [1, 0, 0]), libc::ENOSYS, "x32 {call}");
+        }
+        let ioctl = |request: u64| meets(libc::SYS_ioctl, [-1, request as i64, 0]);
+        for request in TYPED {
+            assert_eq!(ioctl(request), libc::EPERM, "{request}");
+            assert_eq!(ioctl(1 << 32 | request), libc::EPERM, "{request}");
+        }
+        const FIONBIO: u64 = 0x5421;
+        assert_eq!(ioctl(FIONBIO), libc::EBADF);
+    }
 }

@@ -81,15 +81,52 @@ fn close_range(first: u32, last: u32) {
 }
 
 /// Collects one child that has ended, with its wait status. None when no other has.
-pub fn reap() -> Option<(u32, i32)> {
+pub fn reap_any() -> Option<(u32, i32)> {
+    wait(-1)
+}
+
+/// Collects this child, with its wait status, if it has ended.
+pub fn reap(pid: u32) -> Option<i32> {
+    wait(pid.cast_signed()).map(|(_, status)| status)
+}
+
+fn wait(which: libc::pid_t) -> Option<(u32, i32)> {
     let mut status = 0;
     loop {
         // SAFETY: waitpid(2) writes into `status` only.
-        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+        match unsafe { libc::waitpid(which, &mut status, libc::WNOHANG) } {
             pid @ 1.. => return Some((pid.cast_unsigned(), status)),
             0 => return None,
             _ if Errno::last() == Errno::EINTR => {}
             _ => return None,
+        }
+    }
+}
+
+/// Whether this child has ended. It is not collected, so no other process or process group gets its number.
+pub fn has_ended(pid: u32) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid), flags).is_ok_and(|status| status != WaitStatus::StillAlive)
+}
+
+/// Closes the descriptors above 2 that this process has from the program that started it. To be called in a process
+/// that was just forked. What Surus opens is closed on exec; what came through an exec is not.
+pub fn close_inherited() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let open: Vec<RawFd> = open
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|fd| *fd > 2)
+        .collect();
+    for fd in open {
+        // SAFETY: F_GETFD only reads. What is not closed on exec was opened by nobody in this program, so nobody uses it.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFD);
+            if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+                libc::close(fd);
+            }
         }
     }
 }

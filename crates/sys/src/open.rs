@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -126,19 +126,43 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
     }
 }
 
-/// Opens a regular file to append to, and makes it where it is missing. The name may have become somebody else's: no link
-/// is followed at its end, no FIFO waited for, and no terminal becomes this process's.
-pub fn append_regular(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
-        .open(path)?;
-    match file.metadata()?.is_file() {
+/// Opens a regular file to append to, and makes it where it is missing. Whoever may write to a directory on the way may have put
+/// something else there: no symbolic link is followed, neither to a directory nor to the file; no FIFO is waited for; no
+/// terminal becomes this process's; and a file with a second name (a hard link), or of a user who is neither this
+/// one nor `owner`, is refused.
+pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
+    use std::os::unix::fs::MetadataExt;
+    let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let (true, Some(directory), Some(name)) = (path.is_absolute(), path.parent(), path.file_name())
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut dir = nix::fcntl::open("/", enter, Mode::empty())?;
+    for part in directory.components() {
+        match part {
+            Component::RootDir => {}
+            Component::Normal(name) => {
+                dir = nix::fcntl::openat(&dir, name, enter, Mode::empty())?;
+            }
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    let flags = OFlag::O_WRONLY
+        | OFlag::O_APPEND
+        | OFlag::O_CREAT
+        | OFlag::O_NOFOLLOW
+        | OFlag::O_NONBLOCK
+        | OFlag::O_NOCTTY
+        | OFlag::O_CLOEXEC;
+    let mode = Mode::from_bits_truncate(0o640);
+    let file = File::from(nix::fcntl::openat(&dir, name, flags, mode)?);
+    let metadata = file.metadata()?;
+    let is_ours = [owner, crate::process::uid()].contains(&metadata.uid());
+    match metadata.is_file() && metadata.nlink() == 1 && is_ours {
         true => Ok(file),
-        false => Err(io::Error::other("it is no regular file any more")),
+        false => Err(io::Error::other(
+            "another file is there: none, or one that is not the log's owner's, or has a second name, is written to",
+        )),
     }
 }
 
@@ -177,6 +201,41 @@ mod tests {
             loosely(&dir.join("link"), Access::Read),
             Err(Refused::Link)
         ));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn log_is_opened_through_no_link_and_as_no_other_file() {
+        let dir = std::env::temp_dir().join(format!("surus-sys-log-{}", std::process::id()));
+        let dir = std::fs::create_dir_all(dir.join("logs"))
+            .and_then(|()| dir.canonicalize())
+            .unwrap();
+        std::fs::write(dir.join("other"), "").unwrap();
+        symlink("logs", dir.join("link")).unwrap();
+        symlink("../other", dir.join("logs/link.log")).unwrap();
+        std::fs::hard_link(dir.join("other"), dir.join("logs/hard.log")).unwrap();
+        nix::unistd::mkfifo(&dir.join("logs/fifo.log"), Mode::S_IRWXU).unwrap();
+        let uid = crate::process::uid();
+        let open = |name: &str| append_regular(&dir.join(name), uid);
+        assert!(open("logs/new.log").is_ok() && open("logs/new.log").is_ok());
+        for wrong in [
+            "link/new.log",
+            "logs/../logs/new.log",
+            "logs/link.log",
+            "logs/hard.log",
+            "logs/fifo.log",
+            "none/new.log",
+        ] {
+            assert!(open(wrong).is_err(), "{wrong}");
+        }
+        assert!(append_regular(Path::new("relative"), uid).is_err());
+        if uid == 0 {
+            let theirs = dir.join("logs/theirs.log");
+            std::fs::write(&theirs, "").unwrap();
+            std::os::unix::fs::chown(&theirs, Some(4711), None).unwrap();
+            assert!(append_regular(&theirs, 0).is_err());
+            assert!(append_regular(&theirs, 4711).is_ok());
+        }
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

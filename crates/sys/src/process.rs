@@ -228,10 +228,18 @@ pub fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether a process is in the group of this number.
-pub fn has_group(group: u32) -> bool {
-    let group = nix::unistd::Pid::from_raw(group.cast_signed());
-    group.as_raw() > 1 && nix::sys::signal::killpg(group, None) != Err(Errno::ESRCH)
+/// The processes of the group whose leader is a child of ours that has ended and is not reaped yet; not the leader itself.
+/// At most `most`, and none where the kernel has no pidfd.
+pub fn members(leader: u32, most: usize) -> Vec<Pid> {
+    let is_member = |pid| parent_and_group(pid).is_some_and(|(_, group)| group == leader);
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != leader && is_member(*pid))
+        .take(most)
+        .filter_map(|pid| Some(Pid::new(pid, Some(pidfd(pid).ok()??))))
+        // The number may have become another process's before the pidfd was opened.
+        .filter(|member| is_member(member.get()) && !member.has_ended())
+        .collect()
 }
 
 /// What a descriptor is of.
@@ -431,6 +439,20 @@ pub fn uid() -> u32 {
 /// Is this process root?
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// Is this process root, and may it have processes of other users? Root of a user namespace may be its only user, as in a container
+/// that a user has made for itself.
+pub fn has_other_users() -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
+    // A line each: the first number inside, the first outside, how many.
+    let counts = |map: String| -> u64 {
+        let last = |line: &str| line.split_whitespace().last()?.parse::<u64>().ok();
+        map.lines().filter_map(last).sum()
+    };
+    let has_many = |map| read(map).map_or(true, |map| counts(map) > 1);
+    let is_denied = read("setgroups").is_ok_and(|word| word.trim() == "deny");
+    is_root() && has_many("uid_map") && has_many("gid_map") && !is_denied
 }
 
 /// Raises the limit of open descriptors to what is allowed; returns it.

@@ -98,3 +98,10 @@ pub fn has_room(fd: impl AsFd) -> bool {
     let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
+
+/// Whether a descriptor has something to read, or has met its end.
+pub fn has_input(fd: impl AsFd) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}

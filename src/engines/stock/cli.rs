@@ -64,7 +64,7 @@ pub fn settings(disabled: &str) -> [String; 4] {
     ]
 }
 
-/// The functions that PHP's settings disable, with commas between.
+/// The functions that PHP's settings disable, with commas between; nothing where the keeper hears them and keeps them.
 async fn disabled(launch: &Launch) -> anyhow::Result<String> {
     let (mut out, their_out) = pipe().context("no pipe")?;
     let (mut err, their_err) = pipe().context("no pipe")?;

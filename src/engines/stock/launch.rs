@@ -34,7 +34,7 @@ enum How {
 pub struct Extra<'a> {
     /// NUL-terminated `NAME=value`: environment variables, on top of those of the settings.
     pub env: &'a [u8],
-    /// Functions that its settings disable.
+    /// Functions that its settings disable. The keeper finds that out itself.
     pub disabled: &'a str,
     /// What the driver of `cli` reads and writes.
     pub driver: Option<[OwnedFd; 2]>,
@@ -45,7 +45,14 @@ impl Launch {
         Ok(Launch {
             program: spec.program.clone(),
             how: match home {
-                Home::Own(own) => How::Own(Box::new(Starter::new(spec, own)?)),
+                Home::Own(own) => {
+                    let groups = spec.user.as_ref().map(groups).transpose()?;
+                    How::Own(Box::new(Starter::new(
+                        spec,
+                        own,
+                        groups.unwrap_or_default(),
+                    )?))
+                }
                 Home::Kept(kept) => How::Kept(kept.launch.by.clone(), kept.home.number),
             },
         })
@@ -73,7 +80,7 @@ impl Launch {
                     fds.push(process::memory_file(extra.env)?);
                 }
                 fds.extend(extra.driver.into_iter().flatten());
-                keeper.php(*home, role, extra.disabled, fds).await
+                keeper.php(*home, role, fds).await
             }
         }
     }
@@ -90,15 +97,9 @@ pub struct Starter {
 }
 
 impl Starter {
-    pub fn new(spec: &Spec, home: &Own) -> anyhow::Result<Starter> {
-        let user = match &spec.user {
-            None => None,
-            Some(user) => {
-                let groups = process::groups(user)
-                    .with_context(|| format!("cannot look up the groups of {}", user.name))?;
-                Some((user.clone(), groups))
-            }
-        };
+    /// `groups` are those of the user.
+    pub fn new(spec: &Spec, home: &Own, groups: Vec<u32>) -> anyhow::Result<Starter> {
+        let user = spec.user.clone().map(|user| (user, groups));
         let mut env = environment(spec);
         // An empty name stands for the directory that PHP was built with. What is said to us is said to PHP, as for our own.
         let named = env.get(OsStr::new(SCANNED)).cloned();
@@ -187,6 +188,10 @@ impl Starter {
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
     }
+}
+
+fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
+    process::groups(user).with_context(|| format!("cannot look up the groups of {}", user.name))
 }
 
 /// Nothing to read.

@@ -5,21 +5,21 @@
 //! reads is hostile: one packet is one question, and a path is names alone.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use surus_sys::open::Access;
 use surus_sys::seqpacket::Seqpacket;
-use tracing::error;
 
 use super::normalise::{Kind, kind};
 use super::root::{Denial, Opened, Root, Trouble};
 use super::secret::Secret;
+
+mod front;
+
+pub use front::Opener;
 
 /// As long as a path can be (`PATH_MAX`).
 const MOST_PATH: usize = 4096;
@@ -196,114 +196,6 @@ fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     };
     ([code], text, fd)
 }
-
-/// The front's end: asks the opener, and waits for its answer.
-#[derive(Debug)]
-pub struct Opener {
-    socket: Mutex<Seqpacket>,
-    next: AtomicU32,
-}
-
-impl Opener {
-    /// `socket` is connected to an opener that [`run`]s.
-    pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
-        let socket = Seqpacket::from(socket);
-        socket.limit_waits(WAIT)?;
-        Ok(Arc::new(Opener {
-            socket: Mutex::new(socket),
-            next: AtomicU32::new(0),
-        }))
-    }
-
-    fn ask(
-        &self,
-        what: What,
-        tree: u16,
-        path: &Path,
-    ) -> io::Result<(u8, Vec<u8>, Option<OwnedFd>)> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let [a, b, c, d] = number.to_le_bytes();
-        let [e, f] = tree.to_le_bytes();
-        let what = match what {
-            What::Read => 1,
-            What::Look => 2,
-            What::Resolve => 3,
-        };
-        let head = [a, b, c, d, what, e, f];
-        let path = path.as_os_str().as_bytes();
-        if path.len() > MOST_PATH {
-            return Err(ErrorKind::InvalidInput.into());
-        }
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None)?;
-        let mut buffer = [0; 5 + MOST_PATH];
-        loop {
-            let mut received = match socket.receive(&mut buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                received => received?,
-            };
-            let answer = buffer.get(..received.len).unwrap_or_default();
-            match answer.split_first_chunk::<5>() {
-                None => return Err(ErrorKind::UnexpectedEof.into()),
-                // Of a question that was given up.
-                Some(([w, x, y, z, _], _)) if u32::from_le_bytes([*w, *x, *y, *z]) != number => {}
-                Some(([.., code], text)) => return Ok((*code, text.to_vec(), received.fds.pop())),
-            }
-        }
-    }
-
-    /// What PHP's user gets at a path below a directory.
-    pub(super) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
-        let what = match access {
-            Access::Read => What::Read,
-            Access::Look => What::Look,
-        };
-        // It does not answer what no front asks.
-        if !is_below(path) || !may_be_sent(path, what) {
-            return Opened::Denied(Denial::UnreadableToPhp);
-        }
-        let told = self.ask(what, tree, path).and_then(|(code, text, fd)| {
-            let regular = |real| {
-                let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
-                let metadata: Metadata = file.metadata()?;
-                Ok::<_, io::Error>(Opened::Regular {
-                    file,
-                    metadata,
-                    real,
-                })
-            };
-            match code {
-                2 => regular(None),
-                3 => regular(Some(PathBuf::from(OsStr::from_bytes(&text)))),
-                4 => Ok(Opened::Directory),
-                5 => Ok(Opened::Missing),
-                6 => Ok(Opened::Denied(Denial::LinkOutside)),
-                7 => Ok(Opened::Denied(Denial::LinkOfAnother)),
-                8 => Ok(Opened::Denied(Denial::Special)),
-                9 => Ok(Opened::Denied(Denial::UnreadableToPhp)),
-                10 => Ok(Opened::Failed(Trouble::Scarce)),
-                11 => Ok(Opened::Failed(Trouble::Broken)),
-                _ => Err(ErrorKind::InvalidData.into()),
-            }
-        });
-        told.unwrap_or_else(|error| {
-            error!(path = %path.display(), %error, "cannot ask the process that opens files as PHP's user");
-            Opened::Failed(Trouble::Broken)
-        })
-    }
-
-    /// Where an absolute path really is, if that is below a directory that is served.
-    pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
-        match self.ask(What::Resolve, 0, path) {
-            Ok((1, text, _)) => Ok(PathBuf::from(OsStr::from_bytes(&text))),
-            Ok((9, ..)) => Err(Some(Denial::UnreadableToPhp)),
-            _ => Err(None),
-        }
-    }
-}
-
-/// So long a file system may take to open a file.
-const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// For the fuzz target: reads a question as the opener does. Returns whether it is one.
 pub fn is_question(packet: &[u8]) -> bool {

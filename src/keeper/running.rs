@@ -1,0 +1,81 @@
+//! The keeper's end of the socket to the front that runs.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use surus_sys::seqpacket::{MOST_DESCRIPTORS, Seqpacket};
+
+use super::message::Reply;
+
+/// Answers that may wait for the front to read them; it is not read from meanwhile.
+const MOST_WAITING: usize = 256;
+
+/// The front that runs.
+pub(super) struct Running {
+    pub pid: u32,
+    pub socket: Seqpacket,
+    /// Nothing more is read from it.
+    pub is_closed: bool,
+    pub since: Instant,
+    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+}
+
+impl Running {
+    pub fn new(pid: u32, socket: Seqpacket) -> Running {
+        Running {
+            pid,
+            socket,
+            is_closed: false,
+            since: Instant::now(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Whether it is read from.
+    pub fn is_heard(&self) -> bool {
+        !self.is_closed && self.waiting.len() < MOST_WAITING
+    }
+
+    /// Whether answers wait for it.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Sends an answer, or why there is none.
+    pub fn answer(&mut self, id: u32, done: anyhow::Result<(Reply, Vec<OwnedFd>)>) {
+        let (reply, mut fds) = done.unwrap_or_else(|error| {
+            let why = format!("{error:#}");
+            (Reply::Failed { id, why }, Vec::new())
+        });
+        // More descriptors than one message carries go in several.
+        if let Reply::Done { number, .. } = reply {
+            while fds.len() > MOST_DESCRIPTORS {
+                let rest = fds.split_off(MOST_DESCRIPTORS);
+                let text = "more".into();
+                self.send(&Reply::Done { id, number, text }, fds);
+                fds = rest;
+            }
+        }
+        self.send(&reply, fds);
+    }
+
+    pub fn send(&mut self, reply: &Reply, fds: Vec<OwnedFd>) {
+        self.waiting.push_back((reply.encode(), fds));
+        self.flush();
+    }
+
+    /// Sends as much as the front takes.
+    pub fn flush(&mut self) {
+        while let Some((message, fds)) = self.waiting.front() {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match self.socket.send_with(message, &fds) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // It has ended, or was never to have it.
+                Ok(()) | Err(_) => drop(self.waiting.pop_front()),
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a front that has been taken over can do with PHP of the command line, whose settings the keeper replaces.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use surus::keeper::message::{Reply, Request};
+use surus::launcher::{Role, Which};
+
+use super::Attacker;
+
+pub fn compromised_front_cannot_say_which_functions_are_disabled() {
+    if !crate::processes::is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
+    let keeper = Command::new(std::env::current_exe().unwrap())
+        .env("HOSTILE_SURUS_FRONT", dir.path())
+        .env("HOSTILE_SURUS_FOREIGN", "0")
+        .env("SURUS_ENGINE", "cli")
+        .output();
+    let keeper = keeper.unwrap();
+    let said = String::from_utf8_lossy(&keeper.stdout);
+    println!("{said}");
+    assert!(keeper.status.success(), "{said}");
+}
+
+impl Attacker<'_> {
+    /// How a child ends.
+    fn exit_of(&mut self, pid: u32) -> i32 {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let received = self.keeper.receive(&mut buffer).unwrap();
+            match Reply::decode(&buffer[..received.len]).unwrap() {
+                Reply::Exited {
+                    pid: of,
+                    wait_status,
+                } if of == pid => return wait_status,
+                _ => {}
+            }
+        }
+    }
+
+    pub fn with_php_of_the_command_line(&mut self) {
+        let mut home = || match self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]) {
+            Reply::Done { number, .. } => number,
+            other => panic!("{other:?}"),
+        };
+        let (first, second) = (home(), home());
+        let memory = || surus_sys::process::memory_file(b"").unwrap();
+        let start = |this: &mut Self, home, role| {
+            let (_out, their_out) = std::io::pipe().unwrap();
+            let (_head, their_head) = std::io::pipe().unwrap();
+            let mut fds = vec![
+                memory(),
+                their_out.try_clone().unwrap().into(),
+                their_out.into(),
+            ];
+            if role == Role::Event {
+                fds.extend([memory(), their_head.into()]);
+            }
+            match this.ask_keeper(|id| Request::Php { id, home, role }, &fds) {
+                Reply::Started { pid, .. } => Some(pid),
+                _ => None,
+            }
+        };
+        let early = start(self, first, Role::Event);
+        self.refused("run a script before PHP was asked", early.is_none());
+        let probe = start(self, first, Role::Probe).unwrap();
+        let which = Which::Kill;
+        self.send_raw(&Request::Signal { pid: probe, which }.encode(), &[]);
+        let is_killed = self.exit_of(probe) != 0;
+        if is_killed {
+            let without = start(self, first, Role::Event);
+            self.refused("run a script when PHP could not answer", without.is_none());
+        }
+        let again = start(self, first, Role::Probe);
+        self.refused("ask PHP a second time", again.is_none());
+        let probe = start(self, second, Role::Probe).unwrap();
+        assert_eq!(self.exit_of(probe), 0);
+        assert!(start(self, second, Role::Event).is_some());
+    }
+}

@@ -1,0 +1,180 @@
+//! What the keeper does when one of its processes dies, hangs, or is started in a strange place.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{Surus, is_surus};
+use crate::processes::{
+    app, assert_serves, children, descendants, get, hello, id_of, is_root, lives, start, until,
+};
+
+fn send(pid: u32, signal: &str) {
+    let sent = Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success(), "{signal} {pid}");
+}
+
+/// The opener of a server.
+fn opener(surus: &Surus) -> Option<u32> {
+    let front = surus.front();
+    let mut openers = children(surus.pid()).into_iter();
+    openers.find(|pid| is_surus(*pid) && *pid != front && lives(*pid))
+}
+
+pub fn opener_that_dies_or_stops_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let surus = start(dir.path(), &[], &[]);
+    let number = std::cell::Cell::new(0);
+    // A name of its own each time, since the front remembers for a second what may be read.
+    let ask = || {
+        number.set(number.get() + 1);
+        let name = format!("{}.txt", number.get());
+        std::fs::write(dir.path().join(&name), "static").unwrap();
+        get(&surus, &format!("/{name}")).unwrap()
+    };
+    // Meanwhile, files are answered with 503, and PHP answers.
+    let serves_again = || {
+        until("files are served again", || {
+            let (status, body) = ask();
+            assert!(status == 503 || body == "static", "{}", surus.log());
+            assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
+            status == 200
+        });
+    };
+    serves_again();
+    let first = opener(&surus).unwrap();
+    send(first, "KILL");
+    serves_again();
+    until("there is another", || {
+        opener(&surus).is_some_and(|pid| pid != first)
+    });
+    let second = opener(&surus).unwrap();
+    send(second, "STOP");
+    serves_again();
+    until("the stopped one is gone", || !lives(second));
+    // Every version that is served has one.
+    let reloaded = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("reload")
+        .arg(dir.path())
+        .output();
+    assert!(reloaded.unwrap().status.success());
+    for pid in children(surus.pid()) {
+        if is_surus(pid) && pid != surus.front() {
+            send(pid, "KILL");
+        }
+    }
+    serves_again();
+}
+
+pub fn front_that_hangs_is_killed_after_the_grace_period() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let env = [("SURUS_HTTP_GRACE", "1s")];
+    let mut surus = start(dir.path(), &[], &env);
+    assert_serves(&surus);
+    let all = descendants(surus.pid());
+    send(surus.front(), "STOP");
+    surus.signal("TERM");
+    let pid = surus.pid();
+    until("it ends", || !lives(pid));
+    surus.wait();
+    for pid in all {
+        until("its processes have ended", || !lives(pid));
+    }
+    assert!(surus.log().contains("http.grace"), "{}", surus.log());
+}
+
+pub fn reload_signals_during_the_start_of_a_front_do_not_end_it() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let surus = start(dir.path(), &[], &[]);
+    assert_serves(&surus);
+    send(surus.front(), "KILL");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(1) {
+        surus.signal("HUP");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    until("another front answers", || {
+        get(&surus, "/") == Some((200, "hello".into()))
+    });
+    let log = surus.log();
+    assert_eq!(log.matches("the front has died").count(), 1, "{log}");
+}
+
+pub fn descriptors_of_the_starter_do_not_reach_the_front() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let mut command = Command::new("sh");
+    let script = "exec 7</etc/shadow; exec \"$@\"";
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_surus")]);
+    let surus = Surus::spawn_by(command, dir.path(), &["--workers", "1"], &[]);
+    let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+    assert_serves(&surus);
+    let has = |pid: u32| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let mut links = open.flatten().map(|entry| std::fs::read_link(entry.path()));
+        links.any(|link| link.is_ok_and(|link| link.ends_with("etc/shadow")))
+    };
+    assert!(has(surus.pid()), "the keeper keeps what it was given");
+    for pid in descendants(surus.pid()) {
+        assert!(!has(pid), "{pid}");
+    }
+}
+
+pub fn root_of_a_namespace_without_other_users_is_one_process() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", env!("CARGO_BIN_EXE_surus")]);
+    let surus = Surus::spawn_by(command, dir.path(), &["--workers", "1"], &[]);
+    let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+    assert_serves(&surus);
+    assert_eq!(surus.front(), surus.pid());
+    let log = surus.log();
+    assert!(log.contains("no user but root"), "{log}");
+}
+
+pub fn check_tests_the_spool_as_the_user_of_the_front() {
+    if !is_root() {
+        return;
+    }
+    let dir = app(&[("index.php", "<?php echo 'hello';")]);
+    let spool = tempfile::tempdir().unwrap();
+    let check = |mode: u32| {
+        set_permissions(spool.path(), Permissions::from_mode(mode)).unwrap();
+        let said = Command::new(env!("CARGO_BIN_EXE_surus"))
+            .arg("check")
+            .arg(dir.path())
+            .env("SURUS_HTTP_SPOOL", spool.path())
+            .env("SURUS_HTTP_USER", "nobody")
+            .output();
+        let said = said.unwrap();
+        (
+            said.status.success(),
+            String::from_utf8_lossy(&said.stdout).into_owned(),
+        )
+    };
+    let (works, said) = check(0o700);
+    let uid = format!("as uid {}", id_of("nobody"));
+    assert!(
+        !works && said.contains("http.spool") && said.contains(&uid),
+        "{said}"
+    );
+    let (_, said) = check(0o1777);
+    assert!(!said.contains("http.spool"), "{said}");
+}
