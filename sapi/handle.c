@@ -184,6 +184,7 @@ void surus_handle_end(void)
 	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
 	EG(current_execute_data) = NULL;
 	php_free_shutdown_functions();
+	surus_auto_files_end();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
@@ -193,7 +194,6 @@ void surus_handle_end(void)
 		php_output_deactivate();
 	} zend_end_try();
 	zend_try {
-		surus_auto_files_end();
 		surus_leftovers_free();
 	} zend_end_try();
 	sapi_deactivate();
