@@ -1,5 +1,6 @@
-/* What auto_prepend_file and auto_append_file do that takes effect once in a process. On `worker`, every request runs in
- * what the requests before have declared, so that such a file would act for the first of them only. */
+/* What auto_prepend_file and auto_append_file do that takes effect once in a process. On `worker`,
+ * every request runs in what the requests before have declared, so that such a file would act for
+ * the first of them only. */
 #include "surus.h"
 
 #include <stdio.h>
@@ -29,7 +30,9 @@ static const struct {
 /* Literals of a call: the name as written, unless it is known when compiled, and in lower case. */
 static const char *find_in_call(const zend_op *op)
 {
-	int count = op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 3 : op->opcode == ZEND_INIT_FCALL_BY_NAME ? 2 : 1;
+	int count = op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 3
+	            : op->opcode == ZEND_INIT_FCALL_BY_NAME  ? 2
+	                                                     : 1;
 
 	for (int i = 0; i < count; i++) {
 		const zend_string *name = Z_STR_P(RT_CONSTANT(op, op->op2) + i);
@@ -136,7 +139,7 @@ static zval autoloaders;              /* those that there were before the file *
 static zval registered;               /* and those that the files have added */
 static zend_class_entry *(*plain_autoload)(zend_string *name, zend_string *lower);
 
-/* Those of scripts, which have themselves as their data. */
+/* Those of scripts. */
 static uint32_t count_wrappers(void)
 {
 	const php_stream_wrapper *wrapper;
@@ -144,7 +147,7 @@ static uint32_t count_wrappers(void)
 
 	if (FG(stream_wrappers)) {
 		ZEND_HASH_FOREACH_PTR(FG(stream_wrappers), wrapper) {
-			count += wrapper->abstract == wrapper;
+			count += surus_wrapper_is_scripts(wrapper);
 		} ZEND_HASH_FOREACH_END();
 	}
 	return count;

@@ -173,6 +173,7 @@ void surus_handle_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
+	surus_leftovers_stop_ticks();
 	/* With our frame: without one, PHP makes a fatal error of an exit() in a shutdown function. */
 	runs = true;
 	php_call_shutdown_functions();

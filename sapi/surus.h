@@ -447,8 +447,32 @@ void surus_boot_time_look(void);
 
 /* Notes what there is now, at the end of the boot. */
 void surus_leftovers_note(void);
-/* At the end of an event, where the process goes on as it is. */
+/* When an event begins to end, where the process goes on as it is; and at the end of that. */
+void surus_leftovers_stop_ticks(void);
 void surus_leftovers_free(void);
+
+/* --- wrappers.c: stream wrappers on `worker` --- */
+
+struct _php_stream_wrapper;
+struct _zend_resource;
+/* Has a script registered it? */
+bool surus_wrapper_is_scripts(const struct _php_stream_wrapper *wrapper);
+/* Is this the resource of such a one? */
+bool surus_wrapper_is_resource(const struct _zend_resource *resource);
+/* At the end of the boot, and of an event. */
+void surus_wrappers_note(void);
+void surus_wrappers_renew(void);
+
+/* --- archives.c: archives that events of `worker` have read --- */
+
+/* At the end of the boot, and of an event. */
+void surus_archives_note(void);
+void surus_archives_close(void);
+
+/* --- get_resources.c: get_resources() on `worker` --- */
+
+/* At the end of the boot, behind surus_wrappers_note(). */
+void surus_get_resources_install(void);
 
 /* --- form.c: forms that PHP does not read by itself --- */
 
