@@ -10,8 +10,8 @@
 /* NULL where there is none. */
 static const char *prepended, *appended;
 
-/* Global variables that the prepended file has made for the event in our hands, where the next one runs in
- * the same process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
+/* Global variables that the files have made for the event in our hands, where the next one runs in the same
+ * process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
 static HashTable its_globals;
 
 static const char *setting(const char *name)
@@ -49,14 +49,14 @@ static void execute(zend_op_array *code)
 #endif
 }
 
-static void destroy(zend_op_array *code)
+void surus_auto_destroy(zend_op_array *code)
 {
 	zend_destroy_static_vars(code);
 	destroy_op_array(code);
 	efree_size(code, sizeof(*code));
 }
 
-static zend_op_array *compile(const char *path)
+zend_op_array *surus_auto_compile(const char *path)
 {
 	zend_file_handle file;
 
@@ -76,13 +76,13 @@ static bool run(const char *path)
 	if (!path || (surus_self->outbox.discards && !surus_self->child)) {
 		return true;
 	}
-	zend_op_array *code = compile(path);
+	zend_op_array *code = surus_auto_compile(path);
 	if (code) {
 		execute(code);
 	}
 	bool goes_on = surus_handle_exception();
 	if (code) {
-		destroy(code);
+		surus_auto_destroy(code);
 	}
 	return code && goes_on;
 }
@@ -101,128 +101,103 @@ static void note_globals(HashTable *names, HashTable *known)
 	} ZEND_HASH_FOREACH_END();
 }
 
-bool surus_auto_prepend(void)
+/* Runs it so that it can be run again. */
+static bool run_for_event(const char *path)
 {
 	HashTable before;
 
-	if (!prepended || surus_settings.engine != SURUS_WORKER) {
-		return run(prepended);
+	if (!path || surus_settings.engine != SURUS_WORKER) {
+		return run(path);
 	}
 	zend_hash_init(&before, 32, NULL, NULL, 0);
 	note_globals(&before, NULL);
-	bool goes_on = run(prepended);
+	surus_auto_once_begin(path);
+	bool goes_on = run(path);
+	surus_auto_once_end();
 	note_globals(&its_globals, &before);
 	zend_hash_destroy(&before);
 	return goes_on;
 }
 
-void surus_auto_files_end(void)
+bool surus_auto_prepend(void)
 {
-	zend_string *name;
-
-	if (!prepended) {
-		return;
-	}
-	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
-		zend_hash_del_ind(&EG(symbol_table), name);
-	} ZEND_HASH_FOREACH_END();
-	zend_hash_clean(&its_globals);
+	return run_for_event(prepended);
 }
 
 void surus_auto_append(void)
 {
-	run(appended);
+	run_for_event(appended);
 }
 
-/* --- on `worker`, where every request runs in what the requests before have declared --- */
-
-static bool is_define(const zend_op *op)
+/* As PHP's shutdown_destructors: objects that nothing but a variable has, the last variable first. */
+static void destroy_objects(void)
 {
-	/* Literals of a call: the name as written, unless it is known when compiled, and in lower case. */
-	int count = op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 3 : op->opcode == ZEND_INIT_FCALL_BY_NAME ? 2 : 1;
+	zend_string *name;
+	bool again;
 
-	for (int i = 0; i < count; i++) {
-		if (zend_string_equals_literal_ci(Z_STR_P(RT_CONSTANT(op, op->op2) + i), "define")) {
-			return true;
+	do {
+		again = false;
+		ZEND_HASH_REVERSE_FOREACH_STR_KEY(&its_globals, name) {
+			zval *value = zend_hash_find_ind(&EG(symbol_table), name);
+			if (value && Z_TYPE_P(value) == IS_OBJECT && Z_REFCOUNT_P(value) == 1) {
+				zend_hash_del_ind(&EG(symbol_table), name);
+				again = true;
+			}
+		} ZEND_HASH_FOREACH_END();
+	} while (again);
+}
+
+/* Holds the objects in a value, which it may share with other variables. */
+static void hold(HashTable *held, zval *value)
+{
+	zval *element;
+
+	ZVAL_DEREF(value);
+	if (Z_TYPE_P(value) == IS_OBJECT && zend_hash_index_add(held, Z_OBJ_HANDLE_P(value), value)) {
+		Z_ADDREF_P(value);
+	} else if (Z_TYPE_P(value) == IS_ARRAY && Z_REFCOUNTED_P(value) && !Z_IS_RECURSIVE_P(value)) {
+		Z_PROTECT_RECURSION_P(value);
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), element) {
+			hold(held, element);
+		} ZEND_HASH_FOREACH_END();
+		Z_UNPROTECT_RECURSION_P(value);
+	}
+}
+
+/* All other objects, when no variable of the files is left: PHP destroys them in the order in which they were
+ * made, which mostly is that of the variables. */
+static void destroy_rest(void)
+{
+	HashTable held;
+	zend_string *name;
+
+	zend_hash_init(&held, 8, NULL, ZVAL_PTR_DTOR, 0);
+	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+		zval *value = zend_hash_find_ind(&EG(symbol_table), name);
+		if (value) {
+			hold(&held, value);
 		}
-	}
-	return false;
+	} ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+		zend_hash_del_ind(&EG(symbol_table), name);
+	} ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(&held);
 }
 
-/* What in this code takes effect only the first time in a process, or cannot be looked into; NULL when
- * nothing does. Guards count too: a file that includes its firewall once runs it once. */
-static const char *find_unrepeatable(const zend_op_array *code, uint32_t *line)
+void surus_auto_files_end(void)
 {
-	const char *found = NULL;
-
-	for (const zend_op *op = code->opcodes; op < code->opcodes + code->last && !found; op++) {
-		*line = op->lineno;
-		switch (op->opcode) {
-		case ZEND_DECLARE_FUNCTION:
-			found = "declares a function";
-			break;
-		case ZEND_DECLARE_CLASS:
-		case ZEND_DECLARE_CLASS_DELAYED:
-		case ZEND_DECLARE_ANON_CLASS:
-			found = "declares a class";
-			break;
-		case ZEND_DECLARE_CONST:
-			found = "declares a constant";
-			break;
-		case ZEND_INCLUDE_OR_EVAL:
-			found = "includes a file or evaluates code";
-			break;
-		case ZEND_INIT_FCALL:
-		case ZEND_INIT_FCALL_BY_NAME:
-		case ZEND_INIT_NS_FCALL_BY_NAME:
-			found = is_define(op) ? "declares a constant" : NULL;
-			break;
-		}
-	}
-	for (uint32_t i = 0; i < code->num_dynamic_func_defs && !found; i++) {
-		found = find_unrepeatable(code->dynamic_func_defs[i], line);
-	}
-	return found;
-}
-
-static bool is_repeatable(const char *name, const char *path)
-{
-	uint32_t functions = zend_hash_num_elements(EG(function_table));
-	uint32_t classes = zend_hash_num_elements(EG(class_table));
-	const char *found;
-	uint32_t line = 0;
-	char where[32] = "";
-
-	if (!path) {
-		return true;
-	}
-	zend_op_array *code = compile(path);
-	if (!code) {
-		surus_handle_exception();
-		return false;
-	}
-	/* PHP declares those that stand outside of all blocks when it compiles the file. */
-	if (zend_hash_num_elements(EG(function_table)) > functions) {
-		found = "declares a function";
-	} else if (zend_hash_num_elements(EG(class_table)) > classes) {
-		found = "declares a class";
-	} else {
-		found = find_unrepeatable(code, &line);
-		snprintf(where, sizeof(where), " in line %u", line);
-	}
-	destroy(code);
-	if (found) {
-		fprintf(stderr,
-		        "surus-php: %s cannot run for every request on the engine `worker`: %s %s%s, which would "
-		        "take effect for the first request of each worker only; choose rewind, fork or standby "
-		        "(engine.name), or unset it (%s = \"\" in .user.ini or under [php])\n",
-		        name, path, found, where, name);
-	}
-	return !found;
+	zend_try {
+		destroy_objects();
+		destroy_rest();
+		zend_hash_clean(&its_globals);
+		surus_auto_once_undo();
+	} zend_catch {
+		/* As PHP where a destructor ends the request; it costs this worker. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	} zend_end_try();
 }
 
 bool surus_auto_files_are_repeatable(void)
 {
-	return surus_settings.engine != SURUS_WORKER ||
-	       (is_repeatable("auto_prepend_file", prepended) && is_repeatable("auto_append_file", appended));
+	return surus_settings.engine != SURUS_WORKER || surus_auto_once_none(prepended, appended);
 }

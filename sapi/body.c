@@ -98,32 +98,14 @@ static void close_readers(zend_long first)
 	}
 }
 
-/* The resource of a stream that is still open. The script can close the body, as any other resource that
- * get_resources() names, and leaves a pointer to freed memory then. */
-static zend_resource *resource_of(const php_stream *body)
-{
-	zend_resource *resource;
-
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		if (resource->ptr == body && resource->type == php_file_le_stream()) {
-			return resource;
-		}
-	} ZEND_HASH_FOREACH_END();
-	return NULL;
-}
-
 void surus_body_close(void)
 {
 	php_stream *body = SG(request_info).request_body;
 
 	if (body) {
-		zend_resource *resource = resource_of(body);
-
 		SG(post_read) = 1; /* nobody is left to read the rest */
 		SG(request_info).request_body = NULL;
-		if (resource) {
-			close_readers(resource->handle);
-			php_stream_close(body);
-		}
+		close_readers(body->res->handle);
+		php_stream_close(body);
 	}
 }

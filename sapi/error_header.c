@@ -2,8 +2,11 @@
  * names, as php-fpm does before the functions that run at the end (sapi/fpm/fpm/fpm_main.c). */
 #include "surus.h"
 
+#include <string.h>
+
 #include <php.h>
 #include <SAPI.h>
+#include <php_ini.h>
 
 void surus_error_header(void)
 {
@@ -12,7 +15,7 @@ void surus_error_header(void)
 	if (EG(exit_status) != 255 || SG(headers_sent)) {
 		return;
 	}
-	header = INI_STR("fastcgi.error_header");
+	header = zend_ini_string("fastcgi.error_header", sizeof("fastcgi.error_header") - 1, 0);
 	if (header && *header) {
 		zend_try {
 			sapi_header_line line = {.line = header, .line_len = strlen(header)};

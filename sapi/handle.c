@@ -173,6 +173,7 @@ void surus_handle_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
+	surus_leftovers_stop_ticks();
 	/* With our frame: without one, PHP makes a fatal error of an exit() in a shutdown function. */
 	runs = true;
 	php_call_shutdown_functions();
@@ -184,6 +185,7 @@ void surus_handle_end(void)
 	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
 	EG(current_execute_data) = NULL;
 	php_free_shutdown_functions();
+	surus_auto_files_end();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
@@ -193,7 +195,6 @@ void surus_handle_end(void)
 		php_output_deactivate();
 	} zend_end_try();
 	zend_try {
-		surus_auto_files_end();
 		surus_leftovers_free();
 	} zend_end_try();
 	sapi_deactivate();

@@ -6,19 +6,50 @@
 
 #include <php.h>
 #include <SAPI.h>
+#include <ext/standard/basic_functions.h>
 #include <ext/standard/url_scanner_ex.h>
 
 /* Handlers that events may stack up; restore_error_handler() beyond them reaches those of the boot. */
 enum { HANDLERS = 16 };
 
 static int boot_error_handlers, boot_exception_handlers;
+static size_t boot_ticks;
 static zend_function *libxml_clear_errors; /* NULL without the extension */
+
+/* What error_get_last() and strtok() would tell the next event. */
+static void free_texts(void)
+{
+	if (PG(last_error_message)) {
+		zend_string_release(PG(last_error_message));
+		PG(last_error_message) = NULL;
+	}
+	if (PG(last_error_file)) {
+		zend_string_release(PG(last_error_file));
+		PG(last_error_file) = NULL;
+	}
+	if (BG(strtok_string)) {
+		zend_string_release(BG(strtok_string));
+		BG(strtok_string) = NULL;
+	}
+}
+
+static size_t count_ticks(void)
+{
+	return BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
+}
 
 void surus_leftovers_note(void)
 {
 	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
 	boot_exception_handlers = zend_stack_count(&EG(user_exception_handlers));
+	boot_ticks = count_ticks();
 	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("libxml_clear_errors"));
+	if (surus_settings.engine == SURUS_WORKER) {
+		free_texts(); /* so that the first event finds what all others do */
+		surus_wrappers_note();
+		surus_archives_note();
+		surus_get_resources_install();
+	}
 }
 
 /* Takes the element out of the middle. */
@@ -61,8 +92,32 @@ static void free_header_callback(void)
 #endif
 }
 
+static zend_llist ticks; /* what runs with every tick, while an event ends */
+
+void surus_leftovers_stop_ticks(void)
+{
+	ticks = PG(tick_functions);
+	zend_llist_init(&PG(tick_functions), ticks.size, NULL, 1);
+}
+
+/* One that the script has registered meanwhile, PHP adds only once. */
+static void continue_ticks(void)
+{
+	zend_llist added = PG(tick_functions);
+
+	PG(tick_functions) = ticks;
+	for (zend_llist_element *element = added.head; element; element = element->next) {
+		zend_llist_add_element(&PG(tick_functions), element->data);
+	}
+	zend_llist_destroy(&added);
+	while (count_ticks() > boot_ticks) {
+		zend_llist_remove_tail(BG(user_tick_functions));
+	}
+}
+
 void surus_leftovers_free(void)
 {
+	continue_ticks();
 	surus_body_close();
 	free_header_callback();
 	php_url_scanner_reset_vars();
@@ -71,4 +126,9 @@ void surus_leftovers_free(void)
 		zend_call_known_function(libxml_clear_errors, NULL, NULL, NULL, 0, NULL, NULL);
 	}
 	limit_handlers();
+	if (surus_settings.engine == SURUS_WORKER) {
+		surus_archives_close();
+		surus_wrappers_renew();
+	}
+	free_texts();
 }

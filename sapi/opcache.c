@@ -42,7 +42,7 @@ static bool says(zval *status, const char *what)
 
 void surus_opcache_explain_preload(void)
 {
-	const char *file = EG(ini_directives) ? INI_STR("opcache.preload") : NULL;
+	const char *file = EG(ini_directives) ? zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0) : NULL;
 
 	if (!file || !*file) {
 		return;

@@ -333,8 +333,25 @@ bool surus_auto_files_are_repeatable(void);
 /* Runs it, if there is one. False: the event ends here. */
 bool surus_auto_prepend(void);
 void surus_auto_append(void);
-/* At the end of an event, where the process goes on as it is. */
+/* At the end of an event, where the process goes on as it is: destroys what the files have made. May end
+ * in a fatal error. */
 void surus_auto_files_end(void);
+struct _zend_op_array;
+/* NULL: an exception says why. */
+struct _zend_op_array *surus_auto_compile(const char *path);
+void surus_auto_destroy(struct _zend_op_array *code);
+
+/* --- auto_once.c: what such a file does that takes effect once in a process --- */
+
+/* Can nothing of that be seen in these files, each of which may be NULL? False: said on stderr. */
+bool surus_auto_once_none(const char *prepended, const char *appended);
+/* Around the run of a file: notes what it does. */
+void surus_auto_once_begin(const char *path);
+void surus_auto_once_end(void);
+/* At the end of an event: undoes what can be undone. */
+void surus_auto_once_undo(void);
+/* Has a file done something that cannot be undone, so that this process must not run it again? */
+bool surus_auto_once_spent(void);
 
 /* --- limit.c: max_execution_time of events --- */
 
@@ -430,8 +447,32 @@ void surus_boot_time_look(void);
 
 /* Notes what there is now, at the end of the boot. */
 void surus_leftovers_note(void);
-/* At the end of an event, where the process goes on as it is. */
+/* When an event begins to end, where the process goes on as it is; and at the end of that. */
+void surus_leftovers_stop_ticks(void);
 void surus_leftovers_free(void);
+
+/* --- wrappers.c: stream wrappers on `worker` --- */
+
+struct _php_stream_wrapper;
+struct _zend_resource;
+/* Has a script registered it? */
+bool surus_wrapper_is_scripts(const struct _php_stream_wrapper *wrapper);
+/* Is this the resource of such a one? */
+bool surus_wrapper_is_resource(const struct _zend_resource *resource);
+/* At the end of the boot, and of an event. */
+void surus_wrappers_note(void);
+void surus_wrappers_renew(void);
+
+/* --- archives.c: archives that events of `worker` have read --- */
+
+/* At the end of the boot, and of an event. */
+void surus_archives_note(void);
+void surus_archives_close(void);
+
+/* --- get_resources.c: get_resources() on `worker` --- */
+
+/* At the end of the boot, behind surus_wrappers_note(). */
+void surus_get_resources_install(void);
 
 /* --- form.c: forms that PHP does not read by itself --- */
 

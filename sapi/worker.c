@@ -190,7 +190,7 @@ static bool retires(void)
 {
 	uint64_t taken = surus_self->taken;
 
-	if (surus_self->served > 0 && surus_serves_one()) {
+	if ((surus_self->served > 0 && surus_serves_one()) || surus_auto_once_spent()) {
 		return retire(SURUS_EXIT_SERVED);
 	}
 	/* Reading the memory costs about 2 us, so it is spread over 16 events. */

@@ -1,5 +1,7 @@
 //! `auto_prepend_file` and `auto_append_file` of booted applications, as firewalls are installed.
 
+use std::path::Path;
+
 use crate::booted::{boot_in, try_booted};
 use crate::site::{Site, app};
 
@@ -166,6 +168,73 @@ fn guard_in_a_variable_does_not_let_the_next_request_pass() {
     }
 }
 
+/// A class of the boot, and a prepended file that makes objects of it.
+const GUARD: &str = "class Guard {
+        function __construct(public $name, public $other = null) {}
+        function __destruct() {
+            echo $this->name, ' ', $this->other->name ?? 'alone', ob_get_level(), ', ';
+            if ($this->name === ($_GET['throws'] ?? '')) throw new Exception('of a destructor');
+            if ($this->name === ($_GET['exits'] ?? '')) exit('exit, ');
+            if ($this->name === ($_GET['fails'] ?? '')) no_such_function();
+        }
+    }";
+const GUARDED: &str = "ob_start(fn ($text) => strtoupper($text));
+    register_shutdown_function(function () { echo 'shutdown, '; });
+    $first = new Guard('first');
+    $second = new Guard('second', $first);
+    $both = [$kept = new Guard('kept'), new Guard('element')];";
+
+#[test]
+fn objects_of_prepended_file_are_destroyed_when_php_destroys_them() {
+    let site = guarded(
+        "worker",
+        &format!("{GUARD} surus_serve(function () {{ echo 'page, '; }});"),
+        GUARDED,
+        "",
+        How::Ini,
+    )
+    .unwrap_or_else(|log| panic!("{log}"));
+    let path = |name: &str| site.dir.path().join(name);
+    std::fs::write(path("cgi.php"), format!("<?php {GUARD} {GUARDED}")).unwrap();
+    std::fs::write(path("page.php"), "<?php echo 'page, ';").unwrap();
+    let first = site.get("/pid.php").body;
+    assert!(first.starts_with("PAGE, SHUTDOWN, SECOND"), "{first}");
+    for query in [
+        "",
+        "throws=second",
+        "throws=element",
+        "exits=first",
+        "exits=kept",
+        "fails=second",
+    ] {
+        let expected = by_cgi(&path("page.php"), &path("cgi.php"), query);
+        for _ in 0..2 {
+            let answer = site.get(&format!("/?{query}"));
+            assert_eq!((answer.status, answer.body), expected, "{query}");
+        }
+    }
+}
+
+/// What php-cgi answers.
+fn by_cgi(script: &Path, prepended: &Path, query: &str) -> (u16, String) {
+    let php = std::process::Command::new("php-cgi")
+        .args(["-d", "cgi.force_redirect=0", "-d", "display_errors=0", "-d"])
+        .arg(format!("auto_prepend_file={}", prepended.display()))
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap())
+        .env("GATEWAY_INTERFACE", "CGI/1.1")
+        .env("REQUEST_METHOD", "GET")
+        .env("QUERY_STRING", query)
+        .env("SCRIPT_FILENAME", script)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(php.stdout).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.lines().find_map(|line| line.strip_prefix("Status: "));
+    let status = status.map_or(200, |status| status[..3].parse().unwrap());
+    (status, body.to_string())
+}
+
 #[test]
 fn worker_refuses_auto_files_that_act_once_in_a_process() {
     for (code, words) in [
@@ -189,6 +258,14 @@ fn worker_refuses_auto_files_that_act_once_in_a_process() {
             "eval('function f() {}');",
             "includes a file or evaluates code in line 1",
         ),
+        (
+            "class_alias('ArrayObject', 'Firewall');",
+            "declares a class in line 1",
+        ),
+        (
+            "namespace N; stream_wrapper_register('waf', 'Wrapper');",
+            "registers a stream wrapper in line 1",
+        ),
         ("parse error", "syntax error"),
     ] {
         for opcache in ["1", "0"] {
@@ -204,6 +281,80 @@ fn worker_refuses_auto_files_that_act_once_in_a_process() {
         panic!("it has started without its file")
     };
     assert!(log.contains("/nowhere/after.php"), "{log}");
+}
+
+const FIREWALL: &str =
+    "if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }";
+
+/// Guards that let all but the first request of a process pass, where nobody undoes what they look at. The
+/// file itself does not show that, and some of it can be undone without another process.
+#[test]
+fn what_takes_effect_once_in_a_process_lets_no_request_pass() {
+    let boot = "class Loader {
+            static function load() { include_once __DIR__ . '/rules.php'; }
+            static function define() { if (defined('ONCE')) return true; define('ONCE', 1); }
+        }
+        class Wrapper { public $context; }
+        spl_autoload_register(function ($class) { eval(\"class $class {} function of_$class() {} define('$class', 1);\"); });
+        surus_serve(function () {
+            if (isset($_GET['late'])) spl_autoload_register('strlen');
+            echo getmypid();
+        });";
+    let autoloads = "if (count(spl_autoload_functions()) > 1 && !in_array('strlen', spl_autoload_functions())) return;
+        spl_autoload_register(function ($class) {}); spl_autoload_register('trim');";
+    let calls = "$call = 'call_user_func';";
+    for (guard, keeps) in [
+        ("Loader::load();", true),
+        (autoloads, true),
+        ("new Autoloaded; class_exists('Other');", true),
+        ("if (Loader::define()) return;", false),
+        (
+            &format!("{calls} if (defined('F')) return; $call('define', 'F', 1);"),
+            false,
+        ),
+        (
+            &format!(
+                "{calls} if (class_exists('F', false)) return; $call('class_alias', 'Loader', 'F');"
+            ),
+            false,
+        ),
+        (
+            &format!(
+                "{calls} if (in_array('waf', stream_get_wrappers())) return; $call('stream_wrapper_register', 'waf', 'Wrapper');"
+            ),
+            false,
+        ),
+        (
+            &format!(
+                "{calls} if (!$call('stream_filter_register', 'waf', 'php_user_filter')) return;"
+            ),
+            false,
+        ),
+    ] {
+        let dir = app();
+        let before = dir.path().join("before.php");
+        let rules = dir.path().join("rules.php");
+        // In the included file, or behind the guard.
+        let own = if guard == "Loader::load();" {
+            ""
+        } else {
+            FIREWALL
+        };
+        std::fs::write(&before, format!("<?php {guard} {own}")).unwrap();
+        std::fs::write(rules, format!("<?php {FIREWALL}")).unwrap();
+        let env = [("SURUS_PHP_AUTO_PREPEND_FILE", before.to_str().unwrap())];
+        let site = boot_in(dir, "worker", boot, &["--workers", "1"], &env)
+            .unwrap_or_else(|log| panic!("{guard}\n{log}"));
+        let mut pids = std::collections::BTreeSet::new();
+        for _ in 0..3 {
+            pids.insert(site.get("/").body);
+            asserts(&site, guard, "/?attack", 403, "blocked");
+            pids.insert(site.get("/?late").body);
+        }
+        let log = site.surus.log();
+        assert_eq!(pids.len(), if keeps { 1 } else { 6 }, "{guard}\n{log}");
+        assert_eq!(log.contains("takes effect once"), !keeps, "{guard}\n{log}");
+    }
 }
 
 fn guarded_with_opcache(code: &str, opcache: &str) -> Result<Site, String> {

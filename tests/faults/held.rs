@@ -45,6 +45,34 @@ const KINDS: &[(&str, &str)] = &[
         "fwrite(fopen('php://temp', 'w+'), str_repeat('x', 3 << 20));",
     ),
     ("finish", "echo 'x'; fastcgi_finish_request(); echo 'y';"),
+    (
+        "body_closed",
+        "foreach (get_resources('stream') as $s) @fclose($s);",
+    ),
+    (
+        "wrapper",
+        "if (!class_exists('W', false)) { class W { public $context; } } stream_wrapper_unregister('data'); stream_wrapper_register('data', 'W');
+         stream_wrapper_restore('data');",
+    ),
+    (
+        "wrapper_open",
+        "if (!class_exists('O', false)) { class O { public $context; function stream_open() { return true; } function stream_eof() { return true; } function stream_close() {} } }
+         stream_wrapper_unregister('data'); stream_wrapper_register('data', 'O'); $GLOBALS['o'] = fopen('data:,', 'r');",
+    ),
+    (
+        "wrapper_new",
+        "if (!class_exists('N', false)) { class N { public $context; } } stream_wrapper_register('new', 'N') && stream_wrapper_unregister('new');",
+    ),
+    (
+        "ticks",
+        "register_tick_function(function () { static $n; }); register_shutdown_function('register_tick_function', fn () => 1);",
+    ),
+    (
+        "phar",
+        "$f = __DIR__ . '/writable/' . getmypid() . '.tar'; (new PharData($f))->addFromString('a', 'a');
+         file_get_contents(\"phar://$f/a\"); fopen(\"phar://$f/a\", 'r'); unlink($f);",
+    ),
+    ("error", "@trigger_error(str_repeat('x', random_int(1, 1000))); strtok('a b', ' ');"),
 ];
 
 const PROBE: &str = "gc_collect_cycles(); echo json_encode([

@@ -45,8 +45,11 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
         ("LD_PRELOAD", faulty.path()),
         ("FAULTY_FILE", fault.to_str().unwrap()),
     ];
+    // A worker may begin while a fault waits for another.
+    std::fs::write(&fault, "nowhere").unwrap();
     let site = boot_in(dir, "rewind", BOOT, &["--workers", "2"], &env)
         .unwrap_or_else(|log| panic!("{log}"));
+    std::fs::remove_file(&fault).unwrap();
     std::fs::write(
         site.dir.path().join("kept.php"),
         "<?php static $x; $x[] = str_repeat('x', 100_000); $GLOBALS['n'] = ($GLOBALS['n'] ?? 0) + 1; echo $GLOBALS['n'], ' ', $_GET['t'];",
