@@ -38,6 +38,7 @@ const MODULES: &[&str] = &[
     "negotiation",
     "rewrite",
     "setenvif",
+    "ssl",
 ];
 
 impl Apache {

@@ -53,7 +53,7 @@ use secret::Secret;
 
 pub use hidden::Why;
 pub use htaccess::facts::Facts;
-pub use htaccess::{Problem, read as read_htaccess};
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
 pub use reader::Reader;
 pub use root::{Denial, Symlinks, Trouble};

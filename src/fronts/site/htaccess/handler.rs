@@ -22,7 +22,7 @@ pub enum Switch {
 /// Does this name of a handler or of a type stand for running PHP?
 pub fn is_php(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let runs = ["php", "lsapi", "fcgi"]
+    let runs = ["php", "lsapi", "fcgi", "fastcgi"]
         .iter()
         .any(|word| name.contains(word));
     runs && !name.contains("source") && !name.contains("phps") && !name.starts_with("text/")
@@ -114,6 +114,7 @@ mod tests {
             "proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost",
             "x-httpd-php5",
             "fcgid-script",
+            "fastcgi-script",
         ] {
             assert!(is_php(name), "{name}");
         }
