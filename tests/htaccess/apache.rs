@@ -28,6 +28,7 @@ const MODULES: &[&str] = &[
     "access_compat",
     "alias",
     "autoindex",
+    "cgi",
     "deflate",
     "dir",
     "env",

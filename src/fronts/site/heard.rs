@@ -12,6 +12,7 @@ use surus_sys::open::Access;
 
 use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
+use super::htaccess::handler::Handler;
 use super::htaccess::rewrite::{self, Outcome, Pass};
 use super::htaccess::rules::Led;
 use super::htaccess::{About, Way};
@@ -33,7 +34,7 @@ pub(super) struct Visit<'a> {
     env: Env,
     /// No rule is evaluated any more: `END`.
     is_over: bool,
-    handler: Option<bool>,
+    handler: Option<Handler>,
     passes: usize,
     /// `FallbackResource` has been followed.
     is_fallback: bool,
@@ -250,7 +251,7 @@ impl Site {
                 };
                 Resolution::Script(visit.asked(script))
             }
-            At::File(_) if about.is_source() => Resolution::Denied(Denial::PhpOff),
+            At::File(_) if about.is_source(visit.handler) => Resolution::Denied(Denial::PhpOff),
             At::File(file) => Resolution::File(file),
             At::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");

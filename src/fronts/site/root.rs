@@ -329,7 +329,7 @@ impl Root {
                     }
                     links += 1;
                     if links > MOST_LINKS {
-                        return Err(End::Denied(Denial::Special));
+                        return Err(End::Missing);
                     }
                     let target =
                         std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;

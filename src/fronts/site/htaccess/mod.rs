@@ -8,7 +8,7 @@
 mod access;
 pub(super) mod condition;
 pub mod facts;
-mod handler;
+pub(super) mod handler;
 mod known;
 mod parse;
 mod pattern;

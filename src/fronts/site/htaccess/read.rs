@@ -4,7 +4,7 @@
 
 use super::access::{Limit, Limits, Merging};
 use super::condition::Condition;
-use super::handler::{Switch, ending, is_php};
+use super::handler::{Handler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, method};
 use super::parse::{Node, SyntaxError, parse, words};
 use super::pattern::Pattern;
@@ -248,22 +248,22 @@ impl Reader {
                 block.handlers.push(Switch::Engine(on));
             }
             "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value" => {}
-            "sethandler" => block.handlers.push(Switch::Set(is_php(first))),
+            "sethandler" => block.handlers.push(Switch::Set(Handler::named(first))),
             "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
                 "none" => None,
-                _ => Some(is_php(first)),
+                _ => Some(Handler::named(first)),
             })),
-            "addhandler" => block.handlers.push(Switch::AddHandler {
-                is_php: is_php(first),
-                endings: endings(1),
-            }),
-            "addtype" => block.handlers.push(Switch::AddType {
-                is_php: is_php(first),
-                endings: endings(1),
-            }),
+            "addhandler" => {
+                let handler = Handler::named(first);
+                block.handlers.push(Switch::AddHandler(handler, endings(1)));
+            }
+            "addtype" => {
+                let handler = Handler::named(first);
+                block.handlers.push(Switch::AddType(handler, endings(1)));
+            }
             "removehandler" => block.handlers.push(Switch::RemoveHandler(endings(0))),
             "removetype" => block.handlers.push(Switch::RemoveType(endings(0))),
-            "action" if !is_php(first) => {
+            "action" if Handler::named(first) != Handler::Php => {
                 let what = format!("Action {first} has a script answer, which Surus does not call");
                 self.closes(node, what, block, context);
             }

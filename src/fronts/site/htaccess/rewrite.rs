@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::condition::{Files, all_hold};
 use super::facts::{Env, Facts, Matched, View};
+use super::handler::Handler;
 use super::rule::{Rule, Value};
 
 /// A URL on its way through the rules.
@@ -19,8 +20,8 @@ pub struct Pass<'a> {
     pub query: Option<Cow<'a, str>>,
     pub env: &'a mut Env,
     pub is_subrequest: bool,
-    /// What `H` and `T` have said of PHP.
-    pub handler: Option<bool>,
+    /// What `H` and `T` have said.
+    pub handler: Option<Handler>,
     /// `END` has been met.
     pub is_over: bool,
 }
@@ -252,8 +253,8 @@ impl Rules {
                 None => pass.env.set_unknown(name),
             }
         }
-        if let Some(is_php) = rule.flags.handler {
-            pass.handler = Some(is_php);
+        if let Some(handler) = rule.flags.handler {
+            pass.handler = Some(handler);
         }
         if let Some(status) = rule.flags.status {
             return Applied::Status(status);

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
 use super::facts::{Escape, Template};
-use super::handler::is_php;
+use super::handler::Handler;
 use super::parse::raw_words;
 use super::pattern::Pattern;
 
@@ -107,8 +107,8 @@ pub(super) struct Flags {
     pub(super) ignores_case: bool,
     pub(super) env: Vec<(String, Value)>,
     pub(super) allows_question_marks: bool,
-    /// `H` or `T`: is it PHP?
-    pub(super) handler: Option<bool>,
+    /// `H` or `T`.
+    pub(super) handler: Option<Handler>,
 }
 
 /// What `E` makes of a variable.
@@ -245,7 +245,7 @@ impl Flags {
                     }
                 },
                 "h" | "handler" | "t" | "type" => {
-                    flags.handler = Some(is_php(value));
+                    flags.handler = Some(Handler::named(value));
                 }
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}

@@ -60,7 +60,7 @@ fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
         ),
         (
             "RewriteEngine On\n<Files x>\nRewriteRule . - [F]\n</Files>",
-            2,
+            3,
             "rules in sections",
         ),
         ("SetEnvIfExpr x y\nRequire all denied", 1, "expressions"),

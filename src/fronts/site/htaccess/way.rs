@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::root::Denial;
 use super::access::{Access, Closed};
 use super::facts::{Env, Facts};
-use super::handler::Php;
+use super::handler::{Handler, Php};
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, File, Led};
@@ -162,8 +162,8 @@ impl<'a> About<'a> {
     }
 
     /// Is a PHP file run? `forced` is what a rule of mod_rewrite has said.
-    pub(in super::super) fn runs_php(&self, forced: Option<bool>) -> bool {
-        if forced == Some(false) {
+    pub(in super::super) fn runs_php(&self, forced: Option<Handler>) -> bool {
+        if forced.is_some_and(|forced| forced != Handler::Php) {
             return false;
         }
         if !self.way.has_handlers {
@@ -181,8 +181,11 @@ impl<'a> About<'a> {
             })
     }
 
-    /// Is a file PHP to Apache, though it is none to Surus?
-    pub(in super::super) fn is_source(&self) -> bool {
+    /// Does Apache run a file, though Surus does not?
+    pub(in super::super) fn is_source(&self, forced: Option<Handler>) -> bool {
+        if forced.is_some_and(|forced| forced != Handler::Other) {
+            return true;
+        }
         if !self.way.has_handlers {
             return false;
         }
