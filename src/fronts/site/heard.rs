@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use surus_sys::open::Access;
 
+use super::find::NoScript;
 use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::Handler;
@@ -18,7 +19,7 @@ use super::htaccess::rules::Led;
 use super::htaccess::{About, Way};
 use super::normalise::{Kind, Normalised, Stop, kind, normalise};
 use super::root::{Denial, Opened};
-use super::{Asker, Found, NoScript, Resolution, Site, encode};
+use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
 
