@@ -54,8 +54,8 @@ pub use htaccess::facts::Facts;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
 pub use reader::Reader;
-pub use root::{Denial, Symlinks, Trouble};
 pub(in crate::fronts) use root::Root;
+pub use root::{Denial, Symlinks, Trouble};
 pub use settings::Settings;
 
 /// Where our own configuration lies when the project itself is the document root, were it not read.

@@ -23,8 +23,15 @@ pub struct Pattern(Engine);
 #[derive(Debug)]
 enum Engine {
     Linear(regex::bytes::Regex),
+    Backtracking(Box<Backtracking>),
+}
+
+#[derive(Debug)]
+struct Backtracking {
+    /// Matches all that the pattern matches, and more: most texts are told by it in linear time.
+    wider: Option<regex::bytes::Regex>,
     /// It works on characters: each byte becomes one, see [`latin`].
-    Backtracking(Box<fancy_regex::Regex>),
+    exact: fancy_regex::Regex,
 }
 
 impl Pattern {
@@ -32,34 +39,47 @@ impl Pattern {
     pub fn new(pcre: &str, ignore_case: bool) -> Result<Pattern, String> {
         let pcre = latin(pcre);
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
-        if !backtracks {
-            let linear = regex::bytes::RegexBuilder::new(&text)
+        let linear = |text: &str| {
+            regex::bytes::RegexBuilder::new(text)
                 .unicode(false)
                 // As Apache since 2.4.30, in both respects.
                 .dot_matches_new_line(true)
                 .case_insensitive(ignore_case)
                 .size_limit(MAX_SIZE)
-                .build();
-            if let Ok(linear) = linear {
-                return Ok(Pattern(Engine::Linear(linear)));
-            }
+                .build()
+                .ok()
+        };
+        if !backtracks && let Some(regex) = linear(&text) {
+            return Ok(Pattern(Engine::Linear(regex)));
         }
+        let wider = without_look_around(&text).and_then(|text| linear(&text));
         let flags = if ignore_case { "(?si)" } else { "(?s)" };
         let (text, _) = translate(&pcre, BOUNDARY, NO_BOUNDARY)?;
-        let regex = fancy_regex::RegexBuilder::new(&format!("{flags}{text}"))
+        let exact = fancy_regex::RegexBuilder::new(&format!("{flags}{text}"))
             .backtrack_limit(MAX_STEPS)
             .delegate_size_limit(MAX_SIZE)
             .build()
             .map_err(|error| error.to_string().replace('\n', " "))?;
-        Ok(Pattern(Engine::Backtracking(Box::new(regex))))
+        Ok(Pattern(Engine::Backtracking(Box::new(Backtracking {
+            wider,
+            exact,
+        }))))
     }
 
     /// None where it takes too long to tell.
     pub fn is_match(&self, text: &str) -> Option<bool> {
         match &self.0 {
             Engine::Linear(regex) => Some(regex.is_match(text.as_bytes())),
-            Engine::Backtracking(_) if text.len() > MAX_BACKTRACKED => None,
-            Engine::Backtracking(regex) => regex.is_match(&*latin(text)).ok(),
+            Engine::Backtracking(regex) => {
+                let wider = regex.wider.as_ref();
+                if wider.is_some_and(|wider| !wider.is_match(text.as_bytes())) {
+                    return Some(false);
+                }
+                match text.len() > MAX_BACKTRACKED {
+                    true => None,
+                    false => regex.exact.is_match(&*latin(text)).ok(),
+                }
+            }
         }
     }
 
@@ -76,7 +96,7 @@ impl Pattern {
             Engine::Backtracking(_) if text.len() > MAX_BACKTRACKED => return None,
             Engine::Backtracking(regex) => {
                 let latin = latin(text);
-                let captures = regex.captures(&*latin).ok()??;
+                let captures = regex.exact.captures(&*latin).ok()??;
                 let byte = |at: usize| match &latin {
                     Cow::Borrowed(_) => at,
                     Cow::Owned(latin) => latin[..at].chars().count(),
@@ -88,6 +108,38 @@ impl Pattern {
         }
         Some(groups)
     }
+}
+
+/// A translated pattern with nothing in the place of look-around, which only ever restricts.
+fn without_look_around(text: &str) -> Option<String> {
+    const BEGINNINGS: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.char_indices();
+    // How many groups are open, of those that are left out.
+    let mut open = 0_usize;
+    while let Some((at, c)) = chars.next() {
+        let begins = BEGINNINGS.iter().any(|begin| text[at..].starts_with(begin));
+        match c {
+            // Parentheses in classes are escaped, too.
+            '\\' => {
+                let (_, escaped) = chars.next()?;
+                if open == 0 {
+                    out.extend([c, escaped]);
+                }
+            }
+            '(' if open > 0 => open += 1,
+            '(' if begins => open = 1,
+            ')' if open > 0 => {
+                open -= 1;
+                if open == 0 {
+                    out.push_str("(?:)");
+                }
+            }
+            _ if open > 0 => {}
+            c => out.push(c),
+        }
+    }
+    (open == 0).then_some(out)
 }
 
 /// A text with one character, of the same number, for each byte.
@@ -391,12 +443,29 @@ mod tests {
     }
 
     #[test]
+    fn look_around_is_left_out_with_all_that_is_in_it() {
+        for (text, expected) in [
+            ("a(?=b)c", Some("a(?:)c")),
+            (r"(?!x(y(?<=z))\))a(b)", Some("(?:)a(b)")),
+            (r"\(?=a", Some(r"\(?=a")),
+            (r"[\(?=]", Some(r"[\(?=]")),
+            ("(?<!a)?b", Some("(?:)?b")),
+            ("(?=a", None),
+        ] {
+            assert_eq!(without_look_around(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn long_text_is_undecided_for_look_around_alone() {
         let long = "a".repeat(MAX_BACKTRACKED + 1);
-        let around = Pattern::new("(?=.*x)z", false).unwrap();
+        let around = Pattern::new("(?=.*x)a", false).unwrap();
         assert_eq!(around.is_match(&long), None);
         assert_eq!(around.groups(&long), None);
         assert_eq!(around.is_match(&long[1..]), Some(false));
+        // Without its look-around, it does not match either.
+        let certain = Pattern::new("(?=.*x)z", false).unwrap();
+        assert_eq!(certain.is_match(&long), Some(false));
         assert_eq!(
             Pattern::new("x", false).unwrap().is_match(&long),
             Some(false)
