@@ -462,7 +462,7 @@ impl Class {
     /// `content` is read only where that matters.
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
-            (Rule::BothIfPrivateKey, _) => !beginning(content).contains(PRIVATE_KEY),
+            (Rule::BothIfPrivateKey, _) => !is_private_key(content),
             (Rule::BothUnlessPublic, Purpose::Packaging) => {
                 let text = beginning(content);
                 let is_public = PUBLIC.iter().any(|what| text.contains(what));
@@ -520,6 +520,37 @@ fn beginning(content: impl Read) -> String {
     match content.take(1 << 19).read_to_end(&mut bytes) {
         Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => PRIVATE_KEY.to_owned(),
+    }
+}
+
+/// So much is read of a file that its name does not tell from a key: of a binary one, no more.
+const HEAD: u64 = 1024;
+
+fn is_private_key(mut content: impl Read) -> bool {
+    let mut head = Vec::new();
+    // As in `beginning`, an error gives nothing away.
+    match content.by_ref().take(HEAD).read_to_end(&mut head) {
+        Ok(_) if is_key_in_der(&head) => true,
+        Ok(_) if head.contains(&0) => false,
+        Ok(_) => beginning(head.as_slice().chain(content)).contains(PRIVATE_KEY),
+        Err(_) => true,
+    }
+}
+
+/// Whether a file begins as PKCS #1, PKCS #8 or SEC 1 do in binary: a sequence of a version and
+/// more, or of the algorithm that encrypts it.
+fn is_key_in_der(bytes: &[u8]) -> bool {
+    let content = match bytes {
+        // Shorter ones are no keys, but may be the bytes of one, as of HLS.
+        [0x30, 0x20..=0x7f, content @ ..]
+        | [0x30, 0x81, _, content @ ..]
+        | [0x30, 0x82, _, _, content @ ..] => content,
+        _ => return false,
+    };
+    match content {
+        [0x02, 0x01, version, ..] => *version <= 2,
+        [0x30, 0x00..=0x7f, 0x06, ..] | [0x30, 0x81, _, 0x06, ..] => true,
+        _ => false,
     }
 }
 
@@ -677,10 +708,24 @@ mod tests {
         const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
         const CERTIFICATE: &[u8] = b"# RDS\n-----BEGIN CERTIFICATE-----\nMII";
         let both = [CERTIFICATE, KEY].concat();
+        let late = [&[b'#'; 2000], KEY].concat();
         for (path, content, sent, packaged) in [
             ("server.key", KEY, false, false),
             ("id_deploy", KEY, false, false),
             ("stream.key", &b"\x01\x02"[..], true, true),
+            ("stream.key", b"0\x0e\x02\x01\x0012345678901", true, true),
+            ("talk.key", b"PK\x03\x04\x14\0\0\0 PRIVATE KEY", true, true),
+            ("rsa.key", b"0\x82\x04\xa4\x02\x01\0\x02\x82", false, false),
+            ("ec.key", b"0\x77\x02\x01\x01\x04\x20", false, false),
+            ("pkcs8.key", b"0\x2e\x02\x01\x00\x30", false, false),
+            ("sealed.key", b"0\x81\x9b0\x57\x06\x09\x2a", false, false),
+            (
+                "certificate.key",
+                b"0\x82\x03\x10\x30\x82\x02\xf8\xa0",
+                true,
+                true,
+            ),
+            ("late.key", &late, false, false),
             ("rds.pem", CERTIFICATE, false, true),
             ("both.pem", &both, false, false),
             ("unknown.pem", b"secret", false, false),

@@ -1,14 +1,26 @@
 //! Names the lines of `.htaccess` files that Surus cannot evaluate, with a route to write instead.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use ignore::WalkBuilder;
 
-use crate::fronts::site::{Problem, read_htaccess};
+use crate::fronts::site::{MAX_HTACCESS, Problem, read_htaccess};
 
 /// A sentence for each such line below the document root.
 pub(super) fn problems(root: &Path) -> Vec<String> {
-    let walk = WalkBuilder::new(root).standard_filters(false).build();
+    // The server follows links, too. One to what the site is in has no end.
+    let site = root.to_path_buf();
+    let leads_above = move |path: &Path| {
+        let real = path.canonicalize();
+        real.is_ok_and(|real| site.starts_with(real))
+    };
+    let walk = WalkBuilder::new(root)
+        .standard_filters(false)
+        .follow_links(true)
+        .filter_entry(move |entry| !entry.path_is_symlink() || !leads_above(entry.path()))
+        .build();
     let mut files: Vec<_> = walk
         .flatten()
         .filter(|entry| entry.file_name() == ".htaccess")
@@ -24,19 +36,36 @@ pub(super) fn problems(root: &Path) -> Vec<String> {
             Some(directory) if !directory.is_empty() => format!("/{directory}/"),
             _ => "/".to_owned(),
         };
-        match std::fs::read(&file) {
+        match text(&file) {
             Ok(text) => {
-                let read = read_htaccess(&String::from_utf8_lossy(&text));
+                let read = read_htaccess(&text);
                 let said = read.problems.iter().map(|problem| sentence(&file, &url, problem));
                 sentences.extend(said);
             }
             Err(error) => sentences.push(format!(
-                "{}: cannot be read ({error}), so that nothing below {url} is served; let the user that surus runs as read it",
+                "{}: cannot be read ({error}), so that nothing below {url} is served; let it be a file of at most 1 MiB that the user \
+                 surus runs as may read",
                 file.display()
             )),
         }
     }
     sentences
+}
+
+/// The text of a file that the server would hear: of no pipe, which might never end, and no longer.
+fn text(file: &Path) -> io::Result<String> {
+    let found = std::fs::metadata(file)?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if found.len() > MAX_HTACCESS {
+        return Err(io::Error::other("it is longer than 1 MiB"));
+    }
+    let mut text = Vec::new();
+    File::open(file)?
+        .take(MAX_HTACCESS)
+        .read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn sentence(file: &Path, url: &str, problem: &Problem) -> String {
@@ -84,6 +113,34 @@ mod tests {
     use crate::fronts::site::{Settings, route::Routes, route::Rule};
 
     #[test]
+    fn linked_directories_are_walked_and_pipes_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("site");
+        let other = dir.path().join("other");
+        for directory in [&root.join("pipe"), &root.join("long"), &other] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(other.join(".htaccess"), "NoSuchThing on").unwrap();
+        std::os::unix::fs::symlink(&other, root.join("linked")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), root.join("above")).unwrap();
+        let pipe = root.join("pipe/.htaccess");
+        let made = std::process::Command::new("mkfifo").arg(pipe).status();
+        assert!(made.unwrap().success());
+        let long = "#\n".repeat(MAX_HTACCESS as usize);
+        std::fs::write(root.join("long/.htaccess"), long).unwrap();
+        let problems = problems(&root);
+        let has = |text: &str| problems.iter().filter(|said| said.contains(text)).count() == 1;
+        assert!(has("linked/.htaccess:1: nosuchthing is not known"));
+        assert!(has(
+            "pipe/.htaccess: cannot be read (it is no regular file)"
+        ));
+        assert!(has(
+            "long/.htaccess: cannot be read (it is longer than 1 MiB)"
+        ));
+        assert_eq!(problems.len(), 3, "{problems:?}");
+    }
+
+    #[test]
     fn lines_that_cannot_be_evaluated_are_named_with_a_route_that_closes_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
@@ -104,10 +161,10 @@ mod tests {
         assert!(named[0].starts_with("/admin/.htaccess:2: valid-user asks for a password"));
         assert!(named[1].starts_with("/admin/.htaccess:4: Require expr is not evaluated"));
         assert!(named[2].starts_with("/admin/.htaccess:5: nosuchthing is not known"));
-        assert!(!named[2].contains("[[route]]"));
         for (text, closed, open) in [
             (named[0], "/admin/x/y.cgi", "/admin/y.txt"),
             (named[1], "/admin/y.txt", "/fine/y.txt"),
+            (named[2], "/admin/y.txt", "/fine/y.txt"),
         ] {
             #[derive(serde::Deserialize)]
             struct File {

@@ -28,6 +28,7 @@ const MODULES: &[&str] = &[
     "access_compat",
     "alias",
     "autoindex",
+    "cgi",
     "deflate",
     "dir",
     "env",
@@ -38,6 +39,7 @@ const MODULES: &[&str] = &[
     "negotiation",
     "rewrite",
     "setenvif",
+    "ssl",
 ];
 
 impl Apache {

@@ -15,6 +15,9 @@ use super::client::Answer;
 struct Text {
     /// Names and contents; `php` is a script that says how it was called.
     files: BTreeMap<String, String>,
+    /// Symbolic links and where they lead.
+    #[serde(default)]
+    links: BTreeMap<String, String>,
     requests: Vec<String>,
     #[serde(default)]
     exceptions: BTreeMap<String, Exception>,
@@ -62,6 +65,9 @@ impl Site {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let content = if content == "php" { PHP } else { content };
             fs::write(path, content).unwrap();
+        }
+        for (name, target) in &text.links {
+            std::os::unix::fs::symlink(target, root.path().join(name)).unwrap();
         }
         let readable = Command::new("chmod")
             .args(["-R", "a+rX"])

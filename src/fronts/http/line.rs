@@ -70,21 +70,14 @@ const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 enum At {
     /// Before a request, or where empty lines precede one.
     Start,
-    Method {
-        may_have_body: bool,
-    },
+    Method,
     /// At the target's beginning, or in what precedes the path of `http://host/path`.
     Authority {
-        may_have_body: bool,
         slashes: u8,
     },
-    Target {
-        may_have_body: bool,
-    },
-    /// In a head whose end is of no interest, or behind it.
-    Head,
-    /// In a head that a body may follow.
-    HeadBeforeBody(Line),
+    Target,
+    /// Behind the first line. A body may follow, whatever the method is.
+    Head(Line),
     /// So many bytes behind that head.
     Behind(u64),
     /// In a chunked body, or behind it.
@@ -130,7 +123,7 @@ impl Follower {
         let mut encoded = None;
         let rest = match self.at {
             At::Unknown => bytes,
-            At::Start | At::Method { .. } | At::Authority { .. } | At::Target { .. } if is_idle => {
+            At::Start | At::Method | At::Authority { .. } | At::Target if is_idle => {
                 let (from, end) = self.line(bytes);
                 if let Some(first) = bytes[from..end].iter().position(|byte| is_encoded(*byte)) {
                     encoded = Some(encode(bytes, from + first..end));
@@ -144,11 +137,11 @@ impl Follower {
                 &bytes[end..]
             }
             // No request has a line that it begins before.
-            At::Start | At::Method { .. } | At::Authority { .. } | At::Target { .. } => {
+            At::Start | At::Method | At::Authority { .. } | At::Target => {
                 self.at = At::Unknown;
                 bytes
             }
-            At::Head | At::HeadBeforeBody(_) | At::Behind(_) | At::Chunked(_) => bytes,
+            At::Head(_) | At::Behind(_) | At::Chunked(_) => bytes,
         };
         if let Some(at) = self.behind_the_line(rest) {
             let changed = encoded.get_or_insert_with(|| bytes.to_vec());
@@ -168,33 +161,24 @@ impl Follower {
         if let At::Start = self.at {
             let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
             at = bytes.iter().take_while(|byte| is_line_end(byte)).count();
-            let Some(first) = bytes.get(at) else {
+            if at == bytes.len() {
                 return (at, at);
-            };
+            }
             self.is_chunked = false;
-            self.at = At::Method {
-                // Almost all requests are such, and have none.
-                may_have_body: !matches!(first, b'G' | b'H'),
-            };
+            self.at = At::Method;
         }
         let newline = memchr::memchr(b'\n', &bytes[at..]).map(|len| at + len);
         let end = newline.unwrap_or(bytes.len());
-        if let At::Method { may_have_body } = self.at {
+        if let At::Method = self.at {
             match memchr::memchr(b' ', &bytes[at..end]) {
                 Some(len) => {
                     at += len + 1;
-                    self.at = At::Authority {
-                        may_have_body,
-                        slashes: 0,
-                    };
+                    self.at = At::Authority { slashes: 0 };
                 }
                 None => at = end,
             }
         }
-        while let At::Authority {
-            may_have_body,
-            slashes,
-        } = self.at
+        while let At::Authority { slashes } = self.at
             && at < end
         {
             // The first byte of `/path`, the third of `http://host/path`.
@@ -204,28 +188,13 @@ impl Follower {
                 _ => slashes.max(1),
             };
             self.at = match slashes {
-                4 => At::Target { may_have_body },
-                _ => At::Authority {
-                    may_have_body,
-                    slashes,
-                },
+                4 => At::Target,
+                _ => At::Authority { slashes },
             };
             at += 1;
         }
         if let Some(newline) = newline {
-            self.at = match self.at {
-                At::Method {
-                    may_have_body: true,
-                }
-                | At::Authority {
-                    may_have_body: true,
-                    ..
-                }
-                | At::Target {
-                    may_have_body: true,
-                } => At::HeadBeforeBody(Line::Start),
-                _ => At::Head,
-            };
+            self.at = At::Head(Line::Start);
             return (at, newline + 1);
         }
         (at, end)
@@ -249,7 +218,7 @@ impl Follower {
     /// The position of a byte that hyper takes and should not.
     fn behind_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut rest = bytes;
-        while let At::HeadBeforeBody(line) = self.at {
+        while let At::Head(line) = self.at {
             let first = rest.first()?;
             let matched = match line {
                 Line::Name(matched) => usize::from(matched),
@@ -260,7 +229,7 @@ impl Follower {
                     (At::Chunked(Chunks::default()), 1)
                 }
                 (Line::Start | Line::AfterCr, b'\n') => (At::Behind(0), 1),
-                (Line::Start, b'\r') => (At::HeadBeforeBody(Line::AfterCr), 1),
+                (Line::Start, b'\r') => (At::Head(Line::AfterCr), 1),
                 (Line::Start | Line::Name(_), byte)
                     if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
                 {
@@ -271,11 +240,11 @@ impl Follower {
                         // It is shorter than that.
                         false => Line::Name(matched as u8),
                     };
-                    (At::HeadBeforeBody(line), 1)
+                    (At::Head(line), 1)
                 }
                 _ => match memchr::memchr(b'\n', rest) {
-                    Some(len) => (At::HeadBeforeBody(Line::Start), len + 1),
-                    None => (At::HeadBeforeBody(Line::Within), rest.len()),
+                    Some(len) => (At::Head(Line::Start), len + 1),
+                    None => (At::Head(Line::Within), rest.len()),
                 },
             };
             self.at = next;
@@ -398,6 +367,8 @@ mod tests {
     fn malformed_chunk_extensions_become_what_hyper_refuses() {
         let head = "POST /\" HTTP/1.2\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
         let given = "POST /%22 HTTP/1.1\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
+        let get = head.replace("POST", "GET");
+        let given_get = given.replace("POST", "GET");
         let plain = head.replace("TRANSFER", "X");
         let given_plain = given.replace("TRANSFER", "X");
         for (sent, expected) in [
@@ -408,6 +379,10 @@ mod tests {
             (
                 format!("{head}1;a\r\n;\r\n"),
                 format!("{given}1;a\r\n;\r\n"),
+            ),
+            (
+                format!("{get}1;a\0\r\nx\r\n"),
+                format!("{given_get}1;a\n\r\nx\r\n"),
             ),
             (
                 format!("{plain}1;a\0\r\n"),

@@ -10,13 +10,16 @@ use std::time::Instant;
 
 use surus_sys::open::Access;
 
-use super::htaccess::Way;
+use super::find::NoScript;
 use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
+use super::htaccess::handler::Handler;
 use super::htaccess::rewrite::{self, Outcome, Pass};
+use super::htaccess::rules::Led;
+use super::htaccess::{About, Way};
 use super::normalise::{Kind, Normalised, Stop, kind, normalise};
 use super::root::{Denial, Opened};
-use super::{Asker, Found, NoScript, Resolution, Site, encode};
+use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
 
@@ -32,7 +35,7 @@ pub(super) struct Visit<'a> {
     env: Env,
     /// No rule is evaluated any more: `END`.
     is_over: bool,
-    handler: Option<bool>,
+    handler: Option<Handler>,
     passes: usize,
     /// `FallbackResource` has been followed.
     is_fallback: bool,
@@ -100,8 +103,9 @@ impl Site {
             return Resolution::Denied(Denial::BrokenHtaccess);
         }
         let name = whole[..end].rsplit('/').next().unwrap_or_default();
-        way.set_env(name, visit.facts, whole, &mut visit.env);
-        if let Err(denial) = way.check(name, visit.facts, &visit.env) {
+        let about = way.about(name);
+        about.set_env(visit.facts, whole, &mut visit.env);
+        if let Err(denial) = about.check(visit.facts, &visit.env) {
             return Resolution::Denied(denial);
         }
         let mut leads_to = None;
@@ -146,13 +150,12 @@ impl Site {
                 Outcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
             }
         }
-        match way.redirect(name, whole) {
-            None => {}
-            Some((403, _)) => return Resolution::Denied(Denial::Closed),
-            Some((status, to)) if to.is_empty() => {
-                return Resolution::Status(status, "by a Redirect");
-            }
-            Some((status, to)) => {
+        match about.redirect(whole) {
+            Led::Nowhere => {}
+            Led::Unknown => return Resolution::Denied(Denial::UnknownRule),
+            Led::Status(403) => return Resolution::Denied(Denial::Closed),
+            Led::Status(status) => return Resolution::Status(status, "by a Redirect"),
+            Led::To(status, to) => {
                 return Resolution::RedirectTo(status, rewrite::location(&to, visit.facts.query));
             }
         }
@@ -160,7 +163,7 @@ impl Site {
             visit.env.redirected();
             return self.go_on(visit, &to, false);
         }
-        self.arrive(visit, &way, path, at, end)
+        self.arrive(visit, &way, &about, path, at)
     }
 
     fn go_on(&self, visit: &mut Visit<'_>, to: &str, is_subrequest: bool) -> Resolution {
@@ -225,16 +228,13 @@ impl Site {
         &self,
         visit: &mut Visit<'_>,
         way: &Way,
+        about: &About<'_>,
         path: &Normalised<'_>,
         at: At,
-        end: usize,
     ) -> Resolution {
         let whole = path.path();
-        let name = whole[..end].rsplit('/').next().unwrap_or_default();
         match at {
-            At::Script(_) if !way.runs_php(name, visit.handler) => {
-                Resolution::Denied(Denial::PhpOff)
-            }
+            At::Script(_) if !about.runs_php(visit.handler) => Resolution::Denied(Denial::PhpOff),
             At::Script(script) => {
                 let front = self.front_controller.as_ref();
                 // A script that was named on the command line stands in for the index.php that
@@ -252,7 +252,7 @@ impl Site {
                 };
                 Resolution::Script(visit.asked(script))
             }
-            At::File(_) if way.is_source(name) => Resolution::Denied(Denial::PhpOff),
+            At::File(_) if about.is_source(visit.handler) => Resolution::Denied(Denial::PhpOff),
             At::File(file) => Resolution::File(file),
             At::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");

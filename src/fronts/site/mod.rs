@@ -12,6 +12,7 @@
 //! - our own configuration;
 //! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
 
+mod find;
 mod heard;
 mod hidden;
 mod htaccess;
@@ -22,85 +23,40 @@ mod recent;
 mod root;
 pub mod route;
 mod secret;
+mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Deserializer, Serialize};
-use surus_sys::open::Access;
-use tracing::debug;
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Origin, Script};
-use crate::private_files::{Shared, Unopened};
-use crate::units::checked;
 use heard::Visit;
 use hidden::Hidden;
 use htaccess::Htaccess;
-use normalise::{Kind, Stop, fold, kind};
+use normalise::{Kind, fold, kind};
 use recent::Recent;
 use secret::Secret;
+use settings::{index, uploads};
 
 pub use hidden::Why;
 pub use htaccess::facts::Facts;
-pub use htaccess::{Problem, read as read_htaccess};
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
 pub use normalise::{Normalised, normalise};
 pub use reader::Reader;
+pub(in crate::fronts) use root::Root;
 pub use root::{Denial, Symlinks, Trouble};
-pub(in crate::fronts) use root::{Opened, Root};
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// The document root, relative to the project. Without it: the first of [`ROOTS`] that has an `index.php`, else the project
-    /// itself.
-    pub root: Option<PathBuf>,
-    /// File names that stand for their directory, in this order.
-    #[serde(deserialize_with = "indexes")]
-    pub index: Vec<String>,
-    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
-    /// root or owns what they lead to, `follow` all.
-    pub symlinks: Symlinks,
-    /// URL paths below which visitors can put files: PHP there is never run and never sent.
-    #[serde(deserialize_with = "for_uploads")]
-    pub uploads: Vec<String>,
-    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
-    pub htaccess: bool,
-    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
-    pub fallback: bool,
-    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
-    /// `.gitignore` below the document root; `!` shows what is built in.
-    #[serde(deserialize_with = "hidden_patterns")]
-    pub hidden: Vec<String>,
-    /// The configuration that was read, which is never sent.
-    #[serde(skip)]
-    pub configuration: Option<PathBuf>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            root: None,
-            index: vec!["index.php".into(), "index.html".into()],
-            symlinks: Symlinks::default(),
-            uploads: Vec::new(),
-            htaccess: true,
-            fallback: true,
-            hidden: Vec::new(),
-            configuration: None,
-        }
-    }
-}
+pub use settings::Settings;
 
 /// Where our own configuration lies when the project itself is the document root, were it not read.
 const CONFIGURATION: &str = "/surus.toml";
@@ -435,254 +391,6 @@ impl Site {
         let is_ours = fold(path.path()).starts_with(CONFIGURATION);
         is_ours.then_some(Resolution::NotFound)
     }
-
-    /// Looks up a path without `.htaccess` files on its way.
-    fn find_plainly(
-        &self,
-        asker: Asker,
-        facts: &Facts<'_>,
-        path: &Normalised<'_>,
-        now: Instant,
-    ) -> Resolution {
-        let (files, stop) = path.files();
-        if let Some(resolution) = self.find_script(path, files, now) {
-            return resolution;
-        }
-        match stop {
-            Some(Stop::Hidden) => return Resolution::NotFound,
-            Some(Stop::NoFile) => return self.fall_back(),
-            None => {}
-        }
-        let (_, name) = files.rsplit_once('/').unwrap_or_default();
-        if name.is_empty() {
-            return self
-                .find_index(files, now)
-                .unwrap_or_else(|| self.fall_back());
-        }
-        if kind(name) != Kind::Plain {
-            return self.fall_back();
-        }
-        match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { file, real, .. }
-                if asker == Asker::Visitor
-                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
-            {
-                Resolution::NotFound
-            }
-            Opened::Regular { file, metadata, .. } => Resolution::File(Found {
-                path: self.root.path().join(&files[1..]),
-                file,
-                metadata,
-            }),
-            Opened::Directory => {
-                let directory = format!("{files}/");
-                let htaccess = self.htaccess.as_ref();
-                let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
-                if own.is_some_and(|own| !own.is_empty()) {
-                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
-                }
-                match self.find_index(&directory, now) {
-                    Some(Resolution::NotFound) => Resolution::NotFound,
-                    Some(Resolution::Denied(why)) => Resolution::Denied(why),
-                    Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
-                    Some(_) => Resolution::Redirect(encode(&directory)),
-                    None => self.fall_back(),
-                }
-            }
-            Opened::Missing => self.fall_back(),
-            Opened::Denied(why) => Resolution::Denied(why),
-            Opened::Failed(trouble) => Resolution::Failed(trouble),
-        }
-    }
-
-    /// The file beside the one at `path` whose name is `suffix` longer, under the same rules.
-    pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
-        let mut path = path.to_path_buf().into_os_string();
-        path.push(suffix);
-        let path = PathBuf::from(path);
-        let relative = path.strip_prefix(self.root.path()).ok()?;
-        match self.root.get(relative, Access::Read) {
-            Opened::Regular { file, metadata, .. } => Some(Found {
-                path,
-                file,
-                metadata,
-            }),
-            _ => None,
-        }
-    }
-
-    fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
-        match self.find_script_at(path, files, now)? {
-            Ok((script, _)) => Some(Resolution::Script(script)),
-            Err(NoScript::Missing | NoScript::Directory) => None,
-            Err(NoScript::Hidden) => Some(Resolution::NotFound),
-            Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
-            Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
-        }
-    }
-
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
-    fn find_script_at(
-        &self,
-        path: &Normalised<'_>,
-        files: &str,
-        now: Instant,
-    ) -> Option<Result<(Script, usize), NoScript>> {
-        if self.scriptless {
-            return None;
-        }
-        // Paths are short, and a search that is quick in long texts takes longer to begin.
-        let slashes = files.bytes().enumerate().skip(1);
-        let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
-        for end in slashes.chain([files.len()]) {
-            let name = &files[..end];
-            if !name.ends_with(".php") {
-                continue;
-            }
-            match self.script_at(name, now) {
-                // Below a missing directory there is no script either.
-                Err(NoScript::Missing) => return None,
-                Err(NoScript::Directory) => {}
-                Err(other) => return Some(Err(other)),
-                Ok(script) => {
-                    let script = Script {
-                        path_info: path.rest(end),
-                        ..script
-                    };
-                    return Some(Ok((script, end)));
-                }
-            }
-        }
-        None
-    }
-
-    fn script_at(&self, name: &str, now: Instant) -> Result<Script, NoScript> {
-        if let Some(script) = self.recent.get(name.as_bytes(), now) {
-            return Ok(script);
-        }
-        match self.root.get(Path::new(&name[1..]), Access::Look) {
-            Opened::Regular {
-                real: Some(real), ..
-            } if self.is_really_uploaded(&real) => {
-                Err(NoScript::Denied(Denial::LinkToUploadedSource))
-            }
-            // Its content cannot be read here, and PHP is no key.
-            Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
-                Err(NoScript::Hidden)
-            }
-            Opened::Regular { .. } => {
-                let script = Script {
-                    root: self.document_root.clone(),
-                    filename: self.root.path().join(&name[1..]).into(),
-                    name: name.into(),
-                    path_info: OsString::new(),
-                    query: None,
-                };
-                self.recent.put(name.as_bytes(), script.clone(), now);
-                Ok(script)
-            }
-            Opened::Directory => Err(NoScript::Directory),
-            Opened::Missing => Err(NoScript::Missing),
-            Opened::Denied(why) => Err(NoScript::Denied(why)),
-            Opened::Failed(trouble) => Err(NoScript::Failed(trouble)),
-        }
-    }
-
-    /// The index file of a directory, named with its trailing slash.
-    fn find_index(&self, directory: &str, now: Instant) -> Option<Resolution> {
-        self.index.iter().find_map(|name| {
-            let file = format!("{directory}{name}");
-            if kind(name) != Kind::Script {
-                return match self.root.get(Path::new(&file[1..]), Access::Read) {
-                    Opened::Regular {
-                        file: open, real, ..
-                    } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
-                        Some(Resolution::NotFound)
-                    }
-                    Opened::Regular {
-                        file: open,
-                        metadata,
-                        ..
-                    } => Some(Resolution::File(Found {
-                        path: self.root.path().join(&file[1..]),
-                        file: open,
-                        metadata,
-                    })),
-                    Opened::Denied(why) => Some(Resolution::Denied(why)),
-                    Opened::Failed(trouble) => Some(Resolution::Failed(trouble)),
-                    Opened::Missing | Opened::Directory => None,
-                };
-            }
-            if self.scriptless || self.is_uploaded_source(&file) {
-                return None;
-            }
-            // A script that was named on the command line stands in for the index.php beside it.
-            if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
-                return Some(Resolution::Script(front.clone()));
-            }
-            match self.script_at(&file, now) {
-                Ok(script) => Some(Resolution::Script(script)),
-                Err(NoScript::Hidden) => Some(Resolution::NotFound),
-                Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
-                Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
-                Err(NoScript::Missing | NoScript::Directory) => None,
-            }
-        })
-    }
-
-    fn fall_back(&self) -> Resolution {
-        match &self.front_controller {
-            Some(script) if self.falls_back => Resolution::Script(script.clone()),
-            _ => Resolution::NotFound,
-        }
-    }
-
-    /// Whether a file or script that exists is answered as if it did not.
-    fn hides(&self, path: &str, real: Option<&Path>, content: impl Read) -> bool {
-        let hidden = self.hidden.as_ref();
-        let Some(why) = hidden.and_then(|hidden| hidden.why(path, real, false, content)) else {
-            return false;
-        };
-        debug!(path, ?why, "hidden file not sent");
-        true
-    }
-
-    /// Why a file or directory below the document root is hidden from visitors.
-    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
-        let relative = path.strip_prefix(self.root.path()).ok()?;
-        let hidden = self.hidden.as_ref()?;
-        let content = Unopened::new(path);
-        hidden.why(&relative.to_string_lossy(), None, is_directory, content)
-    }
-
-    fn is_uploaded_source(&self, path: &str) -> bool {
-        if self.uploads.is_empty() {
-            return false;
-        }
-        let path = fold(path);
-        let below = |uploads: &String| {
-            let rest = path.strip_prefix(uploads.as_str());
-            rest.is_some_and(|rest| {
-                rest.starts_with('/') && rest.split('/').any(|s| kind(s) != Kind::Plain)
-            })
-        };
-        self.uploads.iter().any(below)
-    }
-
-    fn is_really_uploaded(&self, real: &Path) -> bool {
-        let below_root = real.strip_prefix(self.root.path());
-        below_root
-            .is_ok_and(|path| self.is_uploaded_source(&format!("/{}", path.to_string_lossy())))
-    }
-}
-
-/// What is there instead of a script.
-enum NoScript {
-    Missing,
-    Directory,
-    Hidden,
-    Denied(Denial),
-    Failed(Trouble),
 }
 
 /// Everything but what RFC 3986 leaves alone in a path.
@@ -758,47 +466,6 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         query: None,
         filename: filename.into(),
     })
-}
-
-fn index(names: &[String]) -> Result<Vec<String>> {
-    for name in names {
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
-            bail!(
-                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a directory or a leading dot"
-            );
-        }
-        if kind(name) == Kind::Source {
-            bail!("`index` has {name:?}, which is neither run nor sent; PHP files end in .php");
-        }
-    }
-    Ok(names.to_vec())
-}
-
-fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
-    let check = |prefix: &String| {
-        let normal = normalise(prefix).map(|normal| normal.path() == prefix);
-        if normal != Ok(true) || prefix == "/" {
-            bail!(
-                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \"/wp-content/uploads\""
-            );
-        }
-        Ok(fold(prefix.trim_end_matches('/')).into_owned())
-    };
-    prefixes.iter().map(check).collect()
-}
-
-fn hidden_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |patterns: &Vec<String>| {
-        hidden::own(patterns).map(drop)
-    })
-}
-
-fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |names: &Vec<String>| index(names).map(drop))
-}
-
-fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |prefixes: &Vec<String>| uploads(prefixes).map(drop))
 }
 
 fn utf8(path: &Path) -> Result<&str> {

@@ -360,6 +360,10 @@ impl Root {
 
     /// Is it a dot file, or PHP source under a name that does not say so?
     fn conceals(&self, asked: &Path, real: &Path) -> bool {
+        // No client can ask for it: it is opened to be heard.
+        if asked.file_name().is_some_and(|name| name == ".htaccess") {
+            return false;
+        }
         // What is above the site, or common to both, says nothing: the whole project may live below `~/.local`.
         let common = self
             .path

@@ -14,18 +14,21 @@ use super::facts::{Env, Facts};
 /// The methods that a `<Limit>` or `<LimitExcept>` is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    pub methods: Vec<String>,
+    pub methods: Vec<&'static str>,
     pub is_except: bool,
 }
 
 impl Limit {
     fn holds(&self, method: &Method) -> bool {
-        // HEAD is GET to Apache.
-        let name = match method.as_str() {
-            "HEAD" => "GET",
-            name => name,
-        };
-        self.methods.iter().any(|method| method == name) != self.is_except
+        self.methods.contains(&folded(method)) != self.is_except
+    }
+}
+
+/// HEAD is GET to Apache.
+fn folded(method: &Method) -> &str {
+    match method.as_str() {
+        "HEAD" => "GET",
+        name => name,
     }
 }
 
@@ -43,6 +46,8 @@ pub enum Who {
     Network(IpNet),
     Env(String),
     NotEnv(String),
+    /// `none`, which is no host's name.
+    Nobody,
     /// A host name: nobody looks it up.
     Unknown,
 }
@@ -51,6 +56,9 @@ impl Who {
     pub fn parse(text: &str) -> Who {
         if text.eq_ignore_ascii_case("all") {
             return Who::All;
+        }
+        if text.eq_ignore_ascii_case("none") {
+            return Who::Nobody;
         }
         if let Some(("env", name)) = text
             .split_once('=')
@@ -69,6 +77,7 @@ impl Who {
     fn is(&self, facts: &Facts<'_>, env: &Env) -> Option<bool> {
         Some(match self {
             Who::All => true,
+            Who::Nobody => false,
             Who::Network(network) => contains(network, facts.client()?),
             Who::Env(name) => env.has(name)?,
             Who::NotEnv(name) => !env.has(name)?,
@@ -181,7 +190,7 @@ pub enum Provider {
     Denied,
     Networks(Vec<IpNet>),
     Local,
-    Methods(Vec<String>),
+    Methods(Vec<&'static str>),
     Env(Vec<String>),
     /// A user, who would have to give a password.
     User,
@@ -227,22 +236,7 @@ impl Require {
                 }
                 verdict
             }
-            Provider::Any(any) => {
-                let mut verdict = Verdict::Neutral;
-                for child in any {
-                    match (child.judge(facts, env, false, hopeful), verdict) {
-                        (Verdict::Neutral, _) => {}
-                        (Verdict::Granted, _) => {
-                            verdict = Verdict::Granted;
-                            break;
-                        }
-                        (Verdict::NeedsUser, Verdict::Denied) => verdict = Verdict::NeedsUser,
-                        (found, Verdict::Neutral) => verdict = found,
-                        _ => {}
-                    }
-                }
-                verdict
-            }
+            Provider::Any(any) => judge_any(any, facts, env, hopeful),
             Provider::Granted => Verdict::Granted,
             Provider::Denied => Verdict::Denied,
             Provider::Networks(networks) => match facts.client() {
@@ -256,13 +250,7 @@ impl Require {
                 }
                 None => granted(!hopeful),
             },
-            Provider::Methods(methods) => {
-                let name = match facts.method.as_str() {
-                    "HEAD" => "GET",
-                    name => name,
-                };
-                granted(methods.iter().any(|method| method == name))
-            }
+            Provider::Methods(methods) => granted(methods.contains(&folded(facts.method))),
             Provider::Env(names) => {
                 let has = |name: &String| env.has(name).unwrap_or(!hopeful);
                 granted(names.iter().any(has))
@@ -277,6 +265,21 @@ impl Require {
             (true, Verdict::Denied | Verdict::NeedsUser | Verdict::Neutral) => Verdict::Neutral,
         }
     }
+}
+
+/// The verdict where one of them is enough.
+fn judge_any(any: &[Require], facts: &Facts<'_>, env: &Env, hopeful: bool) -> Verdict {
+    let mut verdict = Verdict::Neutral;
+    for child in any {
+        match (child.judge(facts, env, false, hopeful), verdict) {
+            (Verdict::Neutral, _) => {}
+            (Verdict::Granted, _) => return Verdict::Granted,
+            (Verdict::NeedsUser, Verdict::Denied) => verdict = Verdict::NeedsUser,
+            (found, Verdict::Neutral) => verdict = found,
+            _ => {}
+        }
+    }
+    verdict
 }
 
 /// How the requirements of a section go together with those of the sections before (`AuthMerging`).
@@ -330,12 +333,7 @@ impl<'a> Access<'a> {
             {
                 continue;
             }
-            let any = Require {
-                limits: Limits::default(),
-                is_negated: false,
-                what: Provider::Any(requirements.to_vec()),
-            };
-            let found = any.judge(facts, env, false, true);
+            let found = judge_any(requirements, facts, env, true);
             verdict = Some(match (verdict, merging) {
                 (Some(Verdict::Granted), Merging::Or) => Verdict::Granted,
                 (Some(Verdict::Granted), Merging::And) => found,

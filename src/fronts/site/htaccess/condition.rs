@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
-use super::facts::{Matched, Template, View};
+use super::facts::{Env, Matched, Template, View};
 use super::parse::raw_words;
 use super::pattern::Pattern;
 
@@ -54,7 +54,16 @@ impl Condition {
             _ => return Err("RewriteCond takes a text and a pattern".into()),
         };
         let (mut is_or, mut ignores_case) = (false, false);
-        for flag in flags.trim_matches(['[', ']']).split(',') {
+        let inside = match flags {
+            "" => Some(""),
+            flags => flags
+                .strip_prefix('[')
+                .and_then(|flags| flags.strip_suffix(']')),
+        };
+        let Some(inside) = inside else {
+            return Err(format!("the flags {flags} are not in brackets"));
+        };
+        for flag in inside.split(',') {
             match flag.trim().to_ascii_lowercase().as_str() {
                 "or" | "ornext" => is_or = true,
                 "nc" | "nocase" => ignores_case = true,
@@ -87,6 +96,13 @@ impl Condition {
 }
 
 impl Test {
+    fn is_known(&self, env: &Env) -> bool {
+        match self {
+            Test::Text(_, _, other, _) => other.is_known(env),
+            _ => true,
+        }
+    }
+
     fn kind(&self) -> Option<Kind> {
         match self {
             Test::File => Some(Kind::File),
@@ -187,6 +203,9 @@ impl Condition {
         matched: &mut Matched,
     ) -> Option<bool> {
         let (text, test) = self.test.as_ref()?;
+        if !text.is_known(view.env) || !test.is_known(view.env) {
+            return None;
+        }
         let before = std::mem::take(matched);
         if view.filename.is_none()
             && text.is_filename()
@@ -198,15 +217,17 @@ impl Condition {
         let text = text.expand(view, rule, &before, None);
         let mut found = None;
         let holds = match test {
-            Test::File => files.kind(&text) == Kind::File,
-            Test::Directory => files.kind(&text) == Kind::Directory,
-            Test::NotEmpty => files
-                .metadata(&text)
-                .is_some_and(|what| what.is_file() && what.len() > 0),
-            Test::Executable => files
-                .metadata(&text)
-                .is_some_and(|what| what.permissions().mode() & 0o111 != 0),
-            Test::Link => files.is_link(&text),
+            Test::File => Some(files.kind(&text) == Kind::File),
+            Test::Directory => Some(files.kind(&text) == Kind::Directory),
+            Test::NotEmpty => {
+                let what = files.metadata(&text);
+                Some(what.is_some_and(|what| what.is_file() && what.len() > 0))
+            }
+            Test::Executable => {
+                let what = files.metadata(&text);
+                Some(what.is_some_and(|what| what.permissions().mode() & 0o111 != 0))
+            }
+            Test::Link => Some(files.is_link(&text)),
             Test::Number(name, number) => {
                 let digits = text.trim_start();
                 let end = digits
@@ -214,14 +235,14 @@ impl Condition {
                     .find(|(at, c)| !(c.is_ascii_digit() || *at == 0 && "+-".contains(*c)))
                     .map_or(digits.len(), |(at, _)| at);
                 let value: i64 = digits[..end].parse().unwrap_or(0);
-                match *name {
+                Some(match *name {
                     "-eq" => value == *number,
                     "-ne" => value != *number,
                     "-lt" => value < *number,
                     "-le" => value <= *number,
                     "-gt" => value > *number,
                     _ => value >= *number,
-                }
+                })
             }
             Test::Text(order, or_equal, other, ignores_case) => {
                 let other = other.expand(view, rule, &before, None);
@@ -229,23 +250,26 @@ impl Condition {
                     true => text.to_ascii_lowercase().cmp(&other.to_ascii_lowercase()),
                     false => (*text).cmp(&*other),
                 };
-                compared == *order || *or_equal && compared.is_eq()
+                Some(compared == *order || *or_equal && compared.is_eq())
             }
-            Test::Pattern(pattern) => match pattern.is_match(&text) {
-                None => {
-                    drop(text);
-                    *matched = before;
-                    return None;
-                }
-                Some(true) if !self.is_negated => {
+            Test::Pattern(pattern) => {
+                let holds = pattern.is_match(&text);
+                if holds == Some(true) && !self.is_negated {
                     found = pattern.groups(&text).map(|groups| Matched {
                         text: text.clone().into_owned(),
                         groups,
                     });
-                    true
                 }
-                Some(holds) => holds,
-            },
+                match holds {
+                    Some(true) if !self.is_negated && found.is_none() => None,
+                    holds => holds,
+                }
+            }
+        };
+        let Some(holds) = holds else {
+            drop(text);
+            *matched = before;
+            return None;
         };
         drop(text);
         *matched = found.unwrap_or(before);

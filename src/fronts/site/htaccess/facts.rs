@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::string::FromUtf8Error;
 
 use http::{HeaderMap, Method, Version};
 
@@ -42,6 +43,13 @@ impl Facts<'_> {
         joined
     }
 
+    pub fn has_encoded_question_mark(&self) -> bool {
+        let target = self.target.as_bytes();
+        target
+            .windows(3)
+            .any(|bytes| bytes.eq_ignore_ascii_case(b"%3f"))
+    }
+
     pub fn client(&self) -> Option<IpAddr> {
         Some((self.origin)().client?.ip())
     }
@@ -77,7 +85,9 @@ impl Env {
     }
 
     pub fn set_unknown(&mut self, name: &str) {
-        self.unknown.push(name.to_owned());
+        if self.has(name).is_some() {
+            self.unknown.push(name.to_owned());
+        }
     }
 
     pub fn set(&mut self, name: &str, value: String) {
@@ -87,11 +97,13 @@ impl Env {
 
     pub fn unset(&mut self, name: &str) {
         self.set.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
+        self.unknown.retain(|key| !key.eq_ignore_ascii_case(name));
     }
 
     /// As Apache renames them when a request goes on with another URL.
     pub fn redirected(&mut self) {
-        for (name, _) in &mut self.set {
+        let set = self.set.iter_mut().map(|(name, _)| name);
+        for name in set.chain(&mut self.unknown) {
             name.insert_str(0, "REDIRECT_");
         }
         self.set("REDIRECT_STATUS", "200".into());
@@ -245,6 +257,13 @@ fn protocol(version: Version) -> &'static str {
     }
 }
 
+fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
 /// A text of a rule with what has to be put into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
@@ -267,11 +286,15 @@ pub struct Matched {
 }
 
 impl Matched {
-    pub fn group(&self, number: usize) -> &str {
+    /// It may end inside a character: patterns work on bytes.
+    pub fn group(&self, number: usize) -> &[u8] {
         let range: Option<Range<usize>> = self.groups[number].clone();
-        range.map_or("", |range| self.text.get(range).unwrap_or_default())
+        range.map_or(&[], |range| &self.text.as_bytes()[range])
     }
 }
+
+/// How a rule encodes groups.
+pub type Escape = fn(&[u8]) -> String;
 
 impl Template {
     /// An error names what cannot be known.
@@ -332,32 +355,65 @@ impl Template {
         self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
     }
 
+    /// What stands before its first question mark.
+    pub fn before_query(&self) -> Template {
+        let mut before = Vec::new();
+        for piece in &self.0 {
+            if let Piece::Text(text) = piece
+                && let Some((text, _)) = text.split_once('?')
+            {
+                before.push(Piece::Text(text.to_owned()));
+                break;
+            }
+            before.push(piece.clone());
+        }
+        Template(before)
+    }
+
+    /// Whether all that is to be put in is known.
+    pub fn is_known(&self, env: &Env) -> bool {
+        let is_known = |piece: &Piece| match piece {
+            Piece::Variable(Variable::Env(name)) => env.has(name).is_some(),
+            _ => true,
+        };
+        env.unknown.is_empty() || self.0.iter().all(is_known)
+    }
+
     /// Puts everything in. `escape` is applied to groups.
     pub fn expand<'a>(
         &'a self,
         view: &View<'a>,
         rule: &'a Matched,
         condition: &'a Matched,
-        escape: Option<fn(&str) -> String>,
+        escape: Option<Escape>,
     ) -> Cow<'a, str> {
-        let group = |matched: &'a Matched, number: usize| -> Cow<'a, str> {
+        let group = |matched: &'a Matched, number: usize| -> Cow<'a, [u8]> {
             match escape {
-                Some(escape) => escape(matched.group(number)).into(),
+                Some(escape) => escape(matched.group(number)).into_bytes().into(),
                 None => matched.group(number).into(),
             }
         };
-        let piece = |piece: &'a Piece| -> Cow<'a, str> {
+        let piece = |piece: &'a Piece| -> Cow<'a, [u8]> {
             match piece {
-                Piece::Text(text) => text.into(),
+                Piece::Text(text) => text.as_bytes().into(),
                 Piece::Rule(number) => group(rule, *number),
                 Piece::Condition(number) => group(condition, *number),
-                Piece::Variable(variable) => variable.value(view),
+                Piece::Variable(variable) => bytes_of(variable.value(view)),
             }
         };
         match self.0.as_slice() {
             [] => "".into(),
-            [one] => piece(one),
-            many => many.iter().map(piece).collect::<String>().into(),
+            [Piece::Text(text)] => text.into(),
+            [Piece::Variable(variable)] => variable.value(view),
+            pieces => {
+                let mut bytes = Vec::new();
+                for one in pieces {
+                    bytes.extend_from_slice(&piece(one));
+                }
+                let lossy =
+                    |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+                String::from_utf8(bytes).unwrap_or_else(lossy).into()
+            }
         }
     }
 

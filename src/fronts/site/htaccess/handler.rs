@@ -1,31 +1,48 @@
 //! Whether PHP is switched off for a file, by any of the ways in which people do that.
 
+/// What the name of a handler or of a type stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// It runs PHP.
+    Php,
+    /// It runs other scripts, or refuses them where `Options` has no `ExecCGI`.
+    Script,
+    Other,
+}
+
+impl Handler {
+    pub fn named(name: &str) -> Handler {
+        let name = name.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if has(&["source", "phps"]) || name.starts_with("text/") {
+            Handler::Other
+        } else if has(&["php", "lsapi", "fcgi", "fastcgi"]) {
+            Handler::Php
+        } else if has(&["cgi", "perl-script", "python", "lua-script", "wsgi-script"]) {
+            Handler::Script
+        } else {
+            Handler::Other
+        }
+    }
+}
+
 /// A line that says who handles files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Switch {
     /// `php_flag engine`.
     Engine(bool),
-    /// `SetHandler`: is it PHP?
-    Set(bool),
+    /// `SetHandler`.
+    Set(Handler),
     /// `ForceType`; none for `None`, which takes an earlier one back.
-    Type(Option<bool>),
-    /// `AddHandler`.
-    AddHandler { is_php: bool, endings: Vec<String> },
+    Type(Option<Handler>),
+    /// `AddHandler`, with endings of names.
+    AddHandler(Handler, Vec<String>),
     /// `AddType`.
-    AddType { is_php: bool, endings: Vec<String> },
+    AddType(Handler, Vec<String>),
     /// `RemoveHandler`.
     RemoveHandler(Vec<String>),
     /// `RemoveType`.
     RemoveType(Vec<String>),
-}
-
-/// Does this name of a handler or of a type stand for running PHP?
-pub fn is_php(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let runs = ["php", "lsapi", "fcgi"]
-        .iter()
-        .any(|word| name.contains(word));
-    runs && !name.contains("source") && !name.contains("phps") && !name.starts_with("text/")
 }
 
 /// `.PHP` and `php` are the same ending.
@@ -37,10 +54,10 @@ pub fn ending(text: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct Php {
     engine: bool,
-    set: Option<bool>,
-    forced: Option<bool>,
-    handler: Option<bool>,
-    media_type: Option<bool>,
+    set: Option<Handler>,
+    forced: Option<Handler>,
+    handler: Option<Handler>,
+    media_type: Option<Handler>,
 }
 
 impl Default for Php {
@@ -59,35 +76,43 @@ impl Php {
     pub fn hear(&mut self, line: &Switch, name: &str) {
         match line {
             Switch::Engine(on) => self.engine = *on,
-            Switch::Set(is_php) => self.set = Some(*is_php),
-            Switch::Type(is_php) => self.forced = *is_php,
-            Switch::AddHandler { is_php, endings } if has(name, endings) => {
-                self.handler = Some(*is_php);
+            Switch::Set(handler) => self.set = Some(*handler),
+            Switch::Type(handler) => self.forced = *handler,
+            Switch::AddHandler(handler, endings) if has(name, endings) => {
+                self.handler = Some(*handler);
             }
-            Switch::AddType { is_php, endings } if has(name, endings) => {
-                self.media_type = Some(*is_php);
+            Switch::AddType(handler, endings) if has(name, endings) => {
+                self.media_type = Some(*handler);
             }
-            Switch::RemoveHandler(endings) if has(name, endings) => self.handler = Some(false),
-            Switch::RemoveType(endings) if has(name, endings) => self.media_type = Some(false),
+            Switch::RemoveHandler(endings) if has(name, endings) => {
+                self.handler = Some(Handler::Other);
+            }
+            Switch::RemoveType(endings) if has(name, endings) => {
+                self.media_type = Some(Handler::Other);
+            }
             _ => {}
         }
     }
 
     /// Would PHP run a file that it usually runs?
     pub fn runs(&self) -> bool {
+        let may = |handler: Option<Handler>| handler.is_none_or(|one| one == Handler::Php);
         // A handler that is set is the only one that counts, and one that is added counts more than
         // a type.
         let is_on = match (self.set, self.handler) {
-            (Some(set), _) => set,
-            (None, Some(handler)) => handler && self.forced != Some(false),
-            (None, None) => ![self.forced, self.media_type].contains(&Some(false)),
+            (Some(set), _) => set == Handler::Php,
+            (None, Some(handler)) => handler == Handler::Php && may(self.forced),
+            (None, None) => may(self.forced) && may(self.media_type),
         };
         self.engine && is_on
     }
 
-    /// Is a file PHP here that usually is none, such as `page.html`?
+    /// Is a file run here that usually is sent, such as `page.html`?
     pub fn is_source(&self) -> bool {
-        [self.set, self.forced, self.handler, self.media_type].contains(&Some(true))
+        let all = [self.set, self.forced, self.handler, self.media_type];
+        all.into_iter()
+            .flatten()
+            .any(|handler| handler != Handler::Other)
     }
 }
 
@@ -114,19 +139,22 @@ mod tests {
             "proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost",
             "x-httpd-php5",
             "fcgid-script",
+            "fastcgi-script",
         ] {
-            assert!(is_php(name), "{name}");
+            assert_eq!(Handler::named(name), Handler::Php, "{name}");
         }
         for name in [
             "none",
             "default-handler",
             "text/plain",
-            "cgi-script",
             "application/x-httpd-php-source",
             "Drupal_Security_Do_Not_Remove_See_SA_2006_006",
             "text/x-php",
         ] {
-            assert!(!is_php(name), "{name}");
+            assert_eq!(Handler::named(name), Handler::Other, "{name}");
+        }
+        for name in ["cgi-script", "application/x-httpd-cgi", "perl-script"] {
+            assert_eq!(Handler::named(name), Handler::Script, "{name}");
         }
     }
 }

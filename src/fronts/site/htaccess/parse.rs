@@ -37,7 +37,7 @@ fn section(
     let mut nodes = Vec::new();
     while let Some((line, text)) = lines.next() {
         let error = |why: String| Err(SyntaxError { line, why });
-        let text = text.trim();
+        let text = trim(&text);
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -46,7 +46,7 @@ fn section(
                 return error(format!("{text} has no closing >"));
             };
             return match open {
-                Some((_, open)) if name.trim().eq_ignore_ascii_case(open) => Ok(nodes),
+                Some((_, open)) if trim(name).eq_ignore_ascii_case(open) => Ok(nodes),
                 Some((_, open)) => error(format!("{text} closes <{open}>")),
                 None => error(format!("{text} closes nothing")),
             };
@@ -67,7 +67,7 @@ fn section(
         if depth == MAX_DEPTH {
             return error(format!("sections nest deeper than {MAX_DEPTH}"));
         }
-        let (name, rest) = split_name(inside.trim());
+        let (name, rest) = split_name(trim(inside));
         let name = name.to_ascii_lowercase();
         let children = section(lines, Some((line, &name)), depth + 1)?;
         nodes.push(Node {
@@ -87,13 +87,23 @@ fn section(
 }
 
 fn split_name(text: &str) -> (&str, &str) {
-    match text.split_once(|c: char| c.is_ascii_whitespace()) {
-        Some((name, rest)) => (name, rest.trim()),
+    match text.split_once(is_space) {
+        Some((name, rest)) => (name, trim(rest)),
         None => (text, ""),
     }
 }
 
-/// Lines with their continuations joined: a backslash before a line's end.
+/// What is space to Apache: `char::is_ascii_whitespace` leaves the vertical tab out.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
+}
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// Lines with their continuations joined: a backslash before a line's end, though another one
+/// stands before it.
 struct Lines<'a> {
     text: &'a str,
     line: u32,
@@ -114,14 +124,13 @@ impl Iterator for Lines<'_> {
             self.line += 1;
             let line = line.strip_suffix('\r').unwrap_or(line);
             match line.strip_suffix('\\') {
-                // An escaped backslash continues nothing.
-                Some(begun) if !begun.ends_with('\\') => {
+                Some(begun) => {
                     joined.push_str(begun);
                     if self.text.is_empty() {
                         break;
                     }
                 }
-                _ => {
+                None => {
                     joined.push_str(line);
                     break;
                 }
@@ -137,7 +146,7 @@ pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = text.chars().peekable();
     loop {
-        while chars.next_if(char::is_ascii_whitespace).is_some() {}
+        while chars.next_if(|c| is_space(*c)).is_some() {}
         let Some(first) = chars.peek().copied() else {
             return words;
         };
@@ -150,7 +159,7 @@ pub fn words(text: &str) -> Vec<String> {
                     None => word.push(c),
                 },
                 (c, Some(quote)) if c == quote => break,
-                (c, None) if c.is_ascii_whitespace() => break,
+                (c, None) if is_space(c) => break,
                 (c, _) => word.push(c),
             }
         }
@@ -163,7 +172,7 @@ pub fn raw_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = text.chars().peekable();
     loop {
-        while chars.next_if(char::is_ascii_whitespace).is_some() {}
+        while chars.next_if(|c| is_space(*c)).is_some() {}
         let Some(first) = chars.peek().copied() else {
             return words;
         };
@@ -176,7 +185,7 @@ pub fn raw_words(text: &str) -> Vec<String> {
                     word.extend(chars.next());
                 }
                 (c, Some(quote)) if c == quote => break,
-                (c, None) if c.is_ascii_whitespace() => break,
+                (c, None) if is_space(c) => break,
                 (c, _) => word.push(c),
             }
         }

@@ -1,71 +1,14 @@
-//! mod_rewrite in the context of a directory: rules with their conditions, and what becomes of a
-//! URL.
+//! mod_rewrite in the context of a directory: what its rules make of a URL.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::condition::{Condition, Files, all_hold};
-use super::facts::{Env, Facts, Matched, Template, View};
-use super::parse::raw_words;
-use super::pattern::Pattern;
-
-/// What a file has to say about rewriting.
-#[derive(Debug, Default)]
-pub struct Rewriting {
-    pub engine: Option<bool>,
-    pub base: Option<String>,
-    pub inherits: Inherits,
-    pub merges_base: bool,
-    pub rules: Vec<Arc<Rule>>,
-}
-
-/// Whether the rules of the directory above are evaluated too.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Inherits {
-    #[default]
-    No,
-    Behind,
-    Before,
-}
-
-#[derive(Debug)]
-pub struct Rule {
-    /// None where it cannot be evaluated.
-    pattern: Option<Pattern>,
-    is_negated: bool,
-    conditions: Vec<Condition>,
-    /// None for `-`.
-    to: Option<Template>,
-    /// Its text cannot be known.
-    is_unknown: bool,
-    needs_groups: bool,
-    flags: Flags,
-}
-
-#[derive(Debug, Default)]
-struct Flags {
-    /// `F`, `G`, or `R` with a status that is no redirect's.
-    status: Option<u16>,
-    redirect: Option<u16>,
-    last: bool,
-    end: bool,
-    next: bool,
-    chain: bool,
-    skip: usize,
-    appends_query: bool,
-    discards_query: bool,
-    splits_last: bool,
-    no_escape: bool,
-    not_in_subrequests: bool,
-    escape: Option<fn(&str) -> String>,
-    discards_path_info: bool,
-    ignores_case: bool,
-    env: Vec<(String, Option<Template>)>,
-    /// `H` or `T`: is it PHP?
-    handler: Option<bool>,
-}
+use super::condition::{Files, all_hold};
+use super::facts::{Env, Facts, Matched, View};
+use super::handler::Handler;
+use super::rule::{Rule, Value};
 
 /// A URL on its way through the rules.
 pub struct Pass<'a> {
@@ -77,8 +20,8 @@ pub struct Pass<'a> {
     pub query: Option<Cow<'a, str>>,
     pub env: &'a mut Env,
     pub is_subrequest: bool,
-    /// What `H` and `T` have said of PHP.
-    pub handler: Option<bool>,
+    /// What `H` and `T` have said.
+    pub handler: Option<Handler>,
     /// `END` has been met.
     pub is_over: bool,
 }
@@ -97,139 +40,6 @@ pub enum Outcome {
 
 /// Rounds of a rule with `N`.
 const MAX_ROUNDS: usize = 1000;
-
-impl Rule {
-    /// Reads `RewriteRule`. Problems are what cannot be evaluated.
-    pub fn parse(
-        rest: &str,
-        conditions: Vec<Condition>,
-        problems: &mut Vec<String>,
-    ) -> Result<Rule, String> {
-        let words = raw_words(rest);
-        let (pattern, to, flags) = match words.as_slice() {
-            [pattern, to] => (pattern, to, ""),
-            [pattern, to, flags, ..] => (pattern, to, flags.as_str()),
-            _ => return Err("RewriteRule takes a pattern and a substitution".into()),
-        };
-        let mut is_unknown = false;
-        let mut unknown = |what: String| {
-            is_unknown = true;
-            problems.push(what);
-        };
-        let flags = Flags::parse(flags, &mut unknown)?;
-        let (is_negated, text) = match pattern.strip_prefix('!') {
-            Some(text) => (true, text),
-            None => (false, pattern.as_str()),
-        };
-        let pattern = Pattern::new(text, flags.ignores_case)
-            .map_err(|why| unknown(format!("the pattern {text} cannot be evaluated: {why}")))
-            .ok();
-        let to = match to.as_str() {
-            "-" => None,
-            _ if flags.status.is_some() => None,
-            text => Template::parse(text)
-                .map_err(|what| unknown(format!("{what} is not known")))
-                .ok(),
-        };
-        let mut templates = to
-            .iter()
-            .chain(flags.env.iter().filter_map(|(_, to)| to.as_ref()));
-        let needs_groups = templates.any(Template::has_rule_groups)
-            || conditions.iter().any(Condition::has_rule_groups);
-        Ok(Rule {
-            needs_groups: needs_groups && !is_negated,
-            pattern,
-            is_negated,
-            conditions,
-            to,
-            is_unknown,
-            flags,
-        })
-    }
-
-    /// Whether it answers with a status such as 403.
-    pub fn denies(&self) -> bool {
-        self.flags.status.is_some() || self.is_unknown
-    }
-
-    /// Whether it does nothing but stop or skip other rules.
-    fn is_exemption(&self) -> bool {
-        self.to.is_none() && self.flags.status.is_none() && !self.is_unknown
-    }
-}
-
-impl Flags {
-    fn parse(text: &str, unknown: &mut impl FnMut(String)) -> Result<Flags, String> {
-        let mut flags = Flags::default();
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(flags);
-        }
-        let inside = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        let Some(inside) = inside else {
-            return Err(format!("the flags {text} are not in brackets"));
-        };
-        for flag in inside.split(',') {
-            let flag = flag.trim();
-            let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-            match name.to_ascii_lowercase().as_str() {
-                "" => {}
-                "f" | "forbidden" => flags.status = Some(403),
-                "g" | "gone" => flags.status = Some(410),
-                "r" | "redirect" => match status(value) {
-                    Some(code @ 300..400) => flags.redirect = Some(code),
-                    Some(code) => flags.status = Some(code),
-                    None => return Err(format!("{flag} has no HTTP status")),
-                },
-                "l" | "last" | "pt" | "passthrough" => flags.last = true,
-                "end" => (flags.last, flags.end) = (true, true),
-                "n" | "next" => flags.next = true,
-                "c" | "chain" => flags.chain = true,
-                "s" | "skip" => {
-                    flags.skip = value.parse().map_err(|_| format!("{flag} has no number"))?;
-                }
-                "qsa" | "qsappend" => flags.appends_query = true,
-                "qsd" | "qsdiscard" => flags.discards_query = true,
-                "qsl" | "qslast" => flags.splits_last = true,
-                "ne" | "noescape" => flags.no_escape = true,
-                "ns" | "nosubreq" => flags.not_in_subrequests = true,
-                "nc" | "nocase" => flags.ignores_case = true,
-                "b" => flags.escape = flags.escape.or(Some(escape_group)),
-                "bnp" | "backrefnoplus" => flags.escape = Some(escape_group_without_plus),
-                "bctls" => flags.escape = flags.escape.or(Some(escape_controls)),
-                "dpi" | "discardpath" => flags.discards_path_info = true,
-                "e" | "env" => match value.strip_prefix('!') {
-                    Some(name) => flags.env.push((name.to_owned(), None)),
-                    None => {
-                        let (name, text) = value.split_once(':').unwrap_or((value, ""));
-                        // A variable of unknown value is none.
-                        let text = Template::parse(text).ok();
-                        flags.env.push((name.to_owned(), text));
-                    }
-                },
-                "h" | "handler" | "t" | "type" => {
-                    flags.handler = Some(super::handler::is_php(value));
-                }
-                "co" | "cookie" | "bne" | "unsafeallow3f" | "unsafeprefixstat" | "unc"
-                | "unsafeprefixstatus" => {}
-                "p" | "proxy" => unknown("the flag P asks for a proxy, which Surus is none".into()),
-                _ => unknown(format!("the flag {flag} is not known")),
-            }
-        }
-        Ok(flags)
-    }
-}
-
-fn status(text: &str) -> Option<u16> {
-    match text.to_ascii_lowercase().as_str() {
-        "" | "temp" => Some(302),
-        "permanent" => Some(301),
-        "seeother" => Some(303),
-        number => number.parse().ok().filter(|code| (300..600).contains(code)),
-    }
-}
 
 /// The rules that apply to a directory.
 #[derive(Debug, Clone)]
@@ -360,13 +170,18 @@ impl Rules {
         }
         let mut matched = Matched::default();
         if rule.needs_groups
+            && certain
             && let Some(pattern) = &rule.pattern
-            && let Some(groups) = pattern.groups(subject)
         {
-            matched = Matched {
-                text: subject.to_owned(),
-                groups,
-            };
+            match pattern.groups(subject) {
+                Some(groups) => {
+                    matched = Matched {
+                        text: subject.to_owned(),
+                        groups,
+                    }
+                }
+                None => certain = false,
+            }
         }
         let mut condition = Matched::default();
         let view = View {
@@ -391,33 +206,55 @@ impl Rules {
             None => certain = false,
         }
         if rule.is_unknown || !certain {
-            return match rule.is_exemption() {
-                true => Applied::No,
-                false => Applied::Unknown,
-            };
+            if !rule.is_exemption() {
+                return Applied::Unknown;
+            }
+            for (name, _) in &rule.flags.env {
+                pass.env.set_unknown(name);
+            }
+            return Applied::No;
         }
         let escape = rule.flags.escape;
         let to = rule.to.as_ref();
+        if to.is_some_and(|to| !to.is_known(view.env)) {
+            return Applied::Unknown;
+        }
+        // As Apache since 2.4.60: a question mark that the client has put into the path would begin
+        // a query.
+        let has_foreign_query = !rule.flags.allows_question_marks
+            && pass.facts.has_encoded_question_mark()
+            && to.is_some_and(|to| {
+                let before = to.before_query();
+                before
+                    .expand(&view, &matched, &condition, escape)
+                    .contains('?')
+            });
         let to = to.map(|to| to.expand(&view, &matched, &condition, escape).into_owned());
-        let expand = |template: &Template| {
-            template
-                .expand(&view, &matched, &condition, None)
-                .into_owned()
-        };
-        let env: Vec<(&String, Option<String>)> = rule
+        let values: Vec<(&String, Option<Option<String>>)> = rule
             .flags
             .env
             .iter()
-            .map(|(name, value)| (name, value.as_ref().map(expand)))
+            .map(|(name, value)| {
+                let value = match value {
+                    Value::Text(text) if text.is_known(view.env) => {
+                        let text = text.expand(&view, &matched, &condition, None);
+                        Some(Some(text.into_owned()))
+                    }
+                    Value::Unset => Some(None),
+                    Value::Text(_) | Value::Unknown => None,
+                };
+                (name, value)
+            })
             .collect();
-        for (name, value) in env {
+        for (name, value) in values {
             match value {
-                Some(value) => pass.env.set(name, value),
-                None => pass.env.unset(name),
+                Some(Some(value)) => pass.env.set(name, value),
+                Some(None) => pass.env.unset(name),
+                None => pass.env.set_unknown(name),
             }
         }
-        if let Some(is_php) = rule.flags.handler {
-            pass.handler = Some(is_php);
+        if let Some(handler) = rule.flags.handler {
+            pass.handler = Some(handler);
         }
         if let Some(status) = rule.flags.status {
             return Applied::Status(status);
@@ -432,9 +269,8 @@ impl Rules {
             true => to.rfind('?'),
             false => to.find('?'),
         };
-        // A question mark that the client has put into the path would become a query of its own.
-        if split.is_some() && rule.needs_groups && pass.path.contains('?') {
-            return Applied::Unknown;
+        if has_foreign_query {
+            return Applied::Status(403);
         }
         if rule.flags.discards_query {
             pass.query = None;
@@ -503,9 +339,6 @@ const ESCAPED: &AsciiSet = &RAW
     .add(b'|')
     .add(b'}');
 
-/// What the flag B encodes.
-const GROUP: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_');
-
 /// The place that a redirection names, with the request's query where it has none of its own.
 pub fn location(to: &str, query: Option<&str>) -> String {
     let mut location = utf8_percent_encode(to, RAW).to_string();
@@ -518,19 +351,6 @@ pub fn location(to: &str, query: Option<&str>) -> String {
         location.extend(utf8_percent_encode(query, RAW));
     }
     location
-}
-
-fn escape_controls(text: &str) -> String {
-    const SET: &AsciiSet = &CONTROLS.add(b' ');
-    utf8_percent_encode(text, SET).to_string()
-}
-
-fn escape_group(text: &str) -> String {
-    escape_group_without_plus(text).replace("%20", "+")
-}
-
-fn escape_group_without_plus(text: &str) -> String {
-    utf8_percent_encode(text, GROUP).to_string()
 }
 
 /// `https://example.org/`, and what else has a scheme.

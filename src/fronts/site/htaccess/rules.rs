@@ -3,8 +3,8 @@
 use super::access::{Merging, Require, Statement};
 use super::facts::{Env, Facts};
 use super::handler::Switch;
-use super::pattern::Pattern;
-use super::rewrite::Rewriting;
+use super::pattern::{Groups, Pattern};
+use super::rule::Rewriting;
 
 /// A file as a whole.
 #[derive(Debug, Default)]
@@ -45,8 +45,14 @@ pub struct Block {
     pub handlers: Vec<Switch>,
     pub redirects: Vec<Redirect>,
     pub env: Vec<SetEnvIf>,
-    /// A rule denies that is not evaluated here.
+    /// Nobody gets these files: something protects them that is not evaluated.
     pub closes: bool,
+    /// The same, where rewriting is on: a rule in a section.
+    pub closes_by_rule: bool,
+    /// `RewriteEngine` in a section.
+    pub engine: Option<bool>,
+    /// `SSLRequireSSL`.
+    pub needs_tls: bool,
 }
 
 /// The names of a `<Files>` section.
@@ -82,13 +88,20 @@ impl Block {
         !self.names.is_empty()
     }
 
+    /// Whether it says who may have its files.
+    pub(super) fn limits_access(&self) -> bool {
+        !self.compat.is_empty()
+            || !self.require.is_empty()
+            || self.closes
+            || self.closes_by_rule
+            || self.needs_tls
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.compat.is_empty()
-            && self.require.is_empty()
-            && self.handlers.is_empty()
+        self.handlers.is_empty()
             && self.redirects.is_empty()
             && self.env.is_empty()
-            && !self.closes
+            && !self.limits_access()
     }
 }
 
@@ -107,49 +120,70 @@ pub(super) enum From {
 }
 
 impl Redirect {
-    /// Where it leads from a path; an empty text for a status without a place. None in it where it
-    /// cannot be told.
-    pub fn apply(&self, path: &str) -> Option<Option<String>> {
+    /// What it makes of a path.
+    pub fn apply(&self, path: &str) -> Led {
+        let led = |to: String| match self.status {
+            300..400 => Led::To(self.status, to),
+            status => Led::Status(status),
+        };
         match &self.from {
-            From::Prefix(prefix) => {
-                let rest = path.strip_prefix(prefix.as_str())?;
-                let is_below = rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/');
-                is_below.then(|| Some(format!("{}{rest}", self.to)))
-            }
-            From::Pattern(None) => Some(None),
+            From::Prefix(prefix) => match path.strip_prefix(prefix.as_str()) {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/') => {
+                    led(format!("{}{rest}", self.to))
+                }
+                _ => Led::Nowhere,
+            },
+            From::Pattern(None) => Led::Unknown,
             From::Pattern(Some(pattern)) => match pattern.is_match(path) {
-                Some(false) => None,
-                None => Some(None),
+                Some(false) => Led::Nowhere,
+                None => Led::Unknown,
                 Some(true) => {
                     let groups = pattern.groups(path).unwrap_or_default();
-                    let mut to = String::new();
-                    let mut rest = self.to.as_str();
-                    while let Some(at) = rest.find('$') {
-                        to.push_str(&rest[..at]);
-                        rest = &rest[at + 1..];
-                        match rest.bytes().next() {
-                            Some(digit @ b'0'..=b'9') => {
-                                let range = groups[usize::from(digit - b'0')].clone();
-                                // A pattern works on bytes: a group may end inside a character.
-                                let group = range.map_or(&b""[..], |range| &path.as_bytes()[range]);
-                                to.push_str(&String::from_utf8_lossy(group));
-                                rest = &rest[1..];
-                            }
-                            _ => to.push('$'),
-                        }
-                    }
-                    to.push_str(rest);
-                    Some(Some(to))
+                    led(with_groups(&self.to, path, &groups))
                 }
             },
         }
     }
 }
 
-/// `SetEnvIf` and `BrowserMatch`.
+/// Where a `Redirect` leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Led {
+    Nowhere,
+    /// A status of a redirection, and its place.
+    To(u16, String),
+    Status(u16),
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A text with the groups of a match in the place of `$1` and its like.
+fn with_groups(text: &str, matched: &str, groups: &Groups) -> String {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + 1..];
+        match rest.bytes().next() {
+            Some(digit @ b'0'..=b'9') => {
+                let range = groups[usize::from(digit - b'0')].clone();
+                // A group may end inside a character.
+                out.extend_from_slice(range.map_or(&[], |range| &matched.as_bytes()[range]));
+                rest = &rest[1..];
+            }
+            _ => out.push(b'$'),
+        }
+    }
+    out.extend_from_slice(rest.as_bytes());
+    String::from_utf8(out)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// `SetEnvIf`, `BrowserMatch` and `SetEnvIfExpr`.
 #[derive(Debug)]
 pub struct SetEnvIf {
     pub(super) attribute: String,
+    /// None where it cannot be evaluated.
     pub(super) pattern: Option<Pattern>,
     /// A name, and a value or none to unset it.
     pub(super) sets: Vec<(String, Option<String>)>,
@@ -157,7 +191,45 @@ pub struct SetEnvIf {
 
 impl SetEnvIf {
     pub fn apply(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
-        let value = match self.attribute.as_str() {
+        let value = self.value(facts, path, env);
+        match self.holds(value.as_deref()) {
+            Some(false) => {}
+            Some(true) => {
+                let value = value.unwrap_or_default();
+                let groups = self.pattern.as_ref().and_then(|one| one.groups(&value));
+                let groups = groups.unwrap_or_default();
+                for (name, text) in &self.sets {
+                    match text {
+                        Some(text) => env.set(name, with_groups(text, &value, &groups)),
+                        None => env.unset(name),
+                    }
+                }
+            }
+            None => self.doubt(env),
+        }
+    }
+
+    /// The same, in a section of which it is not certain that it applies.
+    pub fn apply_perhaps(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
+        let value = self.value(facts, path, env);
+        if self.holds(value.as_deref()) != Some(false) {
+            self.doubt(env);
+        }
+    }
+
+    fn doubt(&self, env: &mut Env) {
+        for (name, _) in &self.sets {
+            env.set_unknown(name);
+        }
+    }
+
+    fn holds(&self, value: Option<&str>) -> Option<bool> {
+        self.pattern.as_ref()?.is_match(value?)
+    }
+
+    /// What the pattern is matched with, if it is known.
+    fn value(&self, facts: &Facts<'_>, path: &str, env: &Env) -> Option<String> {
+        Some(match self.attribute.as_str() {
             "remote_addr" | "remote_host" => {
                 facts.client().map_or(String::new(), |ip| ip.to_string())
             }
@@ -165,31 +237,12 @@ impl SetEnvIf {
             "request_method" => facts.method.as_str().to_owned(),
             "request_uri" => path.to_owned(),
             "request_protocol" => format!("{:?}", facts.version),
-            name => match env.get(&self.attribute) {
-                Some(value) if !facts.headers.contains_key(name) => value.to_owned(),
-                _ => facts.header(name).into_owned(),
+            name if facts.headers.contains_key(name) => facts.header(name).into_owned(),
+            name => match env.has(name)? {
+                true => env.get(name).unwrap_or_default().to_owned(),
+                false => String::new(),
             },
-        };
-        match self
-            .pattern
-            .as_ref()
-            .map(|pattern| pattern.is_match(&value))
-        {
-            Some(Some(false)) => {}
-            Some(Some(true)) => {
-                for (name, value) in &self.sets {
-                    match value {
-                        Some(value) => env.set(name, value.clone()),
-                        None => env.unset(name),
-                    }
-                }
-            }
-            None | Some(None) => {
-                for (name, _) in &self.sets {
-                    env.set_unknown(name);
-                }
-            }
-        }
+        })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Version};
 
-use super::super::{Resolution, Settings, Site, normalise};
-use super::facts::Facts;
+use super::super::{Denial, Resolution, Settings, Site, normalise};
+use super::facts::{Env, Facts};
 use super::*;
 use crate::event::Origin;
 
@@ -31,8 +31,9 @@ fn way(text: &str) -> Way {
 
 fn is_closed(text: &str, name: &str) -> bool {
     let none = HeaderMap::new();
-    way(text)
-        .check(name, &facts(&none), &Env::default())
+    let way = way(text);
+    way.about(name)
+        .check(&facts(&none), &Env::default())
         .is_err()
 }
 
@@ -58,8 +59,8 @@ fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
             "cannot be evaluated",
         ),
         (
-            "<Files x>\nRewriteRule . - [F]\n</Files>",
-            2,
+            "RewriteEngine On\n<Files x>\nRewriteRule . - [F]\n</Files>",
+            3,
             "rules in sections",
         ),
         ("SetEnvIfExpr x y\nRequire all denied", 1, "expressions"),
@@ -148,6 +149,55 @@ fn a_file_is_parsed_once_and_again_when_it_has_changed() {
 }
 
 #[test]
+fn directory_that_appears_with_a_file_is_closed_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join(".htaccess"), "DirectoryIndex index.html").unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let now = Instant::now();
+    let find = || site.find(&normalise("/new/below/x.txt").unwrap(), now);
+    assert!(matches!(find(), Resolution::NotFound));
+    fs::create_dir_all(root.join("new/below")).unwrap();
+    fs::write(root.join("new/below/x.txt"), "").unwrap();
+    fs::write(root.join("new/.htaccess"), "Require all denied").unwrap();
+    assert!(matches!(find(), Resolution::Denied(Denial::Closed)));
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_file_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join(".rules"), "Require all denied").unwrap();
+    fs::write(root.join("rules.php"), "Require all denied").unwrap();
+    for (name, target) in [
+        ("dot", Some("../.rules")),
+        ("php", Some("../rules.php")),
+        ("is", None),
+    ] {
+        let directory = root.join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("x.txt"), "").unwrap();
+        match target {
+            Some(target) => std::os::unix::fs::symlink(target, directory.join(".htaccess")),
+            None => fs::create_dir(directory.join(".htaccess")),
+        }
+        .unwrap();
+    }
+    for strict in [true, false] {
+        let mut site = Site::open(root, &Settings::default(), None).unwrap();
+        if !strict {
+            site.root = site.root.without_openat2();
+        }
+        for name in ["dot", "php", "is"] {
+            let found = site.resolve(&format!("/{name}/x.txt"));
+            assert!(matches!(found, Resolution::Denied(_)), "{name}: {found:?}");
+        }
+        let found = site.resolve("/dot/.htaccess");
+        assert!(matches!(found, Resolution::NotFound), "{found:?}");
+    }
+}
+
+#[test]
 fn source_of_php_is_not_sent_where_php_is_off() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
@@ -226,8 +276,9 @@ fn header_denial_counts_every_line_and_byte_of_the_header() {
         }
         let way = way(text);
         let mut env = Env::default();
-        way.set_env("x.txt", &facts(&headers), "/x.txt", &mut env);
-        way.check("x.txt", &facts(&headers), &env).is_err()
+        let about = way.about("x.txt");
+        about.set_env(&facts(&headers), "/x.txt", &mut env);
+        about.check(&facts(&headers), &env).is_err()
     };
     assert!(closes(&[b"badbot"]));
     assert!(closes(&[b"badbot\xe9"]));

@@ -1,0 +1,416 @@
+//! What Surus knows of Apache: its directives for `.htaccess` files, its modules, its version.
+
+use super::parse::{Node, words};
+use super::pattern::Pattern;
+
+/// Directives that say nothing about who gets what, or about things that Surus does itself.
+const IGNORED: &[&str] = &[
+    "acceptpathinfo",
+    "addalt",
+    "addaltbyencoding",
+    "addaltbytype",
+    "addcharset",
+    "adddefaultcharset",
+    "adddescription",
+    "addencoding",
+    "addicon",
+    "addiconbyencoding",
+    "addiconbytype",
+    "addinputfilter",
+    "addlanguage",
+    "addoutputfilter",
+    "addoutputfilterbytype",
+    "aliaspreservepath",
+    "anonymous",
+    "anonymous_logemail",
+    "anonymous_mustgiveemail",
+    "anonymous_nouserid",
+    "anonymous_verifyemail",
+    "authbasicauthoritative",
+    "authbasicfake",
+    "authbasicprovider",
+    "authbasicusedigestalgorithm",
+    "authdbmgroupfile",
+    "authdbmtype",
+    "authdbmuserfile",
+    "authdigestalgorithm",
+    "authdigestdomain",
+    "authdigestnccheck",
+    "authdigestnoncelifetime",
+    "authdigestprovider",
+    "authdigestqop",
+    "authformauthoritative",
+    "authformbody",
+    "authformdisablenostore",
+    "authformfakebasicauth",
+    "authformlocation",
+    "authformloginrequiredlocation",
+    "authformloginsuccesslocation",
+    "authformlogoutlocation",
+    "authformmethod",
+    "authformmimetype",
+    "authformpassword",
+    "authformprovider",
+    "authformsitepassphrase",
+    "authformusername",
+    "authgroupfile",
+    "authldapauthorizeprefix",
+    "authldapbindauthoritative",
+    "authldapbinddn",
+    "authldapbindpassword",
+    "authldapcompareasuser",
+    "authldapcomparednonserver",
+    "authldapdereferencealiases",
+    "authldapgroupattribute",
+    "authldapgroupattributeisdn",
+    "authldapinitialbindasuser",
+    "authldapinitialbindpattern",
+    "authldapmaxsubgroupdepth",
+    "authldapremoteuserattribute",
+    "authldapremoteuserisdn",
+    "authldapsearchasuser",
+    "authldapsubgroupattribute",
+    "authldapsubgroupclass",
+    "authldapurl",
+    "authname",
+    "authncacheprovidefor",
+    "authncachetimeout",
+    "authtype",
+    "authuserfile",
+    "authzdbmtype",
+    "authzsendforbiddenonfailure",
+    "cgipassauth",
+    "cgivar",
+    "checkbasenamematch",
+    "checkcaseonly",
+    "checkspelling",
+    "contentdigest",
+    "cookiedomain",
+    "cookieexpires",
+    "cookiehttponly",
+    "cookiename",
+    "cookiesamesite",
+    "cookiesecure",
+    "cookiestyle",
+    "cookietracking",
+    "defaulticon",
+    "defaultlanguage",
+    "defaulttype",
+    "deflateinflatelimitrequestbody",
+    "deflateinflateratioburst",
+    "deflateinflateratiolimit",
+    "directorycheckhandler",
+    "directoryindexredirect",
+    "directoryslash",
+    "enablemmap",
+    "enablesendfile",
+    "errordocument",
+    "expiresactive",
+    "expiresbytype",
+    "expiresdefault",
+    "fancyindexing",
+    "fileetag",
+    "filterchain",
+    "filterdeclare",
+    "filterprotocol",
+    "filterprovider",
+    "forcelanguagepriority",
+    "header",
+    "headername",
+    "imapbase",
+    "imapdefault",
+    "imapmenu",
+    "indexheadinsert",
+    "indexignore",
+    "indexignorereset",
+    "indexoptions",
+    "indexorderdefault",
+    "indexstylesheet",
+    "languagepriority",
+    "limitrequestbody",
+    "limitxmlrequestbody",
+    "logiotrackttfb",
+    "metadir",
+    "metafiles",
+    "metasuffix",
+    "multiviewsmatch",
+    "passenv",
+    "qualifyredirecturl",
+    "readmename",
+    "redirectrelative",
+    "removecharset",
+    "removeencoding",
+    "removeinputfilter",
+    "removelanguage",
+    "removeoutputfilter",
+    "requestheader",
+    "rlimitcpu",
+    "rlimitmem",
+    "rlimitnproc",
+    "serversignature",
+    "session",
+    "sessioncookiename",
+    "sessioncookiename2",
+    "sessioncookieremove",
+    "sessioncryptocipher",
+    "sessioncryptopassphrase",
+    "sessiondbdcookiename",
+    "sessiondbdcookiename2",
+    "sessiondbdcookieremove",
+    "sessiondbddeletelabel",
+    "sessiondbdinsertlabel",
+    "sessiondbdperuser",
+    "sessiondbdselectlabel",
+    "sessiondbdupdatelabel",
+    "sessionenv",
+    "sessionexclude",
+    "sessionexpiryupdateinterval",
+    "sessionheader",
+    "sessioninclude",
+    "sessionmaxage",
+    "setenv",
+    "setinputfilter",
+    "setoutputfilter",
+    "ssierrormsg",
+    "ssietag",
+    "ssilastmodified",
+    "ssilegacyexprparser",
+    "ssitimeformat",
+    "ssiundefinedecho",
+    "sslcacertificatefile",
+    "sslcacertificatepath",
+    "sslciphersuite",
+    "ssllog",
+    "sslloglevel",
+    "ssloptions",
+    "sslrenegbuffersize",
+    "sslusername",
+    "sslverifydepth",
+    "substitute",
+    "substituteinheritbefore",
+    "substitutemaxlinelength",
+    "unsetenv",
+    "xbithack",
+    "xml2encdefault",
+    "xml2startparse",
+    // Of other modules, which hosts have beside Apache's own.
+    "cachedisable",
+    "cacheenable",
+    "cachelookup",
+    "modpagespeed",
+    "secfilterengine",
+    "secfilterscanpost",
+    "secrequestbodyaccess",
+    "secruleengine",
+    "secruleremovebyid",
+    "suphp_configpath",
+];
+
+/// Whether a directive, named in lower case, may be ignored.
+pub(super) fn is_ignored(name: &str) -> bool {
+    IGNORED.contains(&name) || name.starts_with("modpagespeed")
+}
+
+/// Modules that a name in `<IfModule>` may mean, beside those of PHP.
+const MODULES: &[&str] = &[
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_groupfile",
+    "authz_host",
+    "authz_user",
+    "autoindex",
+    "brotli",
+    "core",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "rewrite",
+    "setenvif",
+    "so",
+    "ssl",
+    "status",
+    "version",
+];
+
+/// Whether Surus stands in for a module.
+fn has_module(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name.trim_start_matches("mod_").trim_end_matches(".c");
+    let name = name.trim_end_matches("_module");
+    name.starts_with("php") || MODULES.contains(&name)
+}
+
+/// The version that `<IfVersion>` compares with: of Debian 12.
+const VERSION: [u32; 3] = [2, 4, 71];
+
+/// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` count. None for another
+/// section; an error says what is wrong with it.
+pub(super) fn counts(node: &Node) -> Option<Result<bool, String>> {
+    let argument = node.rest.trim();
+    let (name, is_negated) = match argument.strip_prefix('!') {
+        Some(name) => (name, true),
+        None => (argument, false),
+    };
+    // As Apache: more names say nothing.
+    let one = |has: fn(&str) -> bool| match words(name).first() {
+        Some(name) => Ok(has(name) != is_negated),
+        None => Err(format!("<{}> takes a name", node.name)),
+    };
+    match node.name.as_str() {
+        "ifmodule" => Some(one(has_module)),
+        "ifdefine" => Some(one(|_| false)),
+        "ifversion" => {
+            let is = is_version(name.trim());
+            let wrong = || format!("<IfVersion {argument}> compares with no version");
+            Some(is.map(|is| is != is_negated).ok_or_else(wrong))
+        }
+        _ => None,
+    }
+}
+
+fn is_version(text: &str) -> Option<bool> {
+    let words = words(text);
+    let (sign, other) = match words.as_slice() {
+        [other] => {
+            let at = other.find(|c| !"<>=~".contains(c))?;
+            other.split_at(at)
+        }
+        [sign, other] => (sign.as_str(), other.as_str()),
+        _ => return None,
+    };
+    let in_slashes = || other.strip_prefix('/')?.strip_suffix('/');
+    let pattern = match sign {
+        "~" => Some(other),
+        "" | "=" | "==" => in_slashes(),
+        _ => None,
+    };
+    if let Some(pattern) = pattern {
+        let [major, minor, patch] = VERSION;
+        return Pattern::new(pattern, false)
+            .ok()?
+            .is_match(&format!("{major}.{minor}.{patch}"));
+    }
+    let mut version = [0; 3];
+    let mut parts = other.split('.');
+    for (part, text) in version.iter_mut().zip(parts.by_ref()) {
+        *part = text.parse().ok()?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    match sign {
+        "" | "=" | "==" => Some(VERSION == version),
+        ">" => Some(VERSION > version),
+        ">=" => Some(VERSION >= version),
+        "<" => Some(VERSION < version),
+        "<=" => Some(VERSION <= version),
+        _ => None,
+    }
+}
+
+/// What `Options` takes.
+const OPTIONS: &[&str] = &[
+    "all",
+    "execcgi",
+    "followsymlinks",
+    "includes",
+    "includesnoexec",
+    "indexes",
+    "multiviews",
+    "none",
+    "symlinksifownermatch",
+];
+
+/// Whether Apache takes the words of `Options`.
+pub(super) fn are_options(words: &[String]) -> bool {
+    let is_signed = |word: &String| word.starts_with(['+', '-']);
+    let is_known = |word: &String| {
+        let name = word.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        OPTIONS.contains(&name.as_str())
+    };
+    // `All -Indexes` is taken, `Indexes -All` is not.
+    let may_be_mixed = |word: &String| {
+        is_signed(word) || ["all", "none"].contains(&word.to_ascii_lowercase().as_str())
+    };
+    words.iter().all(is_known) && (words.iter().all(may_be_mixed) || !words.iter().any(is_signed))
+}
+
+/// The methods that Apache knows.
+const METHODS: &[&str] = &[
+    "BASELINE-CONTROL",
+    "CHECKIN",
+    "CHECKOUT",
+    "CONNECT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "LABEL",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCOL",
+    "MKWORKSPACE",
+    "MOVE",
+    "OPTIONS",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PUT",
+    "REPORT",
+    "TRACE",
+    "UNCHECKOUT",
+    "UNLOCK",
+    "UPDATE",
+    "VERSION-CONTROL",
+];
+
+/// The method that a name stands for: `HEAD` is `GET` to Apache.
+pub(super) fn method(name: &str) -> Option<&'static str> {
+    let name = if name == "HEAD" { "GET" } else { name };
+    METHODS.iter().find(|known| **known == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_sign_or_pattern() {
+        for (text, expected) in [
+            (">= 2.4", Some(true)),
+            (">=2.4", Some(true)),
+            ("> 3", Some(false)),
+            ("< 2.4.10", Some(false)),
+            ("2.4.71", Some(true)),
+            ("= 2.4", Some(false)),
+            (r"~ ^2\.4", Some(true)),
+            (r"= /^2\.2/", Some(false)),
+            ("", None),
+            (">=", None),
+            ("=> 2.4", None),
+            ("> 2.4 or so", None),
+            ("> two", None),
+        ] {
+            assert_eq!(is_version(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn options_are_all_signed_or_none() {
+        let are = |text: &str| are_options(&words(text));
+        assert!(
+            are("-Indexes +FollowSymLinks") && are("All -Indexes") && are("indexes MultiViews")
+        );
+        assert!(!are("Indexes -FollowSymLinks") && !are("-Indxes"));
+    }
+}

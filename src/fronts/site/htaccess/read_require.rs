@@ -1,0 +1,184 @@
+//! Reads who may have what: `Require` and its groups, `Order`, `Allow`, `Deny`, and what asks for
+//! TLS.
+
+use super::access::{Compat, Merging, Order, Provider, Require, Statement, Who, network};
+use super::known::{counts, method};
+use super::parse::{Node, SyntaxError, words};
+use super::read::{Context, Read, Reader, error};
+use super::rules::Block;
+
+impl Reader {
+    pub(super) fn access(
+        &mut self,
+        node: &Node,
+        words: &[String],
+        block: &mut Block,
+        context: &Context,
+    ) -> Read {
+        let first = words.first().map_or("", String::as_str);
+        let lower = first.to_ascii_lowercase();
+        let limits = context.limits();
+        let statement = |what| Statement {
+            limits: limits.clone(),
+            what,
+        };
+        match (node.name.as_str(), lower.as_str()) {
+            ("require", _) => block.require.push(self.require(node, context, false)?),
+            ("order", order) => {
+                let order = match order {
+                    "allow,deny" => Order::AllowDeny,
+                    "deny,allow" => Order::DenyAllow,
+                    "mutual-failure" => Order::Mutual,
+                    _ => return error(node, format!("Order {first} is no order")),
+                };
+                block.compat.push(statement(Compat::Order(order)));
+            }
+            ("allow" | "deny", "from") => {
+                for who in &words[1..] {
+                    let parsed = Who::parse(who);
+                    if who.starts_with('#') {
+                        return error(node, "a comment stands on a line of its own");
+                    }
+                    if parsed == Who::Unknown {
+                        let what = format!("{who} is a name, which is not looked up");
+                        self.problem(node, what, context, true);
+                    }
+                    block.compat.push(statement(match node.name.as_str() {
+                        "allow" => Compat::Allow(parsed),
+                        _ => Compat::Deny(parsed),
+                    }));
+                }
+            }
+            ("allow" | "deny", _) => {
+                return error(
+                    node,
+                    format!("{} is followed by `from` and a host", node.name),
+                );
+            }
+            ("satisfy", any @ ("any" | "all")) => {
+                block
+                    .compat
+                    .push(statement(Compat::SatisfyAny(any == "any")));
+            }
+            ("authmerging", "off") => block.merging = Merging::Off,
+            ("authmerging", "and") => block.merging = Merging::And,
+            ("authmerging", "or") => block.merging = Merging::Or,
+            ("sslrequiressl", _) => block.needs_tls = true,
+            ("mdrequirehttps", "off") | ("sslverifyclient", "none") => {}
+            ("mdrequirehttps", _) => block.needs_tls = true,
+            ("sslverifyclient", "optional" | "optional_no_ca") => {}
+            ("sslrequire" | "sslverifyclient", _) => {
+                let what = format!("{} is not evaluated: all are denied", node.name);
+                self.closes(node, what, block, context);
+            }
+            (name, _) => return error(node, format!("{name} {first} is not known")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn group(
+        &mut self,
+        node: &Node,
+        children: &[Node],
+        context: &Context,
+    ) -> Result<Require, SyntaxError> {
+        let is_all = node.name == "requireall";
+        let mut group = Vec::new();
+        self.requirements(children, context, is_all, &mut group)?;
+        Ok(Require {
+            limits: context.limits(),
+            is_negated: node.name == "requirenone",
+            what: match is_all {
+                true => Provider::All(group),
+                false => Provider::Any(group),
+            },
+        })
+    }
+
+    fn requirements(
+        &mut self,
+        nodes: &[Node],
+        context: &Context,
+        is_all: bool,
+        group: &mut Vec<Require>,
+    ) -> Read {
+        for node in nodes {
+            match (node.name.as_str(), &node.children) {
+                ("require", None) => group.push(self.require(node, context, is_all)?),
+                ("requireall" | "requireany" | "requirenone", Some(children)) => {
+                    group.push(self.group(node, children, context)?);
+                }
+                (_, Some(children)) => match counts(node) {
+                    Some(Ok(true)) => self.requirements(children, context, is_all, group)?,
+                    Some(Ok(false)) => {}
+                    Some(Err(why)) => return error(node, why),
+                    None => {
+                        return error(node, format!("<{}> stands among requirements", node.name));
+                    }
+                },
+                _ => return error(node, format!("{} stands among requirements", node.name)),
+            }
+        }
+        Ok(())
+    }
+
+    fn require(
+        &mut self,
+        node: &Node,
+        context: &Context,
+        is_in_all: bool,
+    ) -> Result<Require, SyntaxError> {
+        let words = words(&node.rest);
+        let (is_negated, words) = match words.split_first() {
+            Some((not, rest)) if not.eq_ignore_ascii_case("not") => (true, rest),
+            _ => (false, &words[..]),
+        };
+        let Some((kind, rest)) = words.split_first() else {
+            return error(node, "Require takes who is let in");
+        };
+        if is_negated && !is_in_all {
+            return error(
+                node,
+                "`Require not` lets nobody in by itself; it stands in <RequireAll>",
+            );
+        }
+        let mut problem = |what: String| self.problem(node, what, context, true);
+        let what = match kind.to_ascii_lowercase().as_str() {
+            "all" => match rest.concat().to_ascii_lowercase().as_str() {
+                "granted" if rest.len() == 1 => Provider::Granted,
+                "denied" if rest.len() == 1 => Provider::Denied,
+                _ => return error(node, "Require all is followed by `granted` or `denied`"),
+            },
+            "ip" => {
+                let networks: Option<Vec<_>> = rest.iter().map(|text| network(text)).collect();
+                match networks {
+                    Some(networks) if !networks.is_empty() => Provider::Networks(networks),
+                    _ => return error(node, "Require ip takes addresses"),
+                }
+            }
+            "local" => Provider::Local,
+            "method" => match rest.iter().map(|name| method(name)).collect() {
+                Some(methods) => Provider::Methods(methods),
+                None => return error(node, format!("Require {} is not known", node.rest)),
+            },
+            "env" => Provider::Env(rest.to_vec()),
+            "valid-user" | "user" | "group" | "ldap-user" | "ldap-group" | "dbm-group"
+            | "dbd-group" | "file-owner" | "file-group" | "valid-group" => {
+                problem(format!(
+                    "{kind} asks for a password, which Surus does not: all are denied; protect it in the application or in a proxy before \
+                     Surus, and open it here"
+                ));
+                Provider::User
+            }
+            _ => {
+                problem(format!("Require {kind} is not evaluated"));
+                Provider::Unknown
+            }
+        };
+        Ok(Require {
+            limits: context.limits(),
+            is_negated,
+            what,
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! One rule of mod_rewrite: what `RewriteRule` and `RewriteOptions` say.
+
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
+
+use super::condition::Condition;
+use super::facts::{Escape, Template};
+use super::handler::Handler;
+use super::parse::raw_words;
+use super::pattern::Pattern;
+
+/// What a file has to say about rewriting.
+#[derive(Debug, Default)]
+pub struct Rewriting {
+    pub engine: Option<bool>,
+    pub base: Option<String>,
+    /// None where the directory says nothing of it.
+    pub options: Option<Options>,
+    pub rules: Vec<Arc<Rule>>,
+}
+
+/// What `RewriteOptions` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How the rules of the directory above are taken.
+    pub inherits: Inherits,
+    /// How directories below take the rules of this one.
+    pub gives: Inherits,
+    /// What the directory above gives is not taken.
+    pub ignores: bool,
+    pub merges_base: bool,
+}
+
+impl Options {
+    /// Hears one word; an error where Apache knows none such.
+    pub fn hear(&mut self, word: &str) -> Result<(), String> {
+        match word.to_ascii_lowercase().as_str() {
+            "inherit" => self.inherits = Inherits::Behind,
+            "inheritbefore" => self.inherits = Inherits::Before,
+            "inheritdown" => self.gives = Inherits::Behind,
+            "inheritdownbefore" => self.gives = Inherits::Before,
+            "ignoreinherit" => self.ignores = true,
+            "mergebase" => self.merges_base = true,
+            "allownoslash"
+            | "allowanyuri"
+            | "ignorecontextinfo"
+            | "legacyprefixdocroot"
+            | "longurloptimization"
+            | "unsafeprefixstat" => {}
+            _ => return Err(format!("RewriteOptions {word} is not known")),
+        }
+        Ok(())
+    }
+
+    /// How rules go together with those of the directory above, which has these options.
+    pub fn taken_from(&self, above: &Options) -> Inherits {
+        match (self.inherits, self.ignores) {
+            (Inherits::No, false) => above.gives,
+            // As Apache: what is given to stand behind counts more than what is taken before.
+            (Inherits::Before, false) if above.gives == Inherits::Behind => Inherits::Behind,
+            (inherits, _) => inherits,
+        }
+    }
+}
+
+/// Whether the rules of another directory are evaluated, too, and where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Inherits {
+    #[default]
+    No,
+    Behind,
+    Before,
+}
+
+#[derive(Debug)]
+pub struct Rule {
+    /// None where it cannot be evaluated.
+    pub(super) pattern: Option<Pattern>,
+    pub(super) is_negated: bool,
+    pub(super) conditions: Vec<Condition>,
+    /// None for `-`.
+    pub(super) to: Option<Template>,
+    /// Its text cannot be known.
+    pub(super) is_unknown: bool,
+    pub(super) needs_groups: bool,
+    pub(super) flags: Flags,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Flags {
+    /// `F`, `G`, or `R` with a status that is no redirect's.
+    pub(super) status: Option<u16>,
+    pub(super) redirect: Option<u16>,
+    pub(super) last: bool,
+    pub(super) end: bool,
+    pub(super) next: bool,
+    pub(super) chain: bool,
+    pub(super) skip: usize,
+    pub(super) appends_query: bool,
+    pub(super) discards_query: bool,
+    pub(super) splits_last: bool,
+    pub(super) no_escape: bool,
+    pub(super) not_in_subrequests: bool,
+    pub(super) escape: Option<Escape>,
+    pub(super) discards_path_info: bool,
+    pub(super) ignores_case: bool,
+    pub(super) env: Vec<(String, Value)>,
+    pub(super) allows_question_marks: bool,
+    /// `H` or `T`.
+    pub(super) handler: Option<Handler>,
+}
+
+/// What `E` makes of a variable.
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(Template),
+    Unset,
+    /// A text that cannot be known.
+    Unknown,
+}
+
+impl Rule {
+    /// Reads `RewriteRule`. Problems are what cannot be evaluated.
+    pub fn parse(
+        rest: &str,
+        conditions: Vec<Condition>,
+        problems: &mut Vec<String>,
+    ) -> Result<Rule, String> {
+        let words = raw_words(rest);
+        let (pattern, to, flags) = match words.as_slice() {
+            [pattern, to] => (pattern, to, ""),
+            [pattern, to, flags, ..] => (pattern, to, flags.as_str()),
+            _ => return Err("RewriteRule takes a pattern and a substitution".into()),
+        };
+        let mut is_unknown = false;
+        let mut unknown = |what: String| {
+            is_unknown = true;
+            problems.push(what);
+        };
+        let flags = Flags::parse(flags, &mut unknown)?;
+        let (is_negated, text) = match pattern.strip_prefix('!') {
+            Some(text) => (true, text),
+            None => (false, pattern.as_str()),
+        };
+        let pattern = Pattern::new(text, flags.ignores_case)
+            .map_err(|why| unknown(format!("the pattern {text} cannot be evaluated: {why}")))
+            .ok();
+        let to = match to.as_str() {
+            "-" => None,
+            _ if flags.status.is_some() => None,
+            text => Template::parse(text)
+                .map_err(|what| unknown(format!("{what} is not known")))
+                .ok(),
+        };
+        let mut templates =
+            to.iter()
+                .chain(flags.env.iter().filter_map(|(_, value)| match value {
+                    Value::Text(text) => Some(text),
+                    Value::Unset | Value::Unknown => None,
+                }));
+        let needs_groups = templates.any(Template::has_rule_groups)
+            || conditions.iter().any(Condition::has_rule_groups);
+        Ok(Rule {
+            needs_groups: needs_groups && !is_negated,
+            pattern,
+            is_negated,
+            conditions,
+            to,
+            is_unknown,
+            flags,
+        })
+    }
+
+    /// Whether it answers with a status such as 403.
+    pub fn denies(&self) -> bool {
+        self.flags.status.is_some() || self.is_unknown
+    }
+
+    pub fn sets_variables(&self) -> bool {
+        !self.flags.env.is_empty()
+    }
+
+    /// Whether it does nothing but end the rules or set variables: where it is not certain that it
+    /// applies, others are evaluated as if it did not, and its variables are unknown.
+    pub fn is_exemption(&self) -> bool {
+        let flags = &self.flags;
+        self.to.is_none()
+            && !self.denies()
+            && flags.handler.is_none()
+            && flags.skip == 0
+            && !flags.chain
+            && !flags.next
+    }
+}
+
+impl Flags {
+    fn parse(text: &str, unknown: &mut impl FnMut(String)) -> Result<Flags, String> {
+        let mut flags = Flags::default();
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(flags);
+        }
+        let inside = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let Some(inside) = inside else {
+            return Err(format!("the flags {text} are not in brackets"));
+        };
+        for flag in inside.split(',') {
+            let flag = flag.trim();
+            let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+            match name.to_ascii_lowercase().as_str() {
+                "" => {}
+                "f" | "forbidden" => flags.status = Some(403),
+                "g" | "gone" => flags.status = Some(410),
+                "r" | "redirect" => match status(value) {
+                    Some(code @ 300..400) => flags.redirect = Some(code),
+                    Some(code) => flags.status = Some(code),
+                    None => return Err(format!("{flag} has no HTTP status")),
+                },
+                "l" | "last" | "pt" | "passthrough" => flags.last = true,
+                "end" => (flags.last, flags.end) = (true, true),
+                "n" | "next" => flags.next = true,
+                "c" | "chain" => flags.chain = true,
+                "s" | "skip" => {
+                    flags.skip = value.parse().map_err(|_| format!("{flag} has no number"))?;
+                }
+                "qsa" | "qsappend" => flags.appends_query = true,
+                "qsd" | "qsdiscard" => flags.discards_query = true,
+                "qsl" | "qslast" => flags.splits_last = true,
+                "ne" | "noescape" => flags.no_escape = true,
+                "ns" | "nosubreq" => flags.not_in_subrequests = true,
+                "nc" | "nocase" => flags.ignores_case = true,
+                "b" => flags.escape = flags.escape.or(Some(escape_group)),
+                "bnp" | "backrefnoplus" => flags.escape = Some(escape_group_without_plus),
+                "bctls" => flags.escape = flags.escape.or(Some(escape_controls)),
+                "dpi" | "discardpath" => flags.discards_path_info = true,
+                "e" | "env" => match value.strip_prefix('!') {
+                    Some(name) => flags.env.push((name.to_owned(), Value::Unset)),
+                    None => {
+                        let (name, text) = value.split_once(':').unwrap_or((value, ""));
+                        let text = Template::parse(text).map_or(Value::Unknown, Value::Text);
+                        flags.env.push((name.to_owned(), text));
+                    }
+                },
+                "h" | "handler" | "t" | "type" => {
+                    flags.handler = Some(Handler::named(value));
+                }
+                "unsafeallow3f" => flags.allows_question_marks = true,
+                "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
+                "p" | "proxy" => unknown("the flag P asks for a proxy, which Surus is none".into()),
+                _ => return Err(format!("the flag {flag} is not known")),
+            }
+        }
+        Ok(flags)
+    }
+}
+
+fn status(text: &str) -> Option<u16> {
+    match text.to_ascii_lowercase().as_str() {
+        "" | "temp" => Some(302),
+        "permanent" => Some(301),
+        "seeother" => Some(303),
+        number => number.parse().ok().filter(|code| (300..600).contains(code)),
+    }
+}
+
+/// What the flag B encodes.
+const GROUP: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_');
+
+fn escape_controls(text: &[u8]) -> String {
+    const SET: &AsciiSet = &CONTROLS.add(b' ');
+    percent_encode(text, SET).to_string()
+}
+
+fn escape_group(text: &[u8]) -> String {
+    escape_group_without_plus(text).replace("%20", "+")
+}
+
+fn escape_group_without_plus(text: &[u8]) -> String {
+    percent_encode(text, GROUP).to_string()
+}

@@ -1,0 +1,108 @@
+//! The wildcards of `<Files>`, as regular expressions.
+
+use std::str::Chars;
+
+/// Whether a name is one with wildcards, as Apache decides it.
+pub(super) fn has_wildcards(text: &str) -> bool {
+    let mut chars = text.chars();
+    let mut is_open = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '*' | '?' => return true,
+            ']' if is_open => return true,
+            '[' => is_open = true,
+            '\\' => {
+                chars.next();
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// `*.sql` as a regular expression.
+pub(super) fn of_wildcards(text: &str) -> String {
+    let mut regex = String::from("^");
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => regex.push_str(".*"),
+            '?' => regex.push('.'),
+            '[' => match class(chars.clone()) {
+                Some((class, rest)) => {
+                    regex.push_str(&class);
+                    chars = rest;
+                }
+                None => regex.push_str("\\["),
+            },
+            '\\' => regex.push_str(&regex::escape(&chars.next().unwrap_or('\\').to_string())),
+            c => regex.push_str(&regex::escape(&c.to_string())),
+        }
+    }
+    regex.push('$');
+    regex
+}
+
+/// The class behind a bracket and what follows it; none where nothing closes it.
+fn class(mut chars: Chars<'_>) -> Option<(String, Chars<'_>)> {
+    let mut class = String::from("[");
+    let mut c = chars.next()?;
+    if matches!(c, '!' | '^') {
+        class.push('^');
+        c = chars.next()?;
+    }
+    loop {
+        match c {
+            '-' => class.push('-'),
+            '\\' => member(chars.next()?, &mut class),
+            c => member(c, &mut class),
+        }
+        c = chars.next()?;
+        if c == ']' {
+            class.push(']');
+            return Some((class, chars));
+        }
+    }
+}
+
+fn member(c: char, class: &mut String) {
+    if c.is_ascii_punctuation() {
+        class.push('\\');
+    }
+    class.push(c);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::pattern::Pattern;
+    use super::*;
+
+    #[test]
+    fn wildcards_match_as_those_of_apache() {
+        for (text, name, expected) in [
+            ("*.sql", "a.sql", true),
+            ("*.sql", "a.sqlx", false),
+            ("a?", "ab", true),
+            ("x[.]y", "x.y", true),
+            ("x[.]y", "xzy", false),
+            ("[]a]", "]", true),
+            ("[!a]", "b", true),
+            ("[!a]", "a", false),
+            ("[^a]", "b", true),
+            ("[a-c]", "b", true),
+            (r"[\]]", "]", true),
+            (r"[\x]", "x", true),
+            ("[&&]", "&", true),
+            ("[a*", "[ab", true),
+            (r"\*?", "*b", true),
+        ] {
+            assert!(has_wildcards(text), "{text}");
+            let pattern = Pattern::new(&of_wildcards(text), false).unwrap();
+            assert_eq!(pattern.is_match(name), Some(expected), "{text} on {name}");
+        }
+        for text in ["a.sql", "[a", "a]", r"\*", r"\[a]"] {
+            assert!(!has_wildcards(text), "{text}");
+        }
+    }
+}
