@@ -112,6 +112,7 @@ static bool fill(uint32_t index)
 		close(log[0]);
 		close(SURUS_FD_CONTROL);
 		close(signals);
+		surus_regex_leave_trial();
 		surus_self->line = &lines[index];
 		atomic_store(&lines[index].pid, (uint32_t)getpid());
 		surus_self->place = index;
@@ -159,6 +160,7 @@ static void reap(void)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		surus_regex_reaped(pid);
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
 			struct place *place = &places[i];
 			if (place->pid != pid) {
