@@ -170,7 +170,7 @@ static void reap(void)
 			/* With what its line says that it was doing, which surus checks: the line is about to belong to another. */
 			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
 			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request),
-			                   (unsigned long long)atomic_load(&lines[i].ticket));
+			                   (unsigned long long)atomic_load(&lines[i].tag));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
 			/* Others end for reasons of their own, and may leave events behind. One that cannot even begin never takes any. */
