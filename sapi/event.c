@@ -367,7 +367,8 @@ static ssize_t receive(struct msghdr *msg)
 		bool has_slept = len == 0;
 		if (has_slept) {
 			len = sleep_at_socket(msg, control);
-			surus_self->looked_at_socket = surus_now();
+			/* By a signal surus says that a message is waiting there which has woken nobody. */
+			surus_self->looked_at_socket = len < 0 ? 0 : surus_now();
 			if (len == 0) {
 				/* surus has closed the socket; what is in the ring, it has put there before. */
 				return take_from_ring(msg);

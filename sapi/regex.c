@@ -7,14 +7,14 @@
  * - A compiled expression has no effect before somebody matches with it, and it is found by its exact text only. Who asks for it has
  *   the same text compiled, and gets the same result.
  * - To compile takes time and memory, and a bug in the compiler may be reached. So a child of the template compiles first, and is
- *   killed when its time is over. The template compiles only what the child has compiled in time, without a crash and in little memory.
+ *   killed when its time is over; the template goes on forking workers meanwhile. It compiles only what the child has compiled in
+ *   time, without a crash and in little memory.
  * - The memory that all of them take together has a limit, too, after which none is compiled any more. */
 #include "surus.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ enum {
 	LONGEST_WAIT = 600000000,
 	APART = 20000, /* microseconds between two workers that make room for others */
 	TRIAL = 300,   /* milliseconds of CPU time that the child has for all that are new */
-	TRIAL_WAIT = 900, /* and for which the template waits for it, on a machine that is busy */
+	TRIAL_WAIT = 900, /* and of time, on a machine that is busy; the template does not wait for it */
 	MOST_PAGES = 256,       /* of memory for one expression */
 	MOST_PAGES_IN_ALL = 4096, /* and for all together */
 };
@@ -254,62 +254,105 @@ static _Noreturn void try_all(const struct candidate *candidates, size_t count, 
 	_exit(0);
 }
 
-/* Finds out which are fit. One that has cost the child its life, or its time, is not; what follows it is left for the next time, and all
- * that the machine did not come to. */
-static void try(struct candidate *candidates, size_t count)
+/* The child that tries them, while there is one. */
+static struct {
+	struct candidate *candidates;
+	size_t count, at; /* all, and which it is at */
+	pid_t child;      /* 0 when it has ended */
+	int words;        /* what it says; -1: there is none */
+	uint64_t end;     /* of its time */
+	bool has_begun;   /* that one */
+} trial = {.words = -1};
+
+static void begin_trial(struct candidate *candidates, size_t count)
 {
 	int pipe_ends[2];
-	uint64_t end = surus_now() + TRIAL_WAIT * 1000, now;
-	size_t at = 0;
-	bool has_begun = false;
-	char said;
 
-	if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+	trial.candidates = candidates;
+	trial.count = count;
+	trial.at = 0;
+	trial.has_begun = false;
+	trial.end = surus_now() + TRIAL_WAIT * 1000;
+	if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
 		return;
 	}
 	fflush(NULL);
 	/* As a worker's: none of what cuts off a script's child is for this one. */
 	surus_self->forks_workers = true;
-	pid_t child = fork();
+	trial.child = fork();
 	surus_self->forks_workers = false;
-	if (child == 0) {
+	if (trial.child == 0) {
 		close(pipe_ends[0]);
 		try_all(candidates, count, pipe_ends[1]);
 	}
+	/* One that could not be forked says nothing, as one that has ended. */
+	trial.child = trial.child > 0 ? trial.child : 0;
 	close(pipe_ends[1]);
-	while (child > 0 && at < count && (now = surus_now()) < end) {
-		struct pollfd word = {.fd = pipe_ends[0], .events = POLLIN};
-		int ready = poll(&word, 1, (int)((end - now) / 1000) + 1);
-		if (ready < 0 && errno == EINTR) {
+	trial.words = pipe_ends[0];
+}
+
+/* Reads which are fit, as far as that is known. One that has cost the child its life, or its time, is not; what follows it is left for
+ * the next time, and all that the machine did not come to. False: the child is at work. */
+static bool end_trial(void)
+{
+	bool is_over = trial.words < 0 || surus_now() >= trial.end;
+	char said;
+
+	while (trial.words >= 0 && trial.at < trial.count) {
+		ssize_t got = read(trial.words, &said, 1);
+		if (got < 0 && errno == EINTR) {
 			continue;
 		}
-		if (ready <= 0) {
+		if (got < 0 && errno == EAGAIN) {
 			break;
 		}
-		if (read(pipe_ends[0], &said, 1) != 1) {
+		if (got != 1) {
 			/* It has ended amid this one, if it had begun. */
-			candidates[at].tried = has_begun;
+			trial.candidates[trial.at].tried = trial.has_begun;
+			is_over = true;
 			break;
 		}
-		has_begun = said == 'b';
-		if (!has_begun) {
-			candidates[at].tried = true;
-			candidates[at++].is_fit = said == 'f';
+		trial.has_begun = said == 'b';
+		if (!trial.has_begun) {
+			trial.candidates[trial.at].tried = true;
+			trial.candidates[trial.at++].is_fit = said == 'f';
 		}
 	}
-	close(pipe_ends[0]);
-	if (child > 0) {
-		kill(child, SIGKILL);
-		while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+	if (!is_over && trial.at < trial.count) {
+		return false;
+	}
+	surus_regex_leave_trial();
+	if (trial.child > 0) {
+		kill(trial.child, SIGKILL);
+		while (waitpid(trial.child, NULL, 0) < 0 && errno == EINTR) {
 		}
+		trial.child = 0;
+	}
+	return true;
+}
+
+void surus_regex_leave_trial(void)
+{
+	if (trial.words >= 0) {
+		close(trial.words);
+		trial.words = -1;
 	}
 }
 
-void surus_regex_compile(void)
+void surus_regex_reaped(pid_t pid)
 {
+	if (trial.child == pid) {
+		trial.child = 0;
+	}
+}
+
+bool surus_regex_try(void)
+{
+	if (trial.candidates) {
+		return end_trial();
+	}
 	struct candidate *candidates = calloc(SLOTS, sizeof(*candidates));
 	size_t count = 0;
-	uint32_t left = 0;
 
 	for (uint16_t i = 0; i < SLOTS && candidates; i++) {
 		struct slot *slot = &table->slots[i];
@@ -327,12 +370,24 @@ void surus_regex_compile(void)
 			atomic_store(&slot->state, FREE);
 		}
 	}
-	if (count > 0 && pages_taken < MOST_PAGES_IN_ALL) {
-		try(candidates, count);
+	if (!candidates || count == 0 || pages_taken >= MOST_PAGES_IN_ALL) {
+		trial.candidates = candidates;
+		trial.count = count;
+		return true;
 	}
+	begin_trial(candidates, count);
+	/* Workers leave again when it may be over: the next one that is forked begins with them. */
+	atomic_store(&table->not_before, trial.end);
+	return false;
+}
+
+void surus_regex_compile(void)
+{
+	uint32_t left = 0;
+
 	size_t before = resident();
-	for (size_t i = 0; i < count; i++) {
-		struct candidate *candidate = &candidates[i];
+	for (size_t i = 0; i < trial.count; i++) {
+		struct candidate *candidate = &trial.candidates[i];
 		if (candidate->is_fit && pages_taken + (resident() - before) < MOST_PAGES_IN_ALL) {
 			compile(candidate->expression);
 			compiled++;
@@ -343,7 +398,9 @@ void surus_regex_compile(void)
 	}
 	size_t after = resident();
 	pages_taken += after > before ? after - before : 0;
-	free(candidates);
+	free(trial.candidates);
+	trial.candidates = NULL;
+	trial.count = 0;
 	/* Whatever was there. */
 	atomic_store(&table->due, compiled + left);
 	pause_before = pause_before * WAIT_FACTOR < LONGEST_WAIT ? pause_before * WAIT_FACTOR : LONGEST_WAIT;

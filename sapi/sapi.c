@@ -27,7 +27,7 @@ bool surus_client_gone(void)
 	const struct surus_event *event = &surus_self->event;
 	uint64_t word = atomic_load_explicit(&surus_tickets[event->id], memory_order_relaxed);
 
-	return (event->ticket && word == surus_ticket_gone(event->ticket)) || surus_stop_requested();
+	return (event->ticket && word == surus_ticket_end(event->ticket)) || surus_stop_requested();
 }
 
 /* --- output --- */

@@ -23,10 +23,10 @@ struct surus_line {
 	_Atomic uint32_t state;   /* enum surus_state */
 	_Atomic uint32_t request; /* the request id in its hands, while state is RECEIVED to FINISHING */
 	_Atomic uint64_t since;   /* CLOCK_MONOTONIC in microseconds: when the state was entered */
-	_Atomic uint64_t ticket;  /* of the request in its hands */
+	_Atomic uint64_t tag;     /* of the request in its hands: the half of its ticket that is not secret */
 	_Atomic uint64_t taken;   /* requests taken from the inbox so far */
 	_Atomic uint64_t memory;  /* resident bytes, seen now and then between requests */
-	_Atomic uint64_t stop;    /* written by surus before the stop signal: the ticket of the request that has to end */
+	_Atomic uint64_t stop;    /* written by surus before the stop signal: surus_ticket_end() of the request that has to end */
 	_Atomic uint32_t pid;     /* whose line it is */
 	uint32_t unused[3];
 };
@@ -36,15 +36,20 @@ _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
  * id now. surus writes the ticket there before it sends the request. The worker that takes the request from the inbox
  * claims it: it swaps the ticket for SURUS_CLAIMED, in one atomic step. So however often a request is found in the inbox,
  * one worker runs it; and surus can revoke a request that nobody has begun, by the same step. Half of a ticket is secret:
- * the message carries the lower half only, and who has the upper half must have made the claim. */
+ * the message and the holder's line carry the lower half only, and the holder shows surus the upper half with its answer. */
 enum { SURUS_CLAIMED = 0 };
 
-/* What the word becomes when the client of a request that was claimed has gone. */
-static inline uint64_t surus_ticket_gone(uint64_t ticket)
+/* What surus writes to have the holder of a request end it: into the word when its client has gone, into the holder's line at
+ * its deadline. The secret half of the ticket does not follow from it (`Ticket::end` in scoreboard.rs). */
+static inline uint64_t surus_ticket_end(uint64_t ticket)
 {
-	return ~ticket;
-}
+	uint64_t mixed = ticket;
 
+	mixed = (mixed ^ mixed >> 33) * UINT64_C(0xff51afd7ed558ccd);
+	mixed = (mixed ^ mixed >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+	mixed ^= mixed >> 33;
+	return mixed >> 32 << 32 | (uint32_t)~ticket;
+}
 /* The scoreboard is an array of lines, one per worker, then the word of each request id. */
 #define SURUS_SCOREBOARD_SIZE(workers, requests) \
 	((size_t)(workers) * sizeof(struct surus_line) + (size_t)(requests) * sizeof(uint64_t))

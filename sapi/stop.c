@@ -1,4 +1,4 @@
-/* Ends an event that takes too long. surus writes the event's ticket into our line of the scoreboard and sends the stop
+/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the stop
  * signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a backtrace in the log. Code that
  * never comes back to the virtual machine is killed by surus a moment later. */
 #include "surus.h"
@@ -23,13 +23,14 @@ bool surus_stop_requested(void)
 {
 	uint64_t ticket = surus_self->event.ticket;
 
-	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) == ticket;
+	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) == surus_ticket_end(ticket);
 }
 
 static void on_stop(int signal)
 {
 	(void)signal;
-	/* surus asks by this signal, too, who has an event of which it sees no holder: our line may have been overwritten. */
+	/* By this signal surus also asks who has an event of which it sees no holder, since our line may have been overwritten, and has
+	 * a worker that waits look at the inbox. */
 	surus_say_again();
 	/* Without an event memory may be about to be put back, and must not be written to. */
 	if (surus_self->event.id && surus_stop_requested()) {

@@ -423,7 +423,13 @@ void surus_regex_note(void);
 bool surus_regex_is_due(void);
 /* In a worker: shall it end, so that it is, or so that another has those that the template has compiled since? */
 bool surus_regex_leaves(void);
-/* In the template: compiles them. */
+/* In the template: has a child try them. False: that is under way, so it is to be asked again before the next worker is forked. */
+bool surus_regex_try(void);
+/* In a worker: closes what the template reads the child's words from. */
+void surus_regex_leave_trial(void);
+/* In the template: a child has ended, which may be that one. */
+void surus_regex_reaped(pid_t pid);
+/* In the template, after that: compiles those that are fit. */
 void surus_regex_compile(void);
 
 /* --- body.c: the body of an event as PHP reads it --- */

@@ -112,6 +112,7 @@ static bool fill(uint32_t index)
 		close(log[0]);
 		close(SURUS_FD_CONTROL);
 		close(signals);
+		surus_regex_leave_trial();
 		surus_self->line = &lines[index];
 		atomic_store(&lines[index].pid, (uint32_t)getpid());
 		surus_self->place = index;
@@ -159,6 +160,7 @@ static void reap(void)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		surus_regex_reaped(pid);
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
 			struct place *place = &places[i];
 			if (place->pid != pid) {
@@ -168,7 +170,7 @@ static void reap(void)
 			/* With what its line says that it was doing, which surus checks: the line is about to belong to another. */
 			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
 			                   atomic_load(&lines[i].state), atomic_load(&lines[i].request),
-			                   (unsigned long long)atomic_load(&lines[i].ticket));
+			                   (unsigned long long)atomic_load(&lines[i].tag));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
 			/* Others end for reasons of their own, and may leave events behind. One that cannot even begin never takes any. */

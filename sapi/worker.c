@@ -44,8 +44,13 @@ void surus_say_again(void)
 
 	atomic_store_explicit(&surus_self->line->pid, (uint32_t)surus_self->pid, memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-	atomic_store_explicit(&surus_self->line->ticket, event->ticket, memory_order_relaxed);
+	atomic_store_explicit(&surus_self->line->tag, event->tag, memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->state, surus_self->state, memory_order_release);
+	/* A ticket that a script has written back would let another worker run the request that we have claimed. */
+	uint64_t ticket = event->ticket;
+	if (event->id && ticket != SURUS_CLAIMED) {
+		atomic_compare_exchange_strong(&surus_tickets[event->id], &ticket, SURUS_CLAIMED);
+	}
 }
 
 /* The groups of the workers' user. To look them up takes longer than everything else that makes a worker. */
@@ -249,7 +254,7 @@ bool surus_worker_take(void)
 			continue;
 		}
 		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-		atomic_store_explicit(&surus_self->line->ticket, event->ticket, memory_order_relaxed);
+		atomic_store_explicit(&surus_self->line->tag, event->tag, memory_order_relaxed);
 		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_relaxed);
 		/* From here on our death is known to cost this event. */
 		surus_set_state(SURUS_RECEIVED);

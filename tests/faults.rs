@@ -15,6 +15,8 @@ mod boots;
 mod calls;
 #[path = "faults/children.rs"]
 mod children;
+#[path = "faults/claims.rs"]
+mod claims;
 #[path = "faults/clients.rs"]
 mod clients;
 #[path = "faults/ends.rs"]
@@ -45,6 +47,8 @@ mod putting_back;
 mod regex;
 #[path = "faults/replaced.rs"]
 mod replaced;
+#[path = "faults/rest.rs"]
+mod rest;
 #[path = "faults/rights.rs"]
 mod rights;
 #[path = "faults/rings.rs"]

@@ -16,7 +16,7 @@ struct RawLine {
     state: AtomicU32,
     request: AtomicU32,
     since: AtomicU64,
-    ticket: AtomicU64,
+    tag: AtomicU64,
     taken: AtomicU64,
     memory: AtomicU64,
     stop: AtomicU64,
@@ -27,8 +27,8 @@ struct RawLine {
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
 
 /// A number that no other request of this generation has; half of it is secret. The worker that claims a request takes the
-/// ticket out of the shared memory, so that who knows it has made the claim.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// ticket out of the shared memory, and nobody writes it there again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
 impl Ticket {
@@ -37,7 +37,7 @@ impl Ticket {
         Ticket(u64::from(secret) << 32 | u64::from(number.max(1)))
     }
 
-    /// What the request's message says of it.
+    /// The half that is not secret: what the request's message and its holder's line say of it.
     pub fn tag(self) -> u32 {
         self.0 as u32
     }
@@ -47,9 +47,13 @@ impl Ticket {
         Ticket(u64::from_be_bytes(bytes))
     }
 
-    /// As the template repeats it from a line.
-    pub fn from_number(number: u64) -> Ticket {
-        Ticket(number)
+    /// Tells the holder of the request to end it (`surus_ticket_end`). The ticket does not follow from it.
+    fn end(self) -> u64 {
+        let mut mixed = self.0;
+        for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53_u64] {
+            mixed = (mixed ^ mixed >> 33).wrapping_mul(factor);
+        }
+        (mixed ^ mixed >> 33) >> 32 << 32 | u64::from(!self.tag())
     }
 }
 
@@ -106,8 +110,8 @@ pub struct Line {
     pub state: State,
     /// The request id in its hands, while it is `Received`, `Running` or `Finishing`; None when no request can have it.
     pub request: Option<u16>,
-    /// The ticket of that request.
-    pub ticket: Ticket,
+    /// The tag of that request's ticket.
+    pub tag: u64,
     /// The process whose line it is.
     pub pid: u32,
     /// When the state was entered, in microseconds of `CLOCK_MONOTONIC`.
@@ -119,10 +123,10 @@ pub struct Line {
 }
 
 impl Line {
-    /// The request that it says to hold.
-    pub fn held(&self) -> Option<(u16, Ticket)> {
+    /// The request that it says to hold: its id, and the tag of its ticket.
+    pub fn held(&self) -> Option<(u16, u64)> {
         let request = self.request.filter(|_| self.state.holds_event());
-        request.map(|request| (request, self.ticket))
+        request.map(|request| (request, self.tag))
     }
 }
 
@@ -193,7 +197,7 @@ impl Scoreboard {
         Line {
             state,
             request: self.request_from(raw.request.load(Ordering::Relaxed)),
-            ticket: Ticket(raw.ticket.load(Ordering::Relaxed)),
+            tag: raw.tag.load(Ordering::Relaxed),
             pid: raw.pid.load(Ordering::Acquire),
             since: raw.since.load(Ordering::Relaxed),
             taken: raw.taken.load(Ordering::Relaxed),
@@ -209,7 +213,7 @@ impl Scoreboard {
 
     /// Tells `worker` that this request of its has to end; takes effect with [`crate::process::Pid::stop`].
     pub fn stop(&self, worker: usize, ticket: Ticket) {
-        self.raw(worker).stop.store(ticket.0, Ordering::SeqCst);
+        self.raw(worker).stop.store(ticket.end(), Ordering::SeqCst);
     }
 
     /// From here on one worker can claim the request, before it is sent to any.
@@ -217,13 +221,13 @@ impl Scoreboard {
         self.word(request).store(ticket.0, Ordering::SeqCst);
     }
 
-    /// Has nobody claimed the request yet?
+    /// Does the word say that nobody has claimed the request yet? A claimed one's can be written back.
     pub fn is_offered(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request).load(Ordering::SeqCst) == ticket.0
     }
 
-    /// Takes the request back. True: no worker has begun it, and none ever will, wherever its message still lies. False: a
-    /// worker has claimed it.
+    /// Takes the request back. True: no worker will begin it from here on, wherever its message still lies, nor has one begun
+    /// it, unless the word was written back. False: a worker has claimed it.
     pub fn revoke(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request)
             .compare_exchange(ticket.0, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
@@ -232,7 +236,7 @@ impl Scoreboard {
 
     /// Nobody waits for this request any more: the worker that has claimed it sees an aborted connection.
     pub fn set_gone(&self, request: u16, ticket: Ticket) {
-        self.word(request).store(!ticket.0, Ordering::SeqCst);
+        self.word(request).store(ticket.end(), Ordering::SeqCst);
     }
 }
 
@@ -266,6 +270,15 @@ mod tests {
     }
 
     #[test]
+    fn end_of_a_ticket_is_what_the_worker_computes_and_hides_the_secret_half() {
+        let ticket = Ticket(0x0123_4567_89ab_cdef);
+        // As surus_ticket_end() has it.
+        assert_eq!(ticket.end(), 0x87cb_fbfe_7654_3210);
+        assert_ne!(ticket.end() >> 32, ticket.0 >> 32);
+        assert_ne!(ticket.end() >> 32, !ticket.0 >> 32);
+    }
+
+    #[test]
     fn line_with_impossible_request_id_holds_nothing() {
         let board = Scoreboard::new(2, 10).unwrap();
         let raw = board.raw(1);
@@ -287,7 +300,7 @@ mod tests {
         for worker in 0..3 {
             assert_eq!(board.line(worker).state, State::Starting);
             assert_eq!(board.line(worker).taken, 0);
-            board.stop(worker, Ticket::from_number(u64::MAX));
+            board.stop(worker, Ticket(u64::MAX));
         }
         for request in 0..10 {
             let ticket = Ticket::new(u32::from(request) + 1, u32::MAX);

@@ -12,7 +12,7 @@ use super::advice::advice;
 use super::inbox::{Inbox, SendError};
 use super::post::Post;
 use super::shared::Shared;
-use super::slots::{Answer, Reached, Refusal, Slot};
+use super::slots::{Answer, Key, Reached, Refusal, Slot};
 use super::template::{self, Spec, Template};
 use super::watch;
 use crate::engines::queue::Place;
@@ -125,6 +125,7 @@ impl Generation {
                 // A worker may be quicker than the template's word of it.
                 let known = self.shared.are_all_known();
                 if known && (0..spec.workers).all(waiting) {
+                    self.shared.note_waiting();
                     return Ok(());
                 }
             }
@@ -157,6 +158,7 @@ impl Generation {
         let slot = |ticket| Slot {
             event: event.id,
             ticket,
+            is_claimed: false,
             sent: None,
             holder: None,
             answer: Some(answer),
@@ -174,35 +176,30 @@ impl Generation {
             place: Some(place),
             hold: event.hold.clone(),
         };
-        let Some((request, ticket)) = self.shared.slots.open(slot) else {
+        let Some(key) = self.shared.slots.open(&self.shared.board, slot) else {
             return Err(Refusal {
                 failure: Failure::Busy("no request id is free"),
                 reached: Reached::Nobody,
             });
         };
-        self.shared.board.offer(request, ticket);
+        self.shared.attention.call();
         let mut waiting = Waiting {
             shared: &self.shared,
-            request,
-            event: event.id,
+            key,
             sent: false,
         };
         let mut wait = wait;
         let sent = tokio::select! {
             biased;
-            sent = self.inbox.send(event, request, ticket, is_one_of_many) => sent,
+            sent = self.inbox.send(event, key, is_one_of_many) => sent,
             // Given up before there was room for it.
             answer = &mut wait => return answered(answer.ok()),
         };
         match sent {
             Ok(way) => {
                 waiting.sent = true;
-                self.shared.slots.with(request, |slot| {
-                    // Unless it is another's, this one having been given up meanwhile.
-                    if slot.ticket == ticket {
-                        slot.sent = Some((Instant::now(), way));
-                    }
-                });
+                let sent = Some((Instant::now(), way));
+                self.shared.slots.with(key, |slot| slot.sent = sent);
                 // A socket tells when nobody is left, a ring does not.
                 self.shared.lose_orphans();
                 self.shared.post.look();
@@ -265,17 +262,16 @@ impl Drop for Generation {
 /// Gives up on an event when the future that waits for it is dropped.
 struct Waiting<'a> {
     shared: &'a Shared,
-    request: u16,
-    event: u64,
+    key: Key,
     sent: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.sent {
-            self.shared.abandon(self.request, self.event);
+            self.shared.abandon(self.key);
         } else {
-            self.shared.slots.close_of(self.request, self.event);
+            self.shared.slots.close(self.key);
         }
     }
 }

@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use surus_sys::rings::Rings;
-use surus_sys::scoreboard::{Ticket, now_micros};
+use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::warn;
 
 use super::post::Post;
-use super::slots::Way;
+use super::slots::{Key, Way};
 use crate::engines::params::{self, Params};
 use crate::engines::{fastcgi, server_vars};
 use crate::event::{Body, Event, Failure};
@@ -101,13 +101,12 @@ impl Inbox {
         }
     }
 
-    /// Sends the event under the request id `request`. Cancelling before it returns sends nothing.
+    /// Sends the event. Cancelling before it returns sends nothing.
     /// It may be one of many that the workers have to do with.
     pub async fn send(
         &self,
         event: &Event,
-        request: u16,
-        ticket: Ticket,
+        Key { request, ticket }: Key,
         is_one_of_many: bool,
     ) -> Result<Way, SendError> {
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;

@@ -1,6 +1,7 @@
 //! The engines that run PHP in processes of our own: a pool of workers forked from a template.
 
 mod advice;
+mod attention;
 mod finishing;
 pub(super) mod generation;
 mod inbox;
@@ -10,6 +11,8 @@ mod shared;
 mod slots;
 mod stopped;
 mod stream;
+mod stuck;
+mod suspects;
 pub(super) mod template;
 mod turn;
 mod wait;

@@ -16,7 +16,7 @@ use tracing::{debug, error, warn};
 
 use super::inbox;
 use super::shared::{Exit, Shared};
-use super::slots::{Holder, Reached, Slot};
+use super::slots::{Key, Reached, Slot};
 use super::stream::Stream;
 use super::turn::Turn;
 use super::why::Killed;
@@ -27,6 +27,7 @@ use crate::event::{Failure, Response, ResponseBody};
 use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php::{self, Written};
+use crate::observe::rarely::Rarely;
 
 /// Reads one worker's outbox.
 pub struct Outbox {
@@ -59,17 +60,17 @@ enum Reply {
     /// No event is being answered.
     None,
     /// The header block is not complete.
-    Head { request: u16, block: Block },
+    Head { key: Key, block: Block },
     /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
     Ready {
-        request: u16,
+        key: Key,
         head: Head,
         /// Mostly all of the body.
         first: Bytes,
         more: Vec<Bytes>,
     },
     /// The body streams to the client.
-    Streaming { request: u16, backlog: Giver },
+    Streaming { key: Key, backlog: Giver },
     /// The client has its answer or has gone; what still comes is thrown away.
     Done,
 }
@@ -150,16 +151,9 @@ impl Outbox {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
         }
-        match self.turn.at(record.request) {
-            Some(true) => {}
-            Some(false) => return self.take_of_nobody(record),
-            None => {
-                return Err(format!(
-                    "it speaks of request {} without its ticket",
-                    record.request
-                ));
-            }
-        }
+        let Some(key) = self.turn.at(record.request)? else {
+            return self.take_of_nobody(record);
+        };
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
                 // Before anybody has the answer, who may ask again at once.
@@ -169,27 +163,27 @@ impl Outbox {
                 }
                 self.end_response().await;
                 // What follows takes the time that it takes, as under php-fpm; Lambda's time goes on.
-                self.shared.slots.with(record.request, |slot| {
+                self.shared.slots.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
                 });
             }
-            fastcgi::STDOUT => self.output(record.request, record.content).await,
+            fastcgi::STDOUT => self.output(key, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
-                let event = self.shared.slots.with(record.request, |slot| slot.event);
+                let event = self.shared.slots.with(key, |slot| slot.event);
                 let message = std::mem::take(&mut self.message);
                 php::message(message, self.pid.get(), event);
             }
             fastcgi::STDERR => self.message.add(&record.content),
-            fastcgi::EARLY_HINTS => self.hints(record.request, &record.content),
+            fastcgi::EARLY_HINTS => self.hints(key, &record.content),
             fastcgi::END_REQUEST => {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
                 if is_overloaded && by_letter {
                     return Err("a letter about a request that was not begun".into());
                 }
-                let is_held = self.shared.slots.with(record.request, |slot| {
+                let is_held = self.shared.slots.with(key, |slot| {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
                         self.shared.queue_wait.observe(waited.as_secs_f64());
@@ -213,7 +207,7 @@ impl Outbox {
                 self.hinted = 0;
                 if !self.message.is_empty() {
                     // Its end never came. It must not become the beginning of the next event's.
-                    let event = self.shared.slots.with(record.request, |slot| slot.event);
+                    let event = self.shared.slots.with(key, |slot| slot.event);
                     php::message(std::mem::take(&mut self.message), self.pid.get(), event);
                 }
                 self.turn.end();
@@ -221,7 +215,7 @@ impl Outbox {
                 if is_held {
                     self.written.catch_up().await;
                 }
-                self.shared.slots.close(record.request);
+                self.shared.slots.close(key);
             }
             kind => return Err(format!("a record of type {kind}")),
         }
@@ -232,21 +226,20 @@ impl Outbox {
     fn begin(&mut self, record: &Record) -> Result<(), String> {
         let ticket = record.content[..].try_into();
         let ticket = ticket.map_err(|_| "a ticket of another length".to_owned())?;
-        let holder = Holder {
-            worker: self.index,
-            pid: self.pid.clone(),
-        };
         let ticket = Ticket::from_bytes(ticket);
-        let is_believed = self.shared.claimed(record.request, ticket, &holder);
-        if !is_believed {
-            // As when it was given up because it seemed to be lost.
+        let event = self
+            .shared
+            .claimed(record.request, ticket, self.index, &self.pid);
+        static SAID: Rarely = Rarely::new();
+        // As when it was given up because it seemed to be lost.
+        if event.is_none() && SAID.is_time(Instant::now()) {
             warn!(
                 pid = self.pid.get(),
                 request = record.request,
                 "a worker answers a request that is not its own (any more); the answer is thrown away"
             );
         }
-        self.turn.begin(record.request, is_believed)
+        self.turn.begin(record.request, event)
     }
 
     /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are true all the same.
@@ -288,20 +281,20 @@ impl Outbox {
         self.shared.kill(self.index, &self.pid, Killed::Broken);
     }
 
-    async fn output(&mut self, request: u16, content: Bytes) {
+    async fn output(&mut self, key: Key, content: Bytes) {
         if let Reply::None = self.reply {
             self.reply = Reply::Head {
-                request,
+                key,
                 block: Block::default(),
             };
         }
         match &mut self.reply {
             Reply::Head { block, .. } => match block.add(content) {
-                Ok(Some(Split { block, rest })) => self.head_complete(request, &block, rest),
+                Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
                 Ok(None) => {}
                 Err(TooLarge) => {
                     self.refuse(
-                        request,
+                        key,
                         Failure::Malformed("the response's headers are too large".into()),
                     );
                 }
@@ -319,7 +312,7 @@ impl Outbox {
         }
     }
 
-    fn head_complete(&mut self, request: u16, block: &Bytes, first: Bytes) {
+    fn head_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
         match cgi_reply::parse(block) {
             Ok((head, refused)) => {
                 for line in refused {
@@ -329,18 +322,18 @@ impl Outbox {
                     );
                 }
                 self.reply = Reply::Ready {
-                    request,
+                    key,
                     head,
                     first,
                     more: Vec::new(),
                 };
             }
-            Err(wrong) => self.refuse(request, Failure::Malformed(wrong)),
+            Err(wrong) => self.refuse(key, Failure::Malformed(wrong)),
         }
     }
 
-    fn refuse(&mut self, request: u16, failure: Failure) {
-        self.shared.refuse(request, failure, Reached::Php);
+    fn refuse(&mut self, key: Key, failure: Failure) {
+        self.shared.refuse(key, failure, Reached::Php);
         self.reply = Reply::Done;
     }
 
@@ -355,7 +348,7 @@ impl Outbox {
     async fn end_response(&mut self) {
         match std::mem::replace(&mut self.reply, Reply::Done) {
             Reply::Ready {
-                request,
+                key,
                 head,
                 first,
                 mut more,
@@ -367,22 +360,19 @@ impl Outbox {
                     more.concat().into()
                 };
                 self.shared
-                    .answer(request, response(head, ResponseBody::Full(body)));
+                    .answer(key, response(head, ResponseBody::Full(body)));
             }
-            Reply::Streaming { request, backlog } => {
-                let stopped = self
-                    .shared
-                    .slots
-                    .with(request, |slot| slot.stopping.is_some());
+            Reply::Streaming { key, backlog } => {
+                let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
                 // What was cut off must not look complete.
                 backlog.end(match stopped {
                     Some(true) => Err(Failure::TimedOut),
                     _ => Ok(()),
                 });
             }
-            Reply::Head { request, .. } => {
+            Reply::Head { key, .. } => {
                 self.refuse(
-                    request,
+                    key,
                     Failure::Malformed("the response's headers have no end".into()),
                 );
             }
@@ -396,7 +386,7 @@ impl Outbox {
             return;
         }
         let Reply::Ready {
-            request,
+            key,
             head,
             first,
             more,
@@ -404,20 +394,20 @@ impl Outbox {
         else {
             return;
         };
-        let slot = |slot: &mut Slot| (slot.event, slot.spool.clone());
-        let Some((event, spool)) = self.shared.slots.with(request, slot) else {
+        let spool = |slot: &mut Slot| slot.spool.clone();
+        let Some(spool) = self.shared.slots.with(key, spool) else {
             return;
         };
         let (giver, taker) = backlog(spool);
-        let stream = Stream::new(taker, self.shared.clone(), request, event);
+        let stream = Stream::new(taker, self.shared.clone(), key);
         if !self
             .shared
-            .answer(request, response(head, ResponseBody::stream(stream)))
+            .answer(key, response(head, ResponseBody::stream(stream)))
         {
             return;
         }
         self.reply = Reply::Streaming {
-            request,
+            key,
             backlog: giver,
         };
         let pieces = std::iter::once(first).chain(more);
@@ -429,29 +419,26 @@ impl Outbox {
     /// Waits until there is room for a piece; the worker waits with us, and its deadline does not count meanwhile: neither its client nor
     /// the disk is its fault.
     async fn pass_on(&mut self, piece: Bytes) {
-        let Reply::Streaming { request, backlog } = &mut self.reply else {
+        let Reply::Streaming { key, backlog } = &mut self.reply else {
             return;
         };
-        let request = *request;
+        let key = *key;
         let given = match backlog.try_give(piece) {
             Ok(()) => Ok(()),
             Err(Refused::Gone) => Err(Gone),
             Err(Refused::Full(piece)) => {
-                self.shared.slots.with(request, |slot| {
+                self.shared.slots.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
-                });
-                let ticket = self.shared.slots.with(request, |slot| {
                     slot.waits_for_client = true;
-                    slot.ticket
                 });
-                let (shared, index) = (&self.shared, self.index);
-                let is_done = || shared.line(index).held().map(|(_, held)| held) != ticket;
+                let (shared, index, pid) = (&self.shared, self.index, &self.pid);
+                let is_done = || !shared.is_named(index, pid, key);
                 let given = backlog.give(piece, is_done).await;
                 self.shared
                     .slots
-                    .with(request, |slot| slot.waits_for_client = false);
+                    .with(key, |slot| slot.waits_for_client = false);
                 given
             }
         };
@@ -459,14 +446,14 @@ impl Outbox {
             // Stream's drop has told the worker.
             self.reply = Reply::Done;
         }
-        self.shared.slots.with(request, |slot| {
+        self.shared.slots.with(key, |slot| {
             if let Some(patience) = slot.patience {
                 slot.deadline = Some(Instant::now() + patience);
             }
         });
     }
 
-    fn hints(&mut self, request: u16, block: &Bytes) {
+    fn hints(&mut self, key: Key, block: &Bytes) {
         // A client that reads nothing keeps them all waiting. Each takes some memory of its own.
         self.hinted = self.hinted.saturating_add(block.len() + 256);
         if self.hinted > MAX_HINTS {
@@ -476,7 +463,7 @@ impl Outbox {
         let hints = self
             .shared
             .slots
-            .with(request, |slot| slot.hints.as_ref()?.upgrade())
+            .with(key, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
         if let (Some(hints), Ok((head, _))) = (hints, cgi_reply::parse(block)) {
             hints.send(&head.headers);
@@ -494,33 +481,33 @@ impl Outbox {
             rings.repair(self.index);
         }
         self.finished();
-        let holder = Holder {
-            worker: self.index,
-            pid: self.pid.clone(),
-        };
-        // What its line has said last. That may be a lie, but of an event whose ticket it names.
-        let named = exit.held.filter(|(request, ticket)| {
-            exit.state.holds_event()
-                && !self.shared.board.is_offered(*request, *ticket)
-                && self.shared.claimed(*request, *ticket, &holder)
+        // What its line has said last. That may be a lie, but of an event that it names right.
+        let named = exit.held.filter(|_| exit.state.holds_event());
+        let named = named.and_then(|held| {
+            let pid = self.pid.clone();
+            self.shared.note_holder(held, self.index, pid)
         });
         // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
-        for request in self.shared.held_by(&self.pid) {
-            let is_spoken_of = self.turn.at(request) == Some(true);
+        for key in self.shared.held_by(&self.pid) {
+            let is_spoken_of = self.turn.is_at(key);
+            if !is_spoken_of && self.shared.is_named_by_another(&self.pid, key) {
+                // One of the two lines is a copy.
+                self.shared.slots.with(key, |slot| {
+                    (slot.holder, slot.stopping) = (None, None);
+                });
+                continue;
+            }
             let reached = match named {
-                Some((named, _)) if named == request && !is_spoken_of => Reached::with(exit.state),
+                Some(named) if named == key && !is_spoken_of => Reached::with(exit.state),
                 _ => Reached::Php,
             };
-            self.lose(request, exit, reached).await;
+            self.lose(key, exit, reached).await;
         }
     }
 
     /// An event that this worker held when it ended.
-    async fn lose(&mut self, request: u16, exit: Exit, reached: Reached) {
-        let stopped = self
-            .shared
-            .slots
-            .with(request, |slot| slot.stopping.is_some());
+    async fn lose(&mut self, key: Key, exit: Exit, reached: Reached) {
+        let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
         let failure = if stopped == Some(true) {
             Failure::TimedOut
         } else {
@@ -529,7 +516,8 @@ impl Outbox {
                     .map_or_else(|| "its template is gone".into(), process::describe_exit),
             )
         };
-        let is_streaming = matches!(&self.reply, Reply::Streaming { request: streamed, .. } if *streamed == request);
+        let is_streaming =
+            matches!(&self.reply, Reply::Streaming { key: streamed, .. } if *streamed == key);
         match std::mem::replace(&mut self.reply, Reply::Done) {
             Reply::Streaming { backlog, .. } if is_streaming => backlog.end(Err(failure)),
             reply => {
@@ -537,18 +525,18 @@ impl Outbox {
                 self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
-                    request,
+                    request = key.request,
                     ?reached,
                     "a worker died with an event"
                 );
-                self.shared.refuse(request, failure, reached);
+                self.shared.refuse(key, failure, reached);
             }
         }
-        let is_held = self.shared.slots.with(request, |slot| slot.hold.is_some());
+        let is_held = self.shared.slots.with(key, |slot| slot.hold.is_some());
         if is_held == Some(true) {
             self.written.catch_up().await;
         }
-        self.shared.slots.close(request);
+        self.shared.slots.close(key);
     }
 }
 

@@ -15,6 +15,17 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A template that is stopped for so long, however often it is told to go on, is ended.
 const FOR_GOOD: Duration = Duration::from_millis(700);
 
+/// One that a debugger has held for so long is taken for stopped: a tracer that only watches lets it go on at once.
+const TRACED_FOR_GOOD: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Runs,
+    Stopped,
+    /// By a debugger.
+    Traced,
+}
+
 /// When it was looked last, and what was found.
 #[derive(Default)]
 pub struct Stopped {
@@ -22,9 +33,16 @@ pub struct Stopped {
     looked_at_workers: Option<Instant>,
     /// Since when the template has been found stopped each time.
     since: Option<Instant>,
+    /// Since when it has been found held by a debugger each time.
+    traced_since: Option<Instant>,
 }
 
 impl Stopped {
+    /// Is a template stopped?
+    pub fn has_found_any(&self) -> bool {
+        self.since.is_some() || self.traced_since.is_some()
+    }
+
     /// Has a template that is stopped go on, and the generation replaced: who has stopped it once can do so again.
     pub fn look_at_template(&mut self, shared: &Shared) {
         let Some(pid) = shared.template() else {
@@ -33,14 +51,27 @@ impl Stopped {
         if !is_due(&mut self.looked_at_template) {
             return;
         }
-        if !is_stopped(pid) {
+        let found = find(pid);
+        if found != Found::Traced {
+            self.traced_since = None;
+        }
+        let is_stopped = match found {
+            Found::Runs => false,
+            Found::Stopped => true,
+            Found::Traced => {
+                let since = *self.traced_since.get_or_insert_with(Instant::now);
+                since.elapsed() > TRACED_FOR_GOOD
+            }
+        };
+        if !is_stopped {
             self.since = None;
             return;
         }
         if self.since.is_none() {
             warn!(
                 pid,
-                "the template was stopped (SIGSTOP), and so could replace no worker; it is told to go on"
+                ?found,
+                "the template was stopped, and so could replace no worker; it is told to go on"
             );
             shared.repaired("template_stopped");
             shared.is_to_be_replaced("its template was stopped");
@@ -63,7 +94,7 @@ impl Stopped {
         if !is_due(&mut self.looked_at_workers) {
             return Vec::new();
         }
-        workers.retain(|(_, pid)| is_stopped(pid.get()));
+        workers.retain(|(_, pid)| find(pid.get()) == Found::Stopped);
         workers
     }
 }
@@ -76,13 +107,17 @@ fn is_due(last: &mut Option<Instant>) -> bool {
     is_due
 }
 
-/// By a signal, or by a debugger. What cannot be read is not.
-fn is_stopped(pid: u32) -> bool {
+/// What cannot be read runs.
+fn find(pid: u32) -> Found {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     // Behind the name, which may have anything in it (proc_pid_stat(5)).
     let state = stat
         .as_deref()
         .ok()
         .and_then(|stat| stat.rsplit(") ").next());
-    state.is_some_and(|state| state.starts_with(['T', 't']))
+    match state.and_then(|state| state.chars().next()) {
+        Some('T') => Found::Stopped,
+        Some('t') => Found::Traced,
+        _ => Found::Runs,
+    }
 }

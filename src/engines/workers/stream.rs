@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use super::shared::Shared;
+use super::slots::Key;
 use crate::engines::backlog::Taker;
 use crate::event::Failure;
 
@@ -15,18 +16,16 @@ use crate::event::Failure;
 pub struct Stream {
     backlog: Taker,
     shared: Arc<Shared>,
-    request: u16,
-    event: u64,
+    key: Key,
     ended: bool,
 }
 
 impl Stream {
-    pub fn new(backlog: Taker, shared: Arc<Shared>, request: u16, event: u64) -> Stream {
+    pub fn new(backlog: Taker, shared: Arc<Shared>, key: Key) -> Stream {
         Stream {
             backlog,
             shared,
-            request,
-            event,
+            key,
             ended: false,
         }
     }
@@ -56,7 +55,7 @@ impl Body for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.ended {
-            self.shared.abandon(self.request, self.event);
+            self.shared.abandon(self.key);
         }
     }
 }

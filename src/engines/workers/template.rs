@@ -70,6 +70,11 @@ impl Spec {
     pub fn boots_in_template(&self) -> bool {
         ["fork", "rewind"].contains(&self.engine)
     }
+
+    /// Does each worker boot the application for itself?
+    pub fn boots_in_workers(&self) -> bool {
+        ["worker", "standby"].contains(&self.engine)
+    }
 }
 
 /// What to boot.
@@ -311,10 +316,10 @@ pub enum Said {
         index: usize,
         pid: u32,
         wait_status: i32,
-        /// What its line says that it was doing, unchecked: state, request id and ticket.
+        /// What its line says that it was doing, unchecked: state, request id and the tag of its ticket.
         state: u32,
         request: u32,
-        ticket: u64,
+        tag: u64,
     },
     /// It ends all workers that it has told of, so that others take their places.
     Renewing,
@@ -372,7 +377,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             wait_status: words.next()?.parse().ok()?,
             state: words.next()?.parse().ok()?,
             request: words.next()?.parse().ok()?,
-            ticket: words.next()?.parse().ok()?,
+            tag: words.next()?.parse().ok()?,
         }),
         "renewing" => Some(Said::Renewing),
         "opcache" => Some(Said::OpcacheStuck(match words.next()? {
@@ -403,7 +408,7 @@ mod tests {
             Some(Said::Exited {
                 index: 1,
                 request: 5,
-                ticket: 6,
+                tag: 6,
                 ..
             })
         ));

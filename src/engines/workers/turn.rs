@@ -1,7 +1,10 @@
 //! Whose answer may a worker send? That of the event which it has claimed and not ended, and nobody else's.
 //!
 //! Request ids are used again and again, so what comes late, or from a process that should be silent, would reach another
-//! client. So the first that a worker says of an event is the event's ticket, which nobody knows who has not claimed it.
+//! client. So the first that a worker says of an event is the event's ticket, which only its holder shows, and all that follows is
+//! said of the event with this ticket.
+
+use super::slots::Key;
 
 /// The events of one worker, in the order in which it ends them.
 #[derive(Default)]
@@ -13,17 +16,23 @@ pub struct Turn {
 
 struct Current {
     request: u16,
-    /// The ticket was right.
-    is_believed: bool,
+    /// The event, if the ticket was right.
+    event: Option<Key>,
 }
 
 impl Turn {
-    /// Does it answer this request, and is the answer believed? None where it answers another, or none.
-    pub fn at(&self, request: u16) -> Option<bool> {
+    /// Which event does it answer, if it is believed? An error where it answers another request, or none.
+    pub fn at(&self, request: u16) -> Result<Option<Key>, String> {
+        match &self.current {
+            Some(current) if current.request == request => Ok(current.event),
+            _ => Err(format!("it speaks of request {request} without its ticket")),
+        }
+    }
+
+    /// Is this the event that it answers?
+    pub fn is_at(&self, event: Key) -> bool {
         let current = self.current.as_ref();
-        current
-            .filter(|current| current.request == request)
-            .map(|current| current.is_believed)
+        current.is_some_and(|current| current.event == Some(event))
     }
 
     /// The number of the event whose turn it is.
@@ -31,17 +40,14 @@ impl Turn {
         self.ended + 1
     }
 
-    /// It begins to speak of `request`. An error says why that cannot be.
-    pub fn begin(&mut self, request: u16, is_believed: bool) -> Result<(), String> {
+    /// It begins to speak of `request`, which is `event` if it is believed. An error says why that cannot be.
+    pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
         if let Some(Current { request: other, .. }) = self.current {
             return Err(format!(
                 "it speaks of request {request} amid its answer to request {other}"
             ));
         }
-        self.current = Some(Current {
-            request,
-            is_believed,
-        });
+        self.current = Some(Current { request, event });
         Ok(())
     }
 
@@ -53,19 +59,27 @@ impl Turn {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use surus_sys::scoreboard::Ticket;
 
     #[test]
     fn record_without_ticket_is_nobodys() {
+        let key = |request, number| Key {
+            request,
+            ticket: Ticket::new(number, 5),
+        };
         let mut turn = Turn::default();
-        assert_eq!((turn.at(7), turn.number()), (None, 1));
-        assert!(turn.begin(7, true).is_ok());
-        assert_eq!((turn.at(7), turn.at(8)), (Some(true), None));
-        assert!(turn.begin(7, true).is_err() && turn.begin(8, true).is_err());
+        assert!(turn.at(7).is_err() && turn.number() == 1);
+        turn.begin(7, Some(key(7, 1))).unwrap();
+        assert_eq!(turn.at(7), Ok(Some(key(7, 1))));
+        assert!(turn.is_at(key(7, 1)) && !turn.is_at(key(7, 2)));
+        assert!(turn.at(8).is_err());
+        assert!(turn.begin(7, None).is_err() && turn.begin(8, None).is_err());
         turn.end();
-        assert_eq!((turn.at(7), turn.number()), (None, 2));
-        assert!(turn.begin(8, false).is_ok());
-        assert_eq!(turn.at(8), Some(false));
+        assert!(turn.at(7).is_err() && turn.number() == 2);
+        turn.begin(8, None).unwrap();
+        assert_eq!(turn.at(8), Ok(None));
     }
 }

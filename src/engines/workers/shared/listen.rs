@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use surus_sys::process;
-use surus_sys::scoreboard::{State, Ticket};
+use surus_sys::scoreboard::State;
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 use tracing::{debug, error, info, warn};
@@ -56,13 +56,13 @@ impl Shared {
                     wait_status,
                     state,
                     request,
-                    ticket,
+                    tag,
                 }) => {
                     let request = self.board.request_from(request);
                     let exit = Exit {
                         wait_status: Some(wait_status),
                         state: State::from_number(state),
-                        held: request.map(|request| (request, Ticket::from_number(ticket))),
+                        held: request.map(|request| (request, tag)),
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
@@ -84,6 +84,7 @@ impl Shared {
             self.end.get_or_init(|| how)
         });
         self.ended.cancel();
+        self.attention.call();
         self.news.notify_one();
         // Nobody will say how the workers end; their readers look for themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
@@ -140,6 +141,8 @@ impl Shared {
                 pid: pid.clone(),
                 exit: Some(exit),
                 killed: None,
+                came: Instant::now(),
+                has_waited: false,
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
@@ -157,6 +160,7 @@ impl Shared {
             self.lock_heard().retain(|other| *other != heard);
             if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.lose_orphans();
+                self.attention.call();
             }
         });
         Ok(())
@@ -180,7 +184,8 @@ impl Shared {
         self.metrics.worker_ended(self.engine, why.label);
         if why.label == "drained" {
             // Or it said so, or a script has shut the inbox down.
-            self.is_inbox_suspect.store(true, Ordering::Release);
+            self.is_inbox_suspect.store(true, Ordering::SeqCst);
+            self.attention.call();
         }
         if matches!(exit.state, State::Starting) {
             let _ = self.stillborn.set(process::describe_exit(wait_status));

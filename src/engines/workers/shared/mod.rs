@@ -1,26 +1,29 @@
 //! What a generation shares with the tasks that serve it: the events that it holds and its processes.
 
+mod claims;
 mod listen;
 mod trouble;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use surus_sys::process;
-use surus_sys::scoreboard::{Line, Scoreboard, State, Ticket, now_micros};
+use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::attention::Attention;
 use super::finishing::Finishing;
 use super::post::Post;
-use super::slots::{Holder, Reached, Refusal, Slots};
+use super::slots::{Holder, Key, Reached, Slot, Slots};
 use super::template::Spec;
 use super::why::{self, Killed};
 use crate::engine::Report;
-use crate::event::{Failure, Response};
+use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, Which};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
@@ -33,12 +36,17 @@ pub struct Shared {
     pub board: Scoreboard,
     pub post: Arc<Post>,
     pub slots: Slots,
+    pub attention: Attention,
     pub finishing: Finishing,
     pub spin: Spin,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     engine: &'static str,
     workers: Mutex<Vec<Option<Worker>>>,
+    /// How often the worker of each place has shown a ticket.
+    spoken: Vec<AtomicU64>,
+    /// Each worker boots the application for itself.
+    boots_in_workers: bool,
     /// Workers whose outbox is still open.
     alive: AtomicUsize,
     report: OnceLock<Report>,
@@ -79,7 +87,13 @@ struct Worker {
     exit: Option<oneshot::Sender<Exit>>,
     /// We have killed it.
     killed: Option<Killed>,
+    came: Instant,
+    /// It has come to wait for events, so it does not boot any more.
+    has_waited: bool,
 }
+
+/// How long a worker that is forked booted may take to come to wait for events.
+const BEGINS: Duration = Duration::from_secs(1);
 
 /// How a worker ended, and what it held.
 #[derive(Debug, Clone, Copy)]
@@ -88,8 +102,8 @@ pub struct Exit {
     pub wait_status: Option<i32>,
     /// As its line said it.
     pub state: State,
-    /// The request that its line named.
-    pub held: Option<(u16, Ticket)>,
+    /// The request that its line named, and the tag of its ticket.
+    pub held: Option<(u16, u64)>,
 }
 
 impl Shared {
@@ -107,12 +121,15 @@ impl Shared {
             board,
             post,
             slots: Slots::new(requests),
+            attention: Attention::default(),
             finishing: Finishing::default(),
             spin: Spin::new(spec.spin),
             queue_wait: metrics.queue_wait(spec.name),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
+            spoken: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
+            boots_in_workers: spec.boots_in_workers(),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
             news: Notify::new(),
@@ -205,131 +222,6 @@ impl Shared {
         self.lock_workers().iter().all(Option::is_some)
     }
 
-    /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an aborted connection.
-    pub fn abandon(&self, request: u16, event: u64) {
-        self.withdraw(request, event, None);
-    }
-
-    /// Hands the response's head to who waits for it. False when nobody does.
-    pub fn answer(&self, request: u16, response: Response) -> bool {
-        let waiting = self
-            .slots
-            .with(request, |slot| slot.answer.take())
-            .flatten();
-        waiting.is_some_and(|answer| answer.send(Ok(response)).is_ok())
-    }
-
-    /// Says that there will be no answer, if somebody waits for it.
-    pub fn refuse(&self, request: u16, failure: Failure, reached: Reached) {
-        self.slots
-            .with(request, |slot| slot.refuse(failure, reached));
-    }
-
-    /// Says that there will be no answer, and sees to it that no worker begins the event, or that the one which has sees an
-    /// aborted connection. For those who do not know whether the request id is still this event's; None when it is not. True:
-    /// no worker has begun it, and its slot is closed.
-    pub fn withdraw(&self, request: u16, event: u64, refusal: Option<Refusal>) -> Option<bool> {
-        let is_revoked = self.slots.with(request, |slot| {
-            (slot.event == event).then(|| {
-                let is_revoked = self.board.revoke(request, slot.ticket);
-                if !is_revoked {
-                    self.board.set_gone(request, slot.ticket);
-                }
-                match refusal {
-                    Some(Refusal { failure, reached }) => {
-                        let reached = if is_revoked { Reached::Nobody } else { reached };
-                        slot.refuse(failure, reached);
-                    }
-                    None => slot.answer = None,
-                }
-                is_revoked
-            })
-        });
-        let is_revoked = is_revoked.flatten()?;
-        if is_revoked {
-            self.slots.close_of(request, event);
-        }
-        Some(is_revoked)
-    }
-
-    /// Hands all events that no worker has begun to the next generation.
-    pub fn send_elsewhere(&self) {
-        let mut waiting = Vec::new();
-        self.slots.each(|request, slot| {
-            if self.board.is_offered(request, slot.ticket) {
-                waiting.push((request, slot.event));
-            }
-        });
-        for (request, event) in waiting {
-            self.take_back(request, event, "its workers take nothing any more");
-        }
-    }
-
-    /// Has an event sent once more, if no worker has begun it; whoever waits for its answer does that.
-    pub fn take_back(&self, request: u16, event: u64, why: &str) -> bool {
-        self.take_back_for(request, event, Failure::Died(why.into()))
-    }
-
-    /// Says that there will be no answer, if no worker has begun the event.
-    pub fn take_back_for(&self, request: u16, event: u64, failure: Failure) -> bool {
-        let is_revoked = self.slots.with(request, |slot| {
-            let is_it = slot.event == event && self.board.revoke(request, slot.ticket);
-            if is_it {
-                slot.refuse(failure, Reached::Nobody);
-            }
-            is_it
-        });
-        if is_revoked == Some(true) {
-            self.slots.close_of(request, event);
-        }
-        is_revoked == Some(true)
-    }
-
-    /// Notes who holds the event of this ticket. False when it is nobody's, or another's.
-    pub fn claimed(&self, request: u16, ticket: Ticket, holder: &Holder) -> bool {
-        let is_believed = self.slots.with(request, |slot| {
-            let is_it = slot.ticket == ticket
-                && slot
-                    .holder
-                    .as_ref()
-                    .is_none_or(|known| Arc::ptr_eq(&known.pid, &holder.pid));
-            if is_it && slot.holder.is_none() {
-                slot.holder = Some(holder.clone());
-                slot.hidden = None;
-            }
-            is_it
-        });
-        is_believed == Some(true)
-    }
-
-    /// The requests of which it is known that this process holds them.
-    pub fn held_by(&self, pid: &Arc<Pid>) -> Vec<u16> {
-        let mut held = Vec::new();
-        self.slots.each(|request, slot| {
-            let is_its = slot
-                .holder
-                .as_ref()
-                .is_some_and(|holder| Arc::ptr_eq(&holder.pid, pid));
-            if is_its {
-                held.push(request);
-            }
-        });
-        held
-    }
-
-    /// The event that a worker holds, by its own id.
-    fn event_at(&self, worker: usize) -> Option<u64> {
-        let line = self.line(worker);
-        self.event_of(line.state, line.held()?)
-    }
-
-    /// The event of a worker in this state.
-    fn event_of(&self, state: State, (request, ticket): (u16, Ticket)) -> Option<u64> {
-        let event = |slot: &mut super::slots::Slot| (slot.ticket == ticket).then_some(slot.event);
-        let holds = state.holds_event();
-        holds.then(|| self.slots.with(request, event)).flatten()?
-    }
-
     pub fn line(&self, worker: usize) -> Line {
         self.board.line(worker)
     }
@@ -369,10 +261,10 @@ impl Shared {
         self.ended.is_cancelled()
     }
 
-    /// Asks a worker to end the event of this ticket. False when that worker is gone.
-    pub fn stop(&self, holder: &Holder, ticket: Ticket) -> bool {
+    /// Asks a worker to end its event. False when that worker is gone.
+    pub fn stop(&self, holder: &Holder, key: Key) -> bool {
         // The line may be its successor's already, whose events have other tickets.
-        self.board.stop(holder.worker, ticket);
+        self.board.stop(holder.worker, key.ticket);
         if let Err(error) = holder.pid.stop() {
             debug!(pid = holder.pid.get(), %error, "cannot signal the worker");
             return false;
@@ -400,6 +292,28 @@ impl Shared {
             .map(|worker| worker.pid.clone())
     }
 
+    /// Notes which workers have come to wait for events.
+    pub fn note_waiting(&self) {
+        for (index, worker) in self.lock_workers().iter_mut().enumerate() {
+            if let Some(worker) = worker {
+                worker.has_waited |= self.line(index).state != State::Starting;
+            }
+        }
+    }
+
+    /// Has this process, which must not be signalled then, not come to wait for events? Its line says so, and Surus's own memory that
+    /// it may be true: it has begun lately, and was never seen to wait.
+    pub fn boots(&self, index: usize, boot: Duration) -> bool {
+        let limit = if self.boots_in_workers { boot } else { BEGINS };
+        let workers = self.lock_workers();
+        let worker = workers.get(index).and_then(Option::as_ref);
+        worker.is_some_and(|worker| {
+            !worker.has_waited
+                && worker.came.elapsed() < limit
+                && self.line(index).state == State::Starting
+        })
+    }
+
     fn lock_workers(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -409,7 +323,7 @@ impl Shared {
         if self.is_over() {
             for (request, mut slot) in self.slots.close_all() {
                 let failure = Failure::Died("all PHP processes have ended".into());
-                let reached = match self.board.revoke(request, slot.ticket) {
+                let reached = match slot.revoke(&self.board, request) {
                     true => Reached::Nobody,
                     // One of which the template could not tell us any more has claimed it.
                     false => Reached::Php,
@@ -448,10 +362,9 @@ impl Shared {
                     State::Finishing => WorkerState::Finishing,
                     State::Retired => return None,
                 };
-                let event = line.held().and_then(|(request, ticket)| {
-                    self.slots.with(request, |slot| {
-                        (slot.ticket == ticket).then(|| format!("{} {}", slot.method, slot.uri))
-                    })
+                let event = line.held().and_then(|held| {
+                    let what = |slot: &mut Slot| format!("{} {}", slot.method, slot.uri);
+                    self.slots.named(held, what)
                 });
                 Some(WorkerStatus {
                     pid: pid?,
@@ -461,7 +374,7 @@ impl Shared {
                         .taken
                         .saturating_sub(u64::from(line.state.holds_event())),
                     memory: line.memory,
-                    event: event.flatten(),
+                    event,
                 })
             })
             .collect()
