@@ -1,4 +1,4 @@
-//! `surus engines`.
+//! `surus engines`: lists the engines.
 
 use crate::cli::stdout::say;
 use crate::engines::CATALOGUE;

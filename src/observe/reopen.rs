@@ -1,4 +1,4 @@
-//! Opens the files again that stdout and stderr were sent to, after a tool such as logrotate has renamed them.
+//! Reopens the files behind stdout and stderr after a tool such as logrotate has renamed them.
 
 use std::fs::File;
 use std::io;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use surus_sys::{open, process};
 use tracing::{info, warn};
 
-/// Where stdout and stderr lead: their paths where they are files.
+/// The paths of stdout and stderr if they are files.
 #[derive(Debug, Default, Clone)]
 pub struct Logs([Option<PathBuf>; 2]);
 
 impl Logs {
-    /// Looks now, because a file that has been renamed shows its new name.
+    /// Reads the paths at start-up, because a renamed file shows its new name.
     pub fn remember() -> Logs {
         Logs([1, 2].map(|fd| {
             let name = format!("/proc/self/fd/{fd}");
@@ -22,12 +22,13 @@ impl Logs {
         }))
     }
 
-    /// Opens them again for this process. Returns stdout and stderr as they are now, for another process.
+    /// Reopens the files for this process. Returns the current stdout and stderr, for another
+    /// process.
     pub fn reopen(&self) -> io::Result<[OwnedFd; 2]> {
         let mut opened: [Option<File>; 2] = [None, None];
         for (index, path) in self.0.iter().enumerate() {
             let Some(path) = path else { continue };
-            // One file for both stays one.
+            // Both streams may share one file.
             if index == 1 && self.0[0].as_ref() == Some(path) {
                 opened[1] = opened[0].as_ref().map(File::try_clone).transpose()?;
                 continue;
@@ -36,7 +37,8 @@ impl Logs {
             match file {
                 Ok(file) => opened[index] = Some(file),
                 Err(error) => {
-                    warn!(path = %path.display(), %error, "cannot reopen the log; the old file is still written to");
+                    let path = path.display();
+                    warn!(%path, %error, "cannot reopen the log; still writing to the old file");
                 }
             }
         }
@@ -56,7 +58,7 @@ impl Logs {
     }
 }
 
-/// Sends stdout and stderr of this process there.
+/// Replaces stdout and stderr of this process.
 pub fn take(fds: &[OwnedFd; 2]) -> io::Result<()> {
     process::replace_output(fds[0].as_fd(), fds[1].as_fd())
 }

@@ -1,4 +1,4 @@
-//! Warm-ups, where each of many workers runs them.
+//! Tests warm-ups on an engine whose workers each run them.
 
 use super::client::Client;
 use super::site::Site;

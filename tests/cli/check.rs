@@ -1,4 +1,4 @@
-//! Does `surus check` say what would run and what is wrong with it?
+//! Tests what `surus check` reports.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::{Said, is_root, project, run, says, surus};
 
 #[test]
-fn check_says_what_would_run() {
+fn check_reports_what_would_run() {
     let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\nupload_max_filesize = \"60M\"\n\
                          display_errors = false\n\"opcache.validate_timestamps\" = 0\n[[route]]\nprefix = \"/x\"\ndeny = true\n";
     let project = project(&[("public/index.php", ""), ("surus.toml", configuration)]);
@@ -45,7 +45,7 @@ fn check_says_what_would_run() {
 }
 
 #[test]
-fn check_says_what_contradicts() {
+fn check_reports_contradictions() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
     let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n[engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
                          memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
@@ -105,7 +105,7 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
     let booted = unread(&check(&["--script", "worker.php"]));
     assert_eq!(booted.len(), 2, "{booted:?}");
     says(&booted[0], &["public/.user.ini", "`rewind`", "worker.php"]);
-    // The way to this script leads through the one, but not through the other.
+    // The path to this script contains one of the directories, but not the other.
     let public = unread(&check(&[
         "--engine",
         "worker",
@@ -148,7 +148,7 @@ fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
 }
 
 #[test]
-fn check_says_what_runs_around_every_request() {
+fn check_names_prepended_and_appended_files() {
     let ini = "[php]\nauto_append_file = \"/nowhere/after.php\"\n";
     let project = project(&[
         ("index.php", "<?php surus_serve(fn () => print 'x');"),
@@ -174,7 +174,7 @@ fn check_says_what_runs_around_every_request() {
 }
 
 #[test]
-fn check_finds_all_that_would_stop_the_start() {
+fn check_reports_everything_that_would_stop_the_start() {
     let configuration = "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n";
     let project = project(&[("surus.toml", configuration)]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
@@ -196,7 +196,7 @@ fn check_finds_all_that_would_stop_the_start() {
 fn check_names_a_directory_that_keeps_php_out() {
     use std::os::unix::fs::PermissionsExt;
     if !is_root() {
-        return; // PHP then runs as whoever runs the tests
+        return; // PHP then runs as the user of the tests
     }
     let project = project(&[("index.php", "")]);
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o700)).unwrap();

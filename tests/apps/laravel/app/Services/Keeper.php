@@ -4,7 +4,7 @@ namespace App\Services;
 
 use Illuminate\Http\Request;
 
-/** A singleton that is given the request where it is made. */
+/** A singleton whose constructor gets the request. */
 final class Keeper
 {
     public function __construct(public Request $request)
