@@ -95,7 +95,7 @@ pub struct Script {
 /// The addresses of client and server, after trusted proxies have been applied.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// `REMOTE_ADDR` and `REMOTE_PORT`; none for a unix socket whose proxy named no client.
+    /// `REMOTE_ADDR` and `REMOTE_PORT`; none for a unix socket if the proxy named no client.
     pub client: Option<Address>,
     /// The address the request arrived at; none for a unix socket.
     pub server: Option<Address>,

@@ -248,7 +248,7 @@ pub async fn boot_one(
     boot_planned(&planned, None, metrics).await
 }
 
-/// Boots a pool whose processes are started through `launch`, or by this process.
+/// Boots a pool. `launch` starts its processes, or this process does.
 pub async fn boot_planned(
     planned: &Planned,
     launch: Option<Launch>,

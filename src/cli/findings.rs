@@ -284,7 +284,9 @@ mod tests {
         let project = tempfile::tempdir().unwrap();
         let missing = || missing_extensions(project.path(), "Core,Zend OPcache,PDO");
         assert!(missing().unwrap().is_empty());
-        let json = r#"{"require": {"php": ">=8.2", "ext-pdo": "*", "ext-zend-opcache": "*", "ext-redis": "*"}}"#;
+        let json = r#"{"require": {
+            "php": ">=8.2", "ext-pdo": "*", "ext-zend-opcache": "*", "ext-redis": "*"
+        }}"#;
         std::fs::write(project.path().join("composer.json"), json).unwrap();
         assert_eq!(missing().unwrap(), ["redis"]);
         std::fs::write(project.path().join("composer.json"), "{").unwrap();

@@ -31,7 +31,7 @@ const PARTS: [&str; 11] = [
 pub(super) struct NoPages {
     /// Never sent, by class.
     hidden: BTreeMap<&'static str, Vec<String>>,
-    /// Directories of the project whose files clients can request.
+    /// Directories of the project with files that clients can request.
     open: Vec<&'static str>,
 }
 

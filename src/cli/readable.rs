@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use surus_sys::process::User;
 
-/// The part of the path to `file` whose permission bits keep this user out. Access control lists
-/// are not checked.
+/// The part of the path to `file` that keeps this user out by its permission bits. Access control
+/// lists are not checked.
 pub(super) fn obstacle(user: &User, file: &Path) -> Option<PathBuf> {
     let groups = groups(user);
     let may = |path: &Path, bits: u32| {

@@ -1,4 +1,4 @@
-//! Finds the file that a PHP stub requires: a script whose only statement is `require`.
+//! Finds the file that a PHP stub requires. A stub has no other statement.
 
 use std::path::{Path, PathBuf};
 
@@ -89,9 +89,8 @@ mod tests {
             found("/srv/app/public/../vendor/x/worker.php")
         );
         assert_eq!(
-            of(
-                "<?php declare(strict_types=1);\n/* a\n * b */ return require_once(dirname(__DIR__) . \"/w.php\"); ?>"
-            ),
+            of("<?php declare(strict_types=1);\n/* a\n * b */ \
+                 return require_once(dirname(__DIR__) . \"/w.php\"); ?>"),
             found("/srv/app/w.php")
         );
         assert_eq!(of("<?php include 'w.php';"), found("/srv/app/public/w.php"));

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-/// The files below the document root whose directory is not on the path from there to the booted
-/// script. PHP reads such files at the start of a request; in a booted engine that is the boot.
-/// `name` is `user_ini.filename`; if it is empty, PHP reads no such file.
+/// The files below the document root that are not on the path from there to the booted script. PHP
+/// reads such files at the start of a request; in a booted engine that is the boot. `name` is
+/// `user_ini.filename`; if it is empty, PHP reads no such file.
 pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
     if name.is_empty() {
         return Vec::new();

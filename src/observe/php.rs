@@ -130,7 +130,7 @@ async fn follow(
 ) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; 16 * 1024];
-    // Reads past tokio, whose knowledge of the pipe may be older than the question.
+    // Reads past tokio: its knowledge of the pipe may be older than the question.
     let mut directly = None;
     loop {
         let read = tokio::select! {

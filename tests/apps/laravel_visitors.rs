@@ -41,7 +41,7 @@ const CONVERSATION: &[Step] = &[
     Get(GUEST, "/notes/3?page=1&q=c"),
     Get(ADA, "/who?q=ada-3"),
     Get(BOB, "/who?q=bob-3"),
-    // Ada changes all state that she can, for her request.
+    // Ada's request changes all state that it can.
     Get(ADA, "/change"),
     Get(BOB, "/who?q=bob-4"),
     Get(BOB, "/page"),

@@ -1,4 +1,4 @@
-//! Tests warm-ups on an engine whose workers each run them.
+//! Tests that each of many workers runs all warm-ups.
 
 use super::client::Client;
 use super::site::Site;

@@ -42,7 +42,10 @@ fn running_surus_answers_status_and_reload() {
     );
     let said = surus(&["check", directory], &[]);
     assert_eq!(said.status, 0, "{}", said.stderr);
-    says(&said.stdout, &["! a surus runs for this project already"]);
+    says(
+        &said.stdout,
+        &["! surus is already running for this project"],
+    );
 }
 
 #[test]

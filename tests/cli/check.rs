@@ -7,8 +7,10 @@ use crate::{Said, is_root, project, run, says, surus};
 
 #[test]
 fn check_reports_what_would_run() {
-    let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\nupload_max_filesize = \"60M\"\n\
-                         display_errors = false\n\"opcache.validate_timestamps\" = 0\n[[route]]\nprefix = \"/x\"\ndeny = true\n";
+    let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\n\
+                         upload_max_filesize = \"60M\"\ndisplay_errors = false\n\
+                         \"opcache.validate_timestamps\" = 0\n\
+                         [[route]]\nprefix = \"/x\"\ndeny = true\n";
     let project = project(&[("public/index.php", ""), ("surus.toml", configuration)]);
     let said = check(project.path());
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
@@ -47,7 +49,8 @@ fn check_reports_what_would_run() {
 #[test]
 fn check_reports_contradictions() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
-    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n[engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
+    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n\
+                         [engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
                          memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
     let project = project(&[
         ("composer.json", composer),
@@ -62,18 +65,18 @@ fn check_reports_contradictions() {
     says(
         &said.stdout,
         &[
-            "! there is no front controller",
-            "! the document root holds files that are no pages, and answers 404 for them: ",
+            "! no front controller",
+            "! the document root has private files, which get 404: ",
             "dependency manifests (composer.json); ",
             "dumps and databases (dumps/a.sql); ",
             "libraries (vendor/); ",
-            "! the document root is the project itself, and visitors can ask for what is in src/;",
-            "! post_max_size is 8M, but bodies above 1M are refused",
+            "! the document root is the project itself, and clients can read files in src/;",
+            "! post_max_size is 8M, but bodies above 1M are rejected",
             "! display_errors is on",
             "! PHP has no setting memory_limt",
             "! http.timeout is 2s, below engine.queue_timeout (10s)",
             "! [pool.unused] is not started",
-            "! engine.warmup is not heard: `classic`",
+            "! engine.warmup has no effect: `classic`",
             "! composer.json requires ext-of-nobody",
         ],
     );
@@ -137,7 +140,7 @@ fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
     says(&said, &[line, "prefix = \"/admin/\"", "deny = true"]);
     says(
         &said,
-        &["! what is no file is 404: no rule of an .htaccess file"],
+        &["! a URL without a file gets 404: no .htaccess rule"],
     );
     let rules = "RewriteEngine On\nRewriteRule ^ loader.php [L]\n";
     std::fs::write(project.path().join(".htaccess"), rules).unwrap();
@@ -161,8 +164,8 @@ fn check_names_prepended_and_appended_files() {
     says(
         &said.stdout,
         &[
-            "✓ prepended file   waf.php, before every request; not in the boot",
-            "✓ appended file    /nowhere/after.php, after every request; not in the boot",
+            "✓ prepended file   waf.php, before every request; not during the boot",
+            "✓ appended file    /nowhere/after.php, after every request; not during the boot",
         ],
     );
     let worker = "[engine]\nname = \"worker\"\n";
@@ -189,7 +192,7 @@ fn check_reports_everything_that_would_stop_the_start() {
         &said.stdout,
         &["✗ engine `classic`: engine.php names /no/php"],
     );
-    says(&said.stderr, &["2 things would stop `surus serve`"]);
+    says(&said.stderr, &["2 problems would stop `surus serve`"]);
 }
 
 #[test]

@@ -17,8 +17,8 @@ impl Bell {
     pub fn new() -> io::Result<Bell> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags)?;
-        // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it and gives it up only after
-        // deregistering it.
+        // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it and
+        // gives it up only after deregistering it.
         let event = unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?;
         Ok(Bell(event))
     }

@@ -38,8 +38,8 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
-    // A process group and a session of its own: PHP cannot type into the terminal of the user who
-    // started the server (TIOCSTI).
+    // A process group and a session of its own: PHP cannot type into the terminal from which the
+    // server was started (TIOCSTI).
     nix::unistd::setsid()?;
     // A keeper blocks signals that it reads from a descriptor, and exec keeps the mask.
     let none = nix::sys::signal::SigSet::empty();
@@ -160,7 +160,8 @@ impl Pid {
 
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let result = match &self.pidfd {
-            // SAFETY: pidfd_send_signal(2) reads its arguments only; a null siginfo means "as kill(2) would".
+            // SAFETY: pidfd_send_signal(2) only reads its arguments; a null siginfo means "as
+            // kill(2) would".
             Some(fd) => unsafe {
                 libc::syscall(
                     libc::SYS_pidfd_send_signal,
@@ -281,7 +282,7 @@ pub fn kind(fd: impl AsFd) -> Kind {
     }
 }
 
-/// Kills a process whose pid, as the caller knows, has not been reused.
+/// Kills a process. The caller knows that its pid has not been reused.
 pub fn kill(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -290,7 +291,7 @@ pub fn kill(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Resumes a stopped process (`SIGCONT`) whose pid, as the caller knows, has not been reused.
+/// Resumes a stopped process (`SIGCONT`). The caller knows that its pid has not been reused.
 pub fn resume(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(

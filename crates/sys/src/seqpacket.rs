@@ -31,8 +31,8 @@ pub struct Received {
 pub const MOST_DESCRIPTORS: usize = 16;
 
 impl Seqpacket {
-    /// A connected pair. The first end does not block; the second blocks and is meant for a child process. Both are closed
-    /// on `exec` unless [`crate::process::spawn`] passes them on.
+    /// A connected pair. The first end does not block; the second blocks and is meant for a child
+    /// process. Both are closed on `exec` unless [`crate::process::spawn`] passes them on.
     pub fn pair() -> io::Result<(Seqpacket, OwnedFd)> {
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
@@ -66,7 +66,7 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// A connected pair whose ends both block.
+    /// A connected pair with two ends that block.
     pub fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
