@@ -79,7 +79,7 @@ fn every_subcommand_and_option_has_help() {
             let named = line.starts_with('-') || line.starts_with('[');
             assert!(
                 !named || line.contains("  "),
-                "{command}: nothing is said about {line}"
+                "{command}: no help for {line}"
             );
         }
     }

@@ -232,12 +232,8 @@ mod tests {
     fn contradicting_settings_are_found() {
         for (name, value, expected) in [
             ("post_max_size", "8M", "below http.max_body (64M)"),
-            ("post_max_size", "100M", "bodies above 64M are refused"),
-            (
-                "upload_max_filesize",
-                "100M",
-                "larger than post_max_size (64M)",
-            ),
+            ("post_max_size", "100M", "bodies above 64M are rejected"),
+            ("upload_max_filesize", "100M", "exceeds post_max_size (64M)"),
             (
                 "memory_limit",
                 "32M",
@@ -249,8 +245,8 @@ mod tests {
                 "4 workers that all reach memory_limit (1G) need 4096 MiB",
             ),
             ("memory_limit", "-1", "memory_limit is -1"),
-            ("max_execution_time", "90", "after 1m without an answer"),
-            ("display_errors", "1", "visitors see"),
+            ("max_execution_time", "90", "504 after 1m"),
+            ("display_errors", "1", "clients see"),
         ] {
             let found = found(&[(name, value)]);
             assert!(found.contains(expected), "{name}={value}: {found}");
@@ -274,7 +270,7 @@ mod tests {
         config.http.max_connections = 1 << 14;
         let found = found_with(&config, &[]);
         assert!(
-            found.contains("http.max_connections is 16384, but surus may have only 16384 files"),
+            found.contains("http.max_connections is 16384, but surus may open only 16384 files"),
             "{found}"
         );
     }

@@ -71,7 +71,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     drop(place);
     let mut sockets = Some((listeners, admin));
     let run = |front: keeper::Front| {
-        let (mut listeners, mut admin) = sockets.take().context("a front starts once")?;
+        let (mut listeners, mut admin) =
+            sockets.take().context("the front end was started twice")?;
         // The keeper removes the socket files.
         listeners.iter_mut().for_each(Bound::leave_file);
         admin.leave_file();

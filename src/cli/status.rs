@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(
             table(&status),
             "classic: PHP 8.2.35, generation 1, 3 waiting\n\
-             \x20    PID  STATE            FOR    SERVED    MEMORY  EVENT\n\
+             \x20    PID  STATE            FOR    SERVED    MEMORY  REQUEST\n\
              \x20     12  idle           1m30s         7         -\n\
              \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n"
         );

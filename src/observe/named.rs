@@ -106,25 +106,28 @@ where
         mut to: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = Said::default();
-        event.record(&mut said);
+        let mut log_line = LogLine::default();
+        event.record(&mut log_line);
         let metadata = event.metadata();
         let mut timestamp = String::new();
         SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
         let level = metadata.level().as_str();
-        let mut name = said.name.take();
+        let mut name = log_line.name.take();
         if name.is_none()
-            && let Some((found, record)) = self.names.of(said.event)
+            && let Some((found, record)) = self.names.of(log_line.event)
         {
             name = Some(found);
             if let Some(record) = record {
-                said.fields.entry("record").or_insert_with(|| record.into());
+                log_line
+                    .fields
+                    .entry("record")
+                    .or_insert_with(|| record.into());
             }
         }
         match self.format {
             Format::Json => {
                 let is_php = metadata.target() == "php";
-                let line = said.json(is_php, timestamp, level, name);
+                let line = log_line.json(is_php, timestamp, level, name);
                 writeln!(to, "{line}")
             }
             Format::Text => {
@@ -135,8 +138,8 @@ where
                 write!(to, "{level}\t")?;
                 // A line feed ends a record, so the lines of one message are joined by carriage
                 // returns.
-                let mut text = said.message.replace('\n', "\r");
-                for (key, value) in &said.fields {
+                let mut text = log_line.message.replace('\n', "\r");
+                for (key, value) in &log_line.fields {
                     write!(text, " {key}={value}")?;
                 }
                 writeln!(to, "{text}")
@@ -147,14 +150,14 @@ where
 
 /// The fields of a line.
 #[derive(Default)]
-struct Said {
+struct LogLine {
     message: String,
     event: Option<u64>,
     name: Option<Arc<str>>,
     fields: Map<String, Value>,
 }
 
-impl Said {
+impl LogLine {
     fn json(self, is_php: bool, timestamp: String, level: &str, name: Option<Arc<str>>) -> Value {
         let mut line = Map::new();
         // JSON that an application writes itself keeps its own keys; only missing keys are added.
@@ -181,7 +184,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "event" => self.event = Some(value),

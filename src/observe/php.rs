@@ -17,10 +17,10 @@ use super::message::Message;
 
 /// Logs a message that PHP sent through its SAPI: an error, or `error_log()`.
 pub fn message(message: Message, pid: u32, event: Option<u64>) {
-    say(&message.into_text(), pid, event);
+    log_line(&message.into_text(), pid, event);
 }
 
-fn say(text: &str, pid: u32, event: Option<u64>) {
+fn log_line(text: &str, pid: u32, event: Option<u64>) {
     match level(text) {
         Level::ERROR => error!(target: "php", pid, event, "{text}"),
         Level::WARN => warn!(target: "php", pid, event, "{text}"),
@@ -33,7 +33,7 @@ fn say(text: &str, pid: u32, event: Option<u64>) {
 /// The level as PHP states it, or an application that logs JSON; `info` if none is stated.
 fn level(text: &str) -> Level {
     if text.starts_with('{') {
-        return of_record(text).unwrap_or(Level::INFO);
+        return level_of_json(text).unwrap_or(Level::INFO);
     }
     let error = text.strip_prefix("PHP ").unwrap_or_default();
     let begins = |words: &[&str]| words.iter().any(|word| error.starts_with(word));
@@ -48,7 +48,7 @@ fn level(text: &str) -> Level {
 
 /// The level of a JSON record under the keys that loggers use: `level` or `severity`, and Monolog's
 /// `level_name` (its `level` is a number).
-fn of_record(text: &str) -> Option<Level> {
+fn level_of_json(text: &str) -> Option<Level> {
     #[derive(Deserialize)]
     struct Record {
         level_name: Option<Value>,
@@ -78,7 +78,7 @@ pub fn follow_worker(
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
-            say(line, pid, event());
+            log_line(line, pid, event());
         };
         follow(stream, asks, with).await;
     });
@@ -97,7 +97,7 @@ pub fn follow_stock(
     tokio::spawn(async move {
         let with = move |line: &str| {
             if let Some(message) = message(line) {
-                say(message, pid, event);
+                log_line(message, pid, event);
             }
         };
         follow(stream, asks, with).await;
@@ -225,7 +225,7 @@ impl Lines {
     fn end_line(&mut self, mut with: impl FnMut(&str)) {
         let line = std::mem::take(&mut self.begun);
         match &mut self.whole {
-            Some(whole) if is_of_trace(line.kept(), whole.kept()) => {
+            Some(whole) if is_in_stack_trace(line.kept(), whole.kept()) => {
                 whole.add(b"\n");
                 whole.append(line);
             }
@@ -253,7 +253,7 @@ impl Lines {
 }
 
 /// Whether this line belongs to the stack trace that PHP writes after the line `whole`.
-fn is_of_trace(line: &[u8], whole: &[u8]) -> bool {
+fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
     let is_frame = matches!(line, [b'#', b'0'..=b'9', ..]);
     let in_trace = || memchr::memmem::find(whole, b"Stack trace:").is_some();
     let begins = |words: &[&str]| words.iter().any(|word| line.starts_with(word.as_bytes()));

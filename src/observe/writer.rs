@@ -39,14 +39,14 @@ struct Account {
 }
 
 impl<T: Send + 'static> Writer<T> {
-    /// `format` turns a line into text. `tell` is called on the writing thread with the number of
-    /// missing lines, once the stream accepts data again.
+    /// `format` turns a line into text. `report_lost` is called on the writing thread with the number
+    /// of missing lines, once the stream accepts data again.
     pub fn start(
         name: &str,
         waiting: &'static Budget,
         to: impl Write + Send + 'static,
         format: impl FnMut(T, &mut Vec<u8>) + Send + 'static,
-        tell: impl FnMut(u64) + Send + 'static,
+        report_lost: impl FnMut(u64) + Send + 'static,
     ) -> io::Result<Writer<T>> {
         let (sender, receiver) = channel();
         let account = Arc::new(Account {
@@ -56,7 +56,7 @@ impl<T: Send + 'static> Writer<T> {
         let written = account.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || write(&receiver, &written, to, format, tell))?;
+            .spawn(move || write(&receiver, &written, to, format, report_lost))?;
         Ok(Writer {
             sender,
             account,
@@ -106,7 +106,7 @@ fn write<T>(
     account: &Account,
     mut to: impl Write,
     mut format: impl FnMut(T, &mut Vec<u8>),
-    mut tell: impl FnMut(u64),
+    mut report_lost: impl FnMut(u64),
 ) {
     let mut text = Vec::new();
     let mut written = Instant::now();
@@ -134,14 +134,14 @@ fn write<T>(
             }
         }
         match next {
-            Some(Message::Lost(lost)) => tell(lost),
+            Some(Message::Lost(lost)) => report_lost(lost),
             Some(Message::Then(action)) => {
-                tell_of_the_last(account, &mut tell);
+                report_remaining(account, &mut report_lost);
                 action();
             }
             Some(Message::Line(..)) => {}
             None if account.waiting.used() == 0 => {
-                tell_of_the_last(account, &mut tell);
+                report_remaining(account, &mut report_lost);
             }
             None => {}
         }
@@ -149,10 +149,10 @@ fn write<T>(
 }
 
 /// Reports lost lines if no later line has reported them.
-fn tell_of_the_last(account: &Account, tell: &mut impl FnMut(u64)) {
+fn report_remaining(account: &Account, report_lost: &mut impl FnMut(u64)) {
     match account.lost.swap(0, Ordering::AcqRel) {
         0 => {}
-        lost => tell(lost),
+        lost => report_lost(lost),
     }
 }
 

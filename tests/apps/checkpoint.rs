@@ -52,7 +52,7 @@ fn checkpoint_on_an_unsuitable_engine_fails() {
     classic.wait_for_log(|log| log.contains("this is `classic`"));
     drop(classic);
     let Err(log) = Surus::spawn(&site.www(), &["--engine", "worker"], &[]) else {
-        panic!("`worker` cannot go back, and has started")
+        panic!("`worker` cannot rewind, but has started")
     };
     assert!(
         log.contains("needs an engine that can go back: rewind, standby or fork"),

@@ -91,7 +91,11 @@ fn laravel_warm_up_may_use_a_database() {
         };
         let ids = std::collections::BTreeSet::from([id(), id(), id(), id(), id(), id()]);
         if engine != "worker" {
-            assert_eq!(ids.len(), 6, "{engine}: a connection for each request");
+            assert_eq!(
+                ids.len(),
+                6,
+                "{engine}: each request has its own connection"
+            );
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::common::{Surus, tree};
 pub fn installed(path: &str, package: &str) -> PathBuf {
     assert!(
         Path::new(path).exists(),
-        "{path} is missing, which this test needs. What may help: apt-get install {package}"
+        "{path} is missing; try apt-get install {package}"
     );
     PathBuf::from(path)
 }
@@ -48,7 +48,7 @@ pub fn framework(name: &str) -> PathBuf {
         .join(name);
     assert!(
         unpacked.join("complete").exists(),
-        "{} is missing, which this test needs. What may help: scripts/frameworks {name}",
+        "{} is missing; run scripts/frameworks {name}",
         unpacked.display()
     );
     unpacked.join("root/usr/share/php")

@@ -118,7 +118,7 @@ fn every_engine_answers_as_classic(libraries: &str) {
         let log = surus.log();
         assert!(
             !log.contains("surus: "),
-            "{what}: named without reason: {log}"
+            "{what}: unexpected finding: {log}"
         );
     }
 }

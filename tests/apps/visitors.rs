@@ -76,7 +76,7 @@ pub fn sound(classic: &[String], everything: &[&str]) {
     for text in everything {
         assert!(
             classic.iter().any(|answer| answer.contains(text)),
-            "{text:?} is in no answer: {}",
+            "{text:?} is in no response: {}",
             classic.join("\n")
         );
     }
