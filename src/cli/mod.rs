@@ -36,9 +36,9 @@ Examples:
   surus serve /srv/app --listen 8080    serve another one at http://127.0.0.1:8080
   surus status /srv/app                 see what its workers are doing";
 
-/// Run PHP applications
+/// Run PHP applications: serve them over HTTP, or run them on AWS Lambda
 #[derive(Parser)]
-#[command(name = "surus", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "surus", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

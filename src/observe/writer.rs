@@ -39,8 +39,8 @@ struct Account {
 }
 
 impl<T: Send + 'static> Writer<T> {
-    /// `format` turns a line into text. `report_lost` is called on the writing thread with the number
-    /// of missing lines, once the stream accepts data again.
+    /// `format` turns a line into text. The writing thread calls `report_lost` with the number of
+    /// missing lines, once the stream accepts data again.
     pub fn start(
         name: &str,
         waiting: &'static Budget,
