@@ -1,4 +1,4 @@
-//! What is asked of PHP and what comes back: the one vocabulary that fronts and engines share.
+//! The request and response types that front ends and engines share.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,34 +17,38 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::spool::{Spool, TempFile};
 
-/// One piece of work for PHP. Whatever the front, it is an HTTP request.
+/// One request for PHP. Every front end, AWS Lambda's too, turns its input into an HTTP request.
 pub struct Event {
-    /// Unique within this process; the log lines of one event carry it.
+    /// Unique within this process; the log lines of one request carry it.
     pub id: u64,
-    /// The request as the client sent it. Its URI is never rewritten: `REQUEST_URI` is made from it.
+    /// The request as the client sent it. Its URI is never rewritten because `REQUEST_URI` is made
+    /// from it.
     pub request: http::Request<Body>,
-    /// Which PHP file answers.
+    /// The PHP file that answers.
     pub script: Script,
-    /// Who asks, and over what.
+    /// The addresses of client and server.
     pub origin: Origin,
-    /// CGI variables beside those that the request makes, such as what AWS Lambda says of an event. None of them has a name
-    /// that the request makes too.
+    /// CGI variables in addition to those made from the request, such as AWS Lambda's context. No
+    /// name occurs in both.
     pub variables: Vec<(Cow<'static, str>, String)>,
-    /// After this instant nobody waits for the answer.
+    /// No front end waits for the response after this instant.
     pub deadline: Instant,
-    /// A response that streams may take so long for each of its pieces, and as long as the client likes. None where all of it is due
-    /// at the deadline, whoever is slow.
+    /// The idle timeout between two chunks of a streamed response; the client may read as slowly as
+    /// it likes. `None` if the whole response is due at the deadline, however slow the client is.
     pub patience: Option<Duration>,
-    /// Where what the client does not take yet of a response that streams may wait, so that PHP need not. None where PHP is to wait for its
-    /// client: on Lambda, no other event is waiting for the worker, and the disk is the function's.
+    /// Where to buffer what the client of a streamed response does not read yet, so that PHP need
+    /// not wait. `None` if PHP waits for its client: on Lambda no other event needs the worker, and
+    /// the disk belongs to the function.
     pub spool: Option<Arc<Spool>>,
-    /// Kept until no worker has anything left to do for the event: PHP may go on when it has answered. For fronts that have to know.
+    /// Kept until no worker has work left for the request: PHP may continue after it has answered.
+    /// Set by front ends that need to know.
     pub hold: Option<TaskTrackerToken>,
-    /// None where the front has no way of sending them. An event does not keep the connection of a client that has left.
+    /// `None` if the front end cannot send them. Weak, so that a request does not keep the
+    /// connection of a client that has disconnected.
     pub early_hints: Option<Weak<dyn EarlyHints>>,
 }
 
-/// A request body that has arrived completely, so that a worker is never lent to a client that is still uploading.
+/// A completely received request body, so that an uploading client never occupies a worker.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
     #[default]
@@ -72,7 +76,7 @@ impl Body {
     }
 }
 
-/// The PHP file that answers an event, with the CGI names of its parts (RFC 3875, 4.1).
+/// The PHP file that answers a request, with the CGI names of its parts (RFC 3875, 4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// `DOCUMENT_ROOT`: absolute, without a trailing slash.
@@ -81,16 +85,17 @@ pub struct Script {
     pub filename: Arc<Path>,
     /// `SCRIPT_NAME`: the URL path that names the script, decoded, beginning with `/`.
     pub name: Arc<str>,
-    /// `PATH_INFO`: what follows the script's name in the URL path, decoded, any bytes; empty when nothing does.
+    /// `PATH_INFO`: the decoded rest of the URL path after the script's name; any bytes, possibly
+    /// none.
     pub path_info: OsString,
-    /// `QUERY_STRING` where a rule has made another one than the request's.
+    /// `QUERY_STRING` if a rewrite rule has replaced the request's.
     pub query: Option<Arc<str>>,
 }
 
-/// Who asks, after trusted proxies have been believed.
+/// The addresses of client and server, after trusted proxies have been applied.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// `REMOTE_ADDR` and `REMOTE_PORT`; none for a unix socket whose proxy named nobody.
+    /// `REMOTE_ADDR` and `REMOTE_PORT`; none for a unix socket if the proxy named no client.
     pub client: Option<Address>,
     /// The address the request arrived at; none for a unix socket.
     pub server: Option<Address>,
@@ -98,7 +103,7 @@ pub struct Origin {
     pub https: bool,
 }
 
-/// A socket's address, with its text at hand: every event of a connection needs it.
+/// A socket address with its text, which every request of a connection needs.
 #[derive(Clone)]
 pub struct Address(Arc<(SocketAddr, String, String)>);
 
@@ -129,12 +134,13 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// What PHP answered. The body may still be arriving.
+/// PHP's response. The body may still be arriving.
 pub type Response = http::Response<ResponseBody>;
 
-/// A front's way of sending `103 Early Hints` before the response.
+/// How a front end sends `103 Early Hints` before the response.
 pub trait EarlyHints: Send + Sync {
-    /// Sends the `Link` headers among `headers`, or leaves it where that is not possible: hints may be lost.
+    /// Sends the `Link` headers among `headers`. They are dropped if the connection cannot send
+    /// them.
     fn send(&self, headers: &HeaderMap);
 }
 
@@ -146,9 +152,10 @@ impl<F: Fn(&HeaderMap) + Send + Sync> EarlyHints for F {
 
 /// The bytes of a response.
 pub enum ResponseBody {
-    /// All of it, already here.
+    /// The complete body.
     Full(Bytes),
-    /// Still arriving. An error means that the answer is incomplete and the client must be able to tell.
+    /// A body that is still arriving. An error means that it is incomplete, which the client must
+    /// be able to see.
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = Failure> + Send>>),
 }
 
@@ -209,25 +216,25 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// Why there is no answer, or no more of it. Each front says it in its caller's language.
+/// Why there is no response, or no more of it. Each front end translates it for its caller.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Failure {
-    /// The application raised an error that nobody caught, and no response carries it.
+    /// An uncaught exception of the application that no response carries.
     #[error("PHP threw: {0}")]
     Thrown(String),
-    /// The process that held the event ended before it had answered.
-    #[error("the PHP process died: {0}")]
+    /// The process that held the request exited before it answered.
+    #[error("the PHP process exited: {0}")]
     Died(String),
-    /// The deadline came first.
-    #[error("no answer before the deadline")]
+    /// The deadline passed first.
+    #[error("no response before the deadline")]
     TimedOut,
-    /// Every worker is taken and the queue is full, or the wait in it was too long.
+    /// All workers are busy, and the queue is full or `engine.queue_timeout` has passed.
     #[error("too busy: {0}")]
     Busy(&'static str),
-    /// What came back is not a response.
-    #[error("malformed answer from PHP: {0}")]
+    /// PHP sent something that is not a response.
+    #[error("invalid response from PHP: {0}")]
     Malformed(String),
-    /// PHP cannot be given what was asked.
+    /// The request is too large for PHP.
     #[error("{0}")]
     TooLarge(&'static str),
 }

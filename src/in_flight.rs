@@ -1,22 +1,24 @@
-//! How many are in flight, those aside that have been so for long: where one waits for a slow script, or for a slow client, what pays for one alone
-//! pays for the only other one, too.
+//! Counts in-flight requests, ignoring those older than 10 ms.
+//!
+//! One slow script or slow client therefore does not disable busy polling for the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// By far longer than it pays to stay awake.
+/// Much longer than busy polling pays off.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Requests of a front, or events of a pool.
+/// The in-flight requests of a front end or of a pool.
 pub struct InFlight(Mutex<Counts>);
 
 struct Counts {
     all: usize,
-    /// When the last one began.
+    /// When the latest request began.
     last: Instant,
-    /// An instant, and how many of them had begun before. There is a new one every [`LONG`], or later where none begins.
+    /// An instant, and how many in-flight requests had begun before it. A new mark is set every
+    /// [`LONG`], or later if no request begins.
     mark: (Instant, usize),
-    /// An earlier mark: those that had begun before it have been in flight for long.
+    /// An earlier mark. Requests that began before it are old.
     long: (Instant, usize),
 }
 
@@ -27,7 +29,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// None, at `now`.
+    /// An empty count at `now`.
     fn new(now: Instant) -> InFlight {
         let none = (now, 0);
         InFlight(Mutex::new(Counts {
@@ -38,7 +40,7 @@ impl InFlight {
         }))
     }
 
-    /// There is one more, since `now`. Returns how many there are with it, in flight not for long.
+    /// Counts a request that begins at `now`. Returns the number of recent requests, including it.
     pub fn begin(&self, now: Instant) -> usize {
         let mut counts = self.counts();
         if now.saturating_duration_since(counts.mark.0) >= LONG {
@@ -52,11 +54,12 @@ impl InFlight {
         counts.lately()
     }
 
-    /// One has ended, which had begun at `began`. Returns how many are left, in flight not for long.
+    /// Uncounts a request that began at `began`. Returns the number of recent requests left.
     pub fn end(&self, began: Instant) -> usize {
         let mut counts = self.counts();
         counts.all -= 1;
-        // Whoever is counted after another that had begun later may be counted once too often, or too rarely, until the mark after the next.
+        // If requests are recorded out of order, one may be counted once too often or too rarely
+        // until the mark after the next.
         let Counts { mark, long, .. } = &mut *counts;
         for (instant, count) in [mark, long] {
             if began < *instant {
@@ -66,7 +69,7 @@ impl InFlight {
         counts.lately()
     }
 
-    /// How many are in flight not for long. Those of up to twice [`LONG`] may be among them.
+    /// How many recent requests are in flight. Some may be as old as twice [`LONG`].
     pub fn lately(&self) -> usize {
         self.counts().lately()
     }
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_in_flight_for_long_is_not_counted() {
+    fn old_request_is_not_counted() {
         let start = Instant::now();
         let in_flight = InFlight::new(start);
         let at = |ms| start + Duration::from_millis(ms);
@@ -99,7 +102,7 @@ mod tests {
             assert_eq!(count, if ms < 21 { 2 } else { 1 }, "at {ms} ms");
             assert_eq!(in_flight.end(at(ms)), count - 1);
         }
-        // Whatever is asked meanwhile, the slow one's end is its own.
+        // The slow request's end does not change the count of recent ones.
         assert_eq!(in_flight.begin(at(40)), 1);
         assert_eq!(in_flight.end(at(0)), 1);
         assert_eq!(in_flight.end(at(40)), 0);
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_a_pause_finds_those_before_it_in_flight_for_long() {
+    fn requests_before_a_pause_are_old() {
         let start = Instant::now();
         let in_flight = InFlight::new(start);
         let at = |ms| start + Duration::from_millis(ms);
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_come_and_go_are_many() {
+    fn concurrent_short_requests_are_counted() {
         let start = Instant::now();
         let in_flight = InFlight::new(start);
         let at = |ms| start + Duration::from_millis(ms);

@@ -1,4 +1,4 @@
-//! Surus runs PHP applications. ARCHITECTURE.md is the map.
+//! Library of the `surus` program, which runs PHP applications. ARCHITECTURE.md is the map.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -1,4 +1,4 @@
-//! The `surus` command.
+//! Entry point of the `surus` command.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

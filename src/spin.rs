@@ -1,33 +1,38 @@
-//! Who waits for something that usually comes within a moment looks for it all the time instead of sleeping: to be woken takes longer than a
-//! short script. On a CPU that has nothing else to do, and is a virtual machine's, that is 30 us, and 15 of the one who wakes. So Surus waits
-//! for the answer to an event (`engines/workers/wait.rs`) and for the next request (`fronts/http/lookout.rs`), and a worker for its next event
-//! (`sapi/event.c`), each where there is no other but such as take long (`in_flight.rs`).
+//! Adaptive busy polling: polls for up to 100 µs before blocking if recent waits were short.
+//!
+//! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
+//! 15 µs of the waker's CPU, which is longer than a short script takes. Surus therefore polls for
+//! the response to a request (`engines/workers/wait.rs`) and for the next request
+//! (`fronts/http/lookout.rs`). A worker polls for its next request (`sapi/event.c`). Each polls
+//! only if nothing else is in flight, ignoring requests that take long (`in_flight.rs`).
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Nobody looks for longer, nor at all where it usually takes longer, asleep or not. A build for tests is as much slower.
+/// The longest poll. There is no polling if waits are usually longer than this. A debug build gets
+/// more time because it is that much slower.
 pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-/// How many times in a row nobody looks after one for which others wanted the CPU.
+/// How many polls are skipped after one during which other threads wanted the CPU.
 const PAUSE: RangeInclusive<u64> = 8..=8192;
 
-/// Whether it pays to look for something that comes again and again.
+/// Decides whether to poll for something that happens again and again.
 pub struct Spin {
-    /// Nobody looks for longer.
+    /// The longest poll.
     pub most: Duration,
-    /// In microseconds: about four of five take less.
+    /// The usual wait in microseconds: about four out of five waits are shorter.
     usual: AtomicU64,
-    /// What takes longer is taken for this, and what is not known yet.
+    /// The upper bound of `usual`, and its value before the first wait.
     long: u64,
-    /// How many times nobody looks the next time that others want the CPU, and how many of the last time are left.
+    /// How many polls to skip the next time other threads want the CPU, and how many of the current
+    /// pause remain.
     pause: AtomicU64,
     pause_left: AtomicU64,
 }
 
 impl Spin {
-    /// At most for so long; not at all, where it is zero.
+    /// Polls for at most `most`; zero disables polling.
     pub fn new(most: Duration) -> Spin {
         let long = most.as_micros() as u64 * 10;
         Spin {
@@ -39,7 +44,7 @@ impl Spin {
         }
     }
 
-    /// Is it to be looked for this time?
+    /// Whether to poll this time.
     pub fn is_worth_it(&self) -> bool {
         self.is_short() && !self.is_pausing()
     }
@@ -56,24 +61,26 @@ impl Spin {
         left > 0
     }
 
-    /// It took so long, or longer, to one who was looking for it.
+    /// Records a wait of `took` or longer by a caller that polled.
     pub fn note(&self, took: Duration) {
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
             true => usual - usual.div_ceil(16),
             false => (usual + usual / 4 + 1).min(self.long),
         };
-        // Another thread's may get lost.
+        // A concurrent update may get lost; the estimate tolerates it.
         self.usual.store(usual, Ordering::Relaxed);
     }
 
-    /// It took so long to one who slept. Awake, it would have been less by what it takes to wake both.
+    /// Records a wait by a caller that blocked. A poll would have been shorter by the time that the
+    /// two wake-ups take.
     pub fn note_asleep(&self, took: Duration) {
         self.note(took.saturating_sub(self.most * 3 / 4));
     }
 
-    /// To give way took at most so long. Who had to wait for others' slice, milliseconds, could have been woken fifty times instead. If it goes on
-    /// so, it is for twice as many times the next time.
+    /// Records the longest time for which a poll yielded the CPU. A caller that lost a whole time
+    /// slice (milliseconds) could have been woken fifty times instead. The pause doubles each time
+    /// this happens.
     fn note_turns(&self, longest: Duration) {
         let pause = self.pause.load(Ordering::Relaxed);
         let next = match longest < self.most * 5 {
@@ -88,17 +95,17 @@ impl Spin {
     }
 }
 
-/// One who looks; when it is dropped, it has seen it or given up.
+/// One poll. Dropping it ends the poll, successful or not.
 pub struct Look<'a> {
     spin: &'a Spin,
     since: Instant,
     now: Instant,
-    /// What it took at most to give way.
+    /// The longest time for which it yielded the CPU.
     longest: Duration,
 }
 
 impl<'a> Look<'a> {
-    /// From now on.
+    /// Starts polling now.
     pub fn begin(spin: &'a Spin) -> Look<'a> {
         let now = Instant::now();
         Look {
@@ -109,12 +116,12 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Has it been looked for as long as it may be?
+    /// Whether the poll has used up its time.
     pub fn is_over(&self) -> bool {
         self.now - self.since > self.spin.most
     }
 
-    /// Whatever else has something to do on this CPU goes first.
+    /// Yields to the other threads of this CPU.
     pub fn give_way(&mut self) {
         let before = self.now;
         std::thread::yield_now();
@@ -122,7 +129,7 @@ impl<'a> Look<'a> {
         self.longest = self.longest.max(self.now - before);
     }
 
-    /// Whatever else our runtime has to do goes first: tasks, and what its sockets have for them.
+    /// Yields to the other tasks of the runtime, and lets it poll its sockets.
     pub async fn give_turn(&mut self) {
         tokio::task::yield_now().await;
         self.now = Instant::now();
@@ -140,20 +147,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_usually_short_is_waited_for_awake() {
+    fn polling_is_worth_it_only_if_waits_are_usually_short() {
         let spin = Spin::new(Duration::from_micros(100));
-        assert!(!spin.is_worth_it(), "nothing is known");
+        assert!(!spin.is_worth_it(), "nothing is known yet");
         for _ in 0..100 {
             spin.note(Duration::from_micros(50));
         }
         assert!(spin.is_worth_it());
         spin.note(Duration::from_secs(1));
-        assert!(spin.is_worth_it(), "once says nothing");
+        assert!(spin.is_worth_it(), "one long wait changes nothing");
         for _ in 0..100 {
             spin.note(Duration::from_micros(50));
             spin.note(Duration::from_micros(500));
         }
-        assert!(!spin.is_worth_it(), "every other one takes long");
+        assert!(!spin.is_worth_it(), "every other wait is long");
         for _ in 0..100 {
             spin.note(Duration::ZERO);
         }
@@ -162,11 +169,11 @@ mod tests {
         for _ in 0..100 {
             spin.note(Duration::ZERO);
         }
-        assert!(!spin.is_worth_it(), "there is no CPU for it");
+        assert!(!spin.is_worth_it(), "polling is disabled");
     }
 
     #[test]
-    fn to_one_who_slept_it_came_later_for_that() {
+    fn parked_wait_is_corrected_by_wakeup_latency() {
         for (took, is_short) in [(105, true), (300, false)] {
             let spin = Spin::new(Duration::from_micros(100));
             for _ in 0..100 {
@@ -177,20 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn who_has_lost_the_cpu_sleeps_for_a_while() {
+    fn lost_time_slice_pauses_polling() {
         let spin = Spin::new(Duration::from_micros(100));
         let paused = |took: u64| {
             spin.note_turns(Duration::from_micros(took));
             std::iter::from_fn(|| spin.is_pausing().then_some(())).count()
         };
         assert_eq!(paused(50), 0);
-        assert_eq!(paused(150), 0, "nothing came in time");
+        assert_eq!(paused(150), 0, "a poll that timed out is no lost slice");
         assert_eq!(paused(3_000), 8);
-        assert_eq!(paused(3_000), 16, "it goes on so");
+        assert_eq!(
+            paused(3_000),
+            16,
+            "the second loss in a row doubles the pause"
+        );
         for _ in 0..100 {
             assert_eq!(paused(50), 0);
         }
-        assert_eq!(paused(3_000), 8, "that is long ago");
+        assert_eq!(paused(3_000), 8, "the last loss was long ago");
         for _ in 0..20 {
             paused(3_000);
         }

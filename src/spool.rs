@@ -1,4 +1,4 @@
-//! Temporary files for what is too large to wait in memory.
+//! Temporary files for data that is too large for memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -8,16 +8,16 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::budget::{self, Taken};
 
-/// Where what a response's client does not take yet may wait.
+/// Where to buffer what the client of a response does not read yet.
 #[derive(Debug, Clone)]
 pub struct Spool {
-    /// The system's directory for temporary files when not set.
+    /// The system's directory for temporary files if not set.
     pub directory: Option<PathBuf>,
-    /// Bytes of one response.
+    /// Bytes per response.
     pub max: u64,
 }
 
-/// A file without a name: gone with its last descriptor, whatever happens to us. Its bytes count
+/// An unlinked file: gone with its last descriptor, even if this process crashes. Its bytes count
 /// against the budget of all such files.
 #[derive(Debug)]
 pub struct TempFile {
@@ -26,7 +26,7 @@ pub struct TempFile {
 }
 
 impl TempFile {
-    /// In the system's directory for temporary files, if no other is given.
+    /// Creates the file in `directory`, or in the system's directory for temporary files.
     pub fn create(directory: Option<&Path>) -> io::Result<TempFile> {
         let file = match directory {
             Some(directory) => tempfile::tempfile_in(directory),
@@ -35,19 +35,19 @@ impl TempFile {
         file.map(TempFile::from)
     }
 
-    /// Takes room for bytes that are about to be written.
+    /// Takes bytes that are about to be written from the budget.
     pub fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         match taken.try_grow(bytes) {
             true => Ok(()),
             false => Err(io::Error::new(
                 ErrorKind::StorageFull,
-                "the temporary files take all of http.max_spool",
+                "temporary files have reached their limit (http.max_spool)",
             )),
         }
     }
 
-    /// Makes the file empty.
+    /// Empties the file.
     pub fn clear(&self) -> io::Result<()> {
         self.file.set_len(0)?;
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Taken::none(&budget::SPOOL);

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them in configuration: `30s`, `8M`.
+//! Durations and sizes as written in configuration: `30s`, `8M`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -136,7 +136,7 @@ written_as_text!(
     |n| Some(Size(n))
 );
 
-/// For settings: a number of `range`, or an error that names the key and the range.
+/// For settings: a number in `range`, or an error that names the key and the range.
 pub fn number<'de, D: Deserializer<'de>>(
     key: &'static str,
     range: RangeInclusive<usize>,
@@ -174,7 +174,7 @@ pub fn number<'de, D: Deserializer<'de>>(
     from.deserialize_any(Visitor(key, range))
 }
 
-/// For settings: a size of `range`, or an error that names the key and the range.
+/// For settings: a size in `range`, or an error that names the key and the range.
 pub fn size<'de, D: Deserializer<'de>>(
     key: &'static str,
     range: RangeInclusive<Size>,
@@ -187,8 +187,8 @@ pub fn size<'de, D: Deserializer<'de>>(
     }
 }
 
-/// For settings: how long somebody is waited for. A wait without an end is none, and neither is no wait at all: at least a millisecond, at
-/// most a year, or an error that names the key.
+/// For settings: a timeout of at least a millisecond and at most a year, or an error that names the
+/// key. Neither zero nor an endless wait makes sense for these.
 pub fn wait<'de, D: Deserializer<'de>>(key: &'static str, from: D) -> Result<Time, D::Error> {
     const RANGE: RangeInclusive<Time> = Time::millis(1)..=Time::seconds(365 * 24 * 3600);
     let time = Time::deserialize(from)?;
@@ -198,7 +198,7 @@ pub fn wait<'de, D: Deserializer<'de>>(key: &'static str, from: D) -> Result<Tim
     }
 }
 
-/// For settings: a value that `check` has nothing against, or its error.
+/// For settings: a value that `check` accepts, or its error.
 pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
     check: impl FnOnce(&T) -> anyhow::Result<()>,
@@ -210,7 +210,7 @@ pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     }
 }
 
-/// For settings that are lists: a single text stands for a list of one.
+/// For settings that are lists: a single string stands for a list of one.
 pub fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -220,7 +220,7 @@ pub fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of texts, such as [\"…\", \"…\"], or a single text")
+            f.write_str("a list of strings, such as [\"…\", \"…\"], or a single string")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
@@ -239,7 +239,7 @@ pub fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from.deserialize_any(Values(PhantomData))
 }
 
-/// The same for one that need not be set.
+/// Like [`checked`], for a setting that may be absent.
 pub fn checked_if_set<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
     check: impl FnOnce(&T) -> anyhow::Result<()>,
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_written() {
+    fn duration_is_parsed_and_printed() {
         for text in ["500ms", "30s", "5m", "1h", "0s", "1500ms"] {
             assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
         }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn size_is_parsed_and_printed() {
         assert_eq!("8M".parse::<Size>().unwrap(), Size(8 << 20));
         assert_eq!("64k".parse::<Size>().unwrap(), Size(64 << 10));
         assert_eq!("17".parse::<Size>().unwrap().to_string(), "17");

@@ -1,4 +1,5 @@
-//! Do real applications work: installed, logged in to, written in, uploaded to, read back, looked at in a browser?
+//! Runs real applications: installs them, logs in, writes, uploads, reads back, and looks at them
+//! in a browser.
 #![allow(clippy::unwrap_used)]
 
 mod common;

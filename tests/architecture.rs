@@ -1,9 +1,9 @@
-//! Do imports go the way that ARCHITECTURE.md says?
+//! Tests that modules import only what ARCHITECTURE.md allows.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
-/// Which modules of ours each module may use, beside itself. `cli` may use all of them.
+/// The other modules that each module may use. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("budget", &[]),
     ("units", &[]),
@@ -63,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn modules_use_only_what_they_may() {
+fn modules_import_only_allowed_modules() {
     let mut wrong = Vec::new();
     for (file, text) in sources(&["src"]) {
         let module = module_of(&file);
@@ -107,9 +107,10 @@ fn unsafe_code_is_in_crates_sys_only() {
     );
 }
 
-/// Threads say when they sleep (`src/engines/workers/post.rs`); one that has become another's would never say it.
+/// Runtime threads record when they park (`src/engines/workers/post.rs`); a thread that leaves the
+/// runtime would never record it.
 #[test]
-fn threads_of_the_runtime_stay_its_own() {
+fn runtime_threads_stay_in_the_runtime() {
     for (file, text) in sources(&["src"]) {
         for (number, line) in code(&text) {
             assert!(!line.contains("block_in_place("), "{file}:{number}");
@@ -118,7 +119,7 @@ fn threads_of_the_runtime_stay_its_own() {
 }
 
 #[test]
-fn every_file_says_which_question_it_answers() {
+fn every_file_has_a_doc_comment() {
     let all = sources(&["src", "crates", "tests", "fuzz", "benches"]);
     let wrong: Vec<_> = all
         .iter()
@@ -132,7 +133,7 @@ fn every_file_says_which_question_it_answers() {
     );
 }
 
-/// Not in one piece, so that this file may be searched too.
+/// Split, so that this file may be searched too.
 const UNSAFE: &str = concat!("un", "safe");
 
 /// `src/fronts/http/mod.rs` → `fronts`, `src/units.rs` → `units`.
@@ -146,7 +147,8 @@ fn module_of(file: &str) -> String {
         .to_string()
 }
 
-/// The modules that a line names after `crate::`, in the list that begins there, or by climbing with `super::`.
+/// The modules that a line names after `crate::`, in the list that begins there, or through
+/// `super::`.
 fn used_modules(line: &str) -> Vec<String> {
     let name = |text: &str| -> String {
         let text = text.trim_start().trim_start_matches("super::");
@@ -167,7 +169,7 @@ fn used_modules(line: &str) -> Vec<String> {
     used
 }
 
-/// The lines that are code, each with its number.
+/// The lines of code, each with its number.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text
         .lines()
@@ -176,7 +178,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// Every Rust file below these directories, by its path from the root of the repository.
+/// Every Rust file below these directories, by its path from the repository's root.
 fn sources(directories: &[&str]) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Does the command line say what, where and what to do?
+//! Tests the command line: its help, and errors that say what failed, on what, and what to do.
 #![allow(clippy::unwrap_used)]
 
 #[path = "cli/admin.rs"]
@@ -61,7 +61,7 @@ fn says(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn every_subcommand_explains_itself() {
+fn every_subcommand_and_option_has_help() {
     let all = surus(&["--help"], &[]);
     for (command, option) in [
         ("serve", "--listen"),
@@ -79,14 +79,14 @@ fn every_subcommand_explains_itself() {
             let named = line.starts_with('-') || line.starts_with('[');
             assert!(
                 !named || line.contains("  "),
-                "{command}: nothing is said about {line}"
+                "{command}: no help for {line}"
             );
         }
     }
 }
 
 #[test]
-fn a_wrong_command_line_has_a_status_of_its_own() {
+fn wrong_command_line_exits_with_status_2() {
     let said = surus(&["serve", "--listen", "nowhere"], &[]);
     assert_eq!(said.status, 2);
     says(&said.stderr, &["`nowhere` is no address", "127.0.0.1:8080"]);
@@ -94,7 +94,7 @@ fn a_wrong_command_line_has_a_status_of_its_own() {
 }
 
 #[test]
-fn the_engines_are_listed_with_what_they_do() {
+fn engines_command_lists_every_engine() {
     let said = surus(&["engines"], &[]);
     says(
         &said.stdout,
@@ -103,7 +103,7 @@ fn the_engines_are_listed_with_what_they_do() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_what_helps() {
+fn port_in_use_is_named_with_the_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let project = project(&[]);
@@ -146,7 +146,7 @@ fn admin_port_in_use_names_the_admin_setting() {
 }
 
 #[test]
-fn preload_file_that_is_missing_is_named_even_without_log_errors() {
+fn missing_preload_file_is_named_even_without_log_errors() {
     let project = project(&[("index.php", "")]);
     let settings = [
         "opcache.preload=/nowhere/preload.php",
@@ -164,9 +164,9 @@ fn preload_file_that_is_missing_is_named_even_without_log_errors() {
 }
 
 #[test]
-fn a_document_root_that_cannot_be_read_is_named() {
+fn unreadable_document_root_is_named() {
     use std::os::unix::fs::PermissionsExt;
-    // Root may read everything, so another runs it, from where everybody may.
+    // Root may read everything, so another user runs it, from a directory that everybody may read.
     let directory = project(&[("app/index.php", "")]);
     let program = directory.path().join("surus");
     copy_executable(env!("CARGO_BIN_EXE_surus").as_ref(), &program);

@@ -173,7 +173,7 @@ fn a_library_other_than_at_the_build_stays_as_it_is() {
     bytes[at.unwrap() + head.len()] ^= 1;
     let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
     assert!(
-        said.contains("another than the one that surus-php was built with"),
+        said.contains("differs from the one that surus-php was built with"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! Does docs/configuration.md have every key with its default, and nothing else?
+//! Tests that docs/configuration.md has every key with its default, and nothing else.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use surus::config::{Config, Pool};
 use surus::fronts::site::route::Rule;
 
-/// Sections whose keys are the user's.
+/// Sections with keys that the user chooses.
 const FREE: [&str; 2] = ["php", "env"];
 
 #[test]
@@ -34,7 +34,7 @@ fn every_key_is_documented_with_its_default() {
     }
 }
 
-/// `http.max_body` → `"64M"`, as the code has it.
+/// `http.max_body` → `"64M"`, from the code.
 fn actual() -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let config = serde_json::to_value(Config::default()).unwrap();
@@ -56,7 +56,7 @@ fn actual() -> BTreeMap<String, String> {
     keys
 }
 
-/// As TOML writes it, but for the spaces of lists.
+/// As TOML writes it, without the spaces of lists.
 fn written(value: &Value) -> String {
     match value {
         Value::Null => "not set".into(),
@@ -65,7 +65,7 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// What the headings and tables say.
+/// The keys and defaults in the document's headings and tables.
 fn documented(text: &str) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let mut section = String::new();

@@ -1,4 +1,5 @@
-//! Files through the real server: whole, in part, to slow and to impatient clients, over HTTP/1 and HTTP/2.
+//! Tests static files through the real server: whole and in part, to slow and disconnecting
+//! clients, over HTTP/1 and HTTP/2.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -41,7 +42,7 @@ fn curl(args: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_large_file_arrives_as_it_is() {
+fn large_file_arrives_unchanged() {
     let (dir, content) = site();
     let surus = Surus::serve(dir.path(), &["--workers", "1"]);
     let url = format!("{}/large.bin", surus.url);
@@ -65,7 +66,7 @@ fn a_large_file_arrives_as_it_is() {
 }
 
 #[test]
-fn requests_behind_one_another_get_their_own_answers() {
+fn pipelined_requests_get_their_own_responses() {
     let (dir, content) = site();
     let surus = Surus::serve(dir.path(), &["--workers", "1"]);
     let mut stream = TcpStream::connect(&surus.address).unwrap();
@@ -99,7 +100,7 @@ fn requests_behind_one_another_get_their_own_answers() {
 }
 
 #[test]
-fn a_file_that_becomes_shorter_breaks_the_connection_and_nothing_else() {
+fn truncated_file_aborts_the_response_only() {
     let (dir, content) = site();
     let surus = Surus::serve(dir.path(), &["--workers", "1"]);
     let mut stream = TcpStream::connect(&surus.address).unwrap();
@@ -110,14 +111,14 @@ fn a_file_that_becomes_shorter_breaks_the_connection_and_nothing_else() {
     stream.read_exact(&mut beginning).unwrap();
     std::fs::write(dir.path().join("large.bin"), &content[..1000]).unwrap();
     let mut rest = Vec::new();
-    // An end or a reset; in either case less than was promised.
+    // An end or a reset; less than was promised in either case.
     let _ = stream.read_to_end(&mut rest);
     assert!(rest.len() < content.len());
     assert_eq!(curl(&[&surus.url]), b"php");
 }
 
 #[test]
-fn clients_that_leave_in_the_middle_leave_nothing_behind() {
+fn disconnected_clients_leave_no_open_files() {
     let (dir, _) = site();
     let surus = Surus::serve(dir.path(), &["--workers", "1"]);
     let descriptors = || {

@@ -1,4 +1,4 @@
-//! Is it HTTP/2? h2spec asks.
+//! Runs h2spec, the conformance tests for HTTP/2, against Surus.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,10 +10,10 @@ use common::Surus;
 
 const INSTALL: &str = "go install github.com/summerwind/h2spec/cmd/h2spec@latest";
 
-/// Cases that fail, and why that is right.
+/// Cases that fail, and why that is correct.
 const EXCEPTIONS: [(&str, &str); 1] = [(
     "Sends invalid connection preface",
-    "whatever is not the preface is taken for HTTP/1; it is answered 400 before the connection is closed",
+    "a wrong preface is parsed as HTTP/1 and gets 400 before the connection is closed",
 )];
 
 fn h2spec() -> PathBuf {
@@ -31,7 +31,7 @@ fn h2spec() -> PathBuf {
 }
 
 #[test]
-fn h2spec_has_nothing_to_say() {
+fn h2spec_finds_no_violation() {
     let h2spec = h2spec();
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.php"), "<?php echo 'hello';").unwrap();

@@ -75,6 +75,9 @@ fn a_request_that_ends_its_process_is_said_to() {
     let (success, said, error) = leaks(&["/fatal"]);
     assert!(success, "{error}");
     assert!(said.contains("GET /fatal: 500"), "{said}");
-    assert!(said.contains("its process ended with it"), "{said}");
+    assert!(
+        said.contains("its process exited during the request"),
+        "{said}"
+    );
     assert!(error.contains("Allowed memory size"), "{error}");
 }

@@ -1,10 +1,10 @@
-//! Is what the README says of the engines what the program says?
+//! Tests that the README's table of engines matches the program.
 #![allow(clippy::unwrap_used)]
 
 use surus::engines::CATALOGUE;
 
 #[test]
-fn the_readme_lists_the_engines_of_the_catalogue() {
+fn readme_lists_the_engines_of_the_catalogue() {
     let readme = include_str!("../README.md");
     let (_, rest) = readme.split_once("<!-- engines -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- /engines -->").unwrap();

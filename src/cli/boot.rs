@@ -1,4 +1,4 @@
-//! Which engines a configuration asks for, and what they boot.
+//! Decides which engines a configuration needs and what they boot, and boots them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ use crate::observe::metrics::Metrics;
 /// Opens the application's directory.
 pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
     let script = script(project, config);
-    // What is booted answers for itself; the URL's names are those of the index.php that it stands for, when there is one.
+    // A booted script answers for itself. URLs name the index.php that it stands for, if there is
+    // one.
     let front = match &script {
         Some(_) if boots_script(project, config)? => {
             let site = Site::open(project, &config.site, None)?;
@@ -35,7 +36,8 @@ pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
     Site::open(project, &config.site, front.as_deref())
 }
 
-/// The application's directory as a pool sees it that names a script and boots none: that is its front controller.
+/// Opens the application's directory for a pool with a script that it does not boot: the script is
+/// then that pool's front controller.
 pub fn open_front(project: &Path, config: &Config, pool: &str) -> anyhow::Result<Option<Site>> {
     let script = config.pool.get(pool).and_then(|pool| pool.script.as_ref());
     let (Some(script), Some(of_pool)) = (script, config.of_pool(pool)) else {
@@ -49,7 +51,7 @@ pub fn open_front(project: &Path, config: &Config, pool: &str) -> anyhow::Result
         .with_context(|| format!("pool.{pool}.script"))
 }
 
-/// What boots a Laravel application, in the library that the project has for it.
+/// The script of the PHP library that boots a Laravel application.
 const LARAVEL: &str = "vendor/surus/surus/src/Laravel/worker.php";
 
 fn script(project: &Path, config: &Config) -> Option<PathBuf> {
@@ -58,7 +60,7 @@ fn script(project: &Path, config: &Config) -> Option<PathBuf> {
     script.map(|script| project.join(script))
 }
 
-/// Is Laravel to be booted, and by an engine that boots something?
+/// Whether to boot Laravel: it is configured, and the engine boots a script.
 fn boots_laravel(config: &Config) -> bool {
     let engine = config.engine.name.as_deref();
     let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
@@ -69,12 +71,12 @@ fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
     Ok(chosen(project, config)?.boots_script)
 }
 
-/// The engine that answers where no route names another.
+/// The engine for requests for which no route names another.
 pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry> {
     if let Some(name) = &config.engine.name {
         return engines::find(name);
     }
-    // A site that cannot be opened is said by who opens it to serve.
+    // If the site cannot be opened, `serve` reports it when it opens the site.
     let site = || Site::open(project, &config.site, None).ok();
     let front = || {
         site()?
@@ -88,17 +90,18 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     engines::find(if boots { "rewind" } else { "classic" })
 }
 
-/// One that the application is told to use: then it is not the entry script that calls `surus_serve()`.
+/// The runtime that the application is configured to use. Its entry script then does not call
+/// `surus_serve()` itself.
 #[derive(Debug, PartialEq)]
 enum Runtime {
-    /// Its Runtime component loads ours.
+    /// Symfony's Runtime component loads Surus's runtime.
     Symfony,
     Laravel,
-    /// Of the package runtime/frankenphp-symfony.
+    /// The package runtime/frankenphp-symfony.
     FrankenPhp,
 }
 
-/// As `[env]` says, or the environment where PHP gets all of it, as on AWS Lambda.
+/// The runtime that `[env]` names, or the environment if PHP gets all of it, as on AWS Lambda.
 fn runtime(config: &Config) -> Option<Runtime> {
     let inherited = || match config.engine.clear_env {
         true => None,
@@ -113,10 +116,11 @@ fn runtime(config: &Config) -> Option<Runtime> {
     }
 }
 
-/// Where Symfony's Runtime component looks for the name of a class.
+/// The variable from which Symfony's Runtime component takes the name of its class.
 const APP_RUNTIME: &str = "APP_RUNTIME";
 
-/// Does this PHP file serve, or the one that it does nothing but require? Laravel Octane's is such a stub.
+/// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
+/// is such a stub.
 fn serves(entry: &Path) -> bool {
     let mut file = entry.to_path_buf();
     for _ in 0..3 {
@@ -133,8 +137,8 @@ fn serves(entry: &Path) -> bool {
     false
 }
 
-/// Does this PHP file call a function that only a booted script may call, or a runner of the
-/// Composer package that does?
+/// Whether this PHP file calls a function that only booted scripts may call, or a runner of the
+/// Composer package that does.
 fn calls_serve(php: &str) -> bool {
     const FUNCTIONS: [&str; 3] = [
         "surus_serve",
@@ -167,14 +171,14 @@ fn calls_serve(php: &str) -> bool {
 /// A pool of PHP processes that the configuration asks for.
 #[derive(Clone)]
 pub struct Asked {
-    /// Its name, or that of its engine.
+    /// The pool's name, or its engine's.
     pub name: &'static str,
     pub entry: &'static Entry,
-    /// The configuration as it sees it.
+    /// The configuration as the pool sees it.
     pub config: Config,
 }
 
-/// The engine that is configured, and the engines and pools that routes name, each once.
+/// The configured engine, and the engines and pools that routes name, each once.
 pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
     let main = chosen(project, config)?;
     let mut all = vec![Asked {
@@ -188,7 +192,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
         }
         all.push(match config.of_pool(name) {
             Some(config) => Asked {
-                // As the names of engines, it is needed as long as the program runs.
+                // Leaked because pool names, like engine names, are needed until the program exits.
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
                 config,
@@ -207,13 +211,13 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
     Ok(all)
 }
 
-/// A pool, and how to run it.
+/// A pool and its plan.
 pub struct Planned {
     pub asked: Asked,
     pub plan: Plan,
 }
 
-/// Works out how to run what is asked for.
+/// Plans how to run a pool.
 pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
     let ini = asked.config.php.iter();
     let plan = engines::plan(
@@ -234,7 +238,7 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
     Ok(Planned { asked, plan })
 }
 
-/// Boots what is asked for.
+/// Plans and boots a pool.
 pub async fn boot_one(
     asked: &Asked,
     project: &Path,
@@ -244,7 +248,7 @@ pub async fn boot_one(
     boot_planned(&planned, None, metrics).await
 }
 
-/// Boots a pool, with processes that `launch` starts, or this process.
+/// Boots a pool. `launch` starts its processes, or this process does.
 pub async fn boot_planned(
     planned: &Planned,
     launch: Option<Launch>,
@@ -256,20 +260,23 @@ pub async fn boot_planned(
         .with_context(|| format!("engine `{}`", planned.asked.name))
 }
 
-/// The PHP file that an engine boots, and the site that it is of.
+/// The PHP file that an engine boots, and its site.
 pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathBuf, Site)> {
     let site = open_site(project, config)?;
     let script = match script(project, config) {
         Some(script) => script
             .canonicalize()
             .with_context(|| match script.ends_with(LARAVEL) {
-                true => format!("APP_RUNTIME is Laravel's, and {LARAVEL} is not in the project: composer require surus/surus"),
+                true => format!(
+                    "APP_RUNTIME is Laravel's, but {LARAVEL} is missing: run composer \
+                                 require surus/surus"
+                ),
                 false => format!("cannot find {} (engine.script)", script.display()),
             })?,
         None => match site.front_controller() {
             Some(front) => front.filename.to_path_buf(),
             None => bail!(
-                "there is no index.php in {}; name the PHP file to boot in engine.script, or with --script",
+                "no index.php in {}; name the PHP file to boot in engine.script or with --script",
                 site.root().display()
             ),
         },
@@ -292,8 +299,9 @@ fn finder(project: PathBuf, config: Config) -> FindScript {
     })
 }
 
-/// The requests of `engine.warmup`. Each tells PHP that it is one, and which of how many, so that an
-/// application can leave out what a visitor alone may cause, and a runner clean up after the last.
+/// The requests of `engine.warmup`. `SURUS_WARMUP` tells PHP the number of the request and their
+/// total. An application can then skip what only a client's request may cause, and a runner can
+/// clean up after the last.
 fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
     (1..)
         .zip(urls)
@@ -306,11 +314,12 @@ fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
         .collect()
 }
 
-/// A request for `/path?query`, or for a whole URL where the application looks at its host.
+/// A request for `/path?query`, or for a whole URL if the application checks its host.
 pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
     let wrong = || {
         format!(
-            "engine.warmup has {url:?}; it takes URLs such as \"/\" or \"https://example.org/login\""
+            "engine.warmup has {url:?}; expected a URL such as \"/\" or \
+             \"https://example.org/login\""
         )
     };
     let uri: Uri = url.parse().with_context(wrong)?;
@@ -348,7 +357,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn runtimes_are_known_by_their_class() {
+    fn runtime_is_recognised_by_its_class() {
         let of = |class: &str| {
             let mut config = Config::default();
             config.env.insert(APP_RUNTIME.into(), class.into());
@@ -363,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_serves_is_known_by_its_call() {
+    fn serving_script_is_recognised_by_its_call() {
         for php in [
             "<?php\nsurus_serve(fn () => print 'x');",
             "<?php\n\\surus_serve($handler);",

@@ -1,4 +1,5 @@
-//! `surus check`: starts everything that `surus serve` does but the serving, and says what it has found.
+//! `surus check`: starts everything that `surus serve` starts, except serving, and prints the
+//! findings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,24 +22,24 @@ use crate::observe::log;
 use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
 
-/// What is printed, and whether something would stop the start.
+/// Prints findings, and counts those that would stop the start.
 #[derive(Default)]
 struct Findings {
     stops: usize,
 }
 
 impl Findings {
-    /// What will run.
+    /// Reports what works.
     fn fine(&self, what: &str, is: impl std::fmt::Display) {
         say!("✓ {what:<17}{is}");
     }
 
-    /// What will run, and not as its owner may expect.
+    /// Reports what works differently from what the user may expect.
     fn note(&self, text: impl std::fmt::Display) {
         say!("! {text}");
     }
 
-    /// What would not run.
+    /// Reports what would stop the start.
     fn stop(&mut self, error: &anyhow::Error) {
         self.stops += 1;
         say!("✗ {error:#}");
@@ -54,14 +55,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     // Before there is another thread.
     let spool = keep::check_spool(&loaded.config);
-    // What PHP itself complains about, and nothing of our own progress.
+    // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
         ..loaded.config.log.clone()
     })?;
     match &loaded.file {
         Some(file) => findings.fine("configuration", file.display()),
-        None => findings.fine("configuration", "defaults; there is no surus.toml"),
+        None => findings.fine("configuration", "defaults; no surus.toml found"),
     }
     match spool {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
@@ -74,8 +75,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     })?;
     match findings.stops {
         0 => Ok(()),
-        1 => bail!("1 thing would stop `surus serve`, marked ✗"),
-        stops => bail!("{stops} things would stop `surus serve`, marked ✗"),
+        1 => bail!("1 problem would stop `surus serve`, marked ✗"),
+        stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),
     }
 }
 
@@ -94,7 +95,7 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
         }
         Err(error) => {
             findings.stop(&error);
-            // What is wrong there, it has said.
+            // The error has already been reported.
             Routes::new(&config.route, &config.site).ok()
         }
     };
@@ -107,7 +108,7 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
             for name in config.pool.keys() {
                 if !all.iter().any(|asked| asked.name == name) {
                     findings.note(format_args!(
-                        "[pool.{name}] is not started: no [[route]] leads there with engine = \"{name}\""
+                        "[pool.{name}] is not started: no [[route]] has engine = \"{name}\""
                     ));
                 }
             }
@@ -126,7 +127,7 @@ async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
     if asked.await.is_ok() {
         findings.fine("listens at", names.join(", "));
         findings.note(format_args!(
-            "a surus runs for this project already, with its admin listener at {address}"
+            "surus is already running for this project (admin listener: {address})"
         ));
         return;
     }
@@ -145,11 +146,12 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
             findings.fine("front controller", script.filename.display());
         }
         _ if site.front_controller().is_some() => findings.note(
-            "what is no file is 404: no rule of an .htaccess file leads it to a front controller, or site.fallback is false",
+            "a URL without a file gets 404: no .htaccess rule sends it to a front controller, or \
+             site.fallback is false",
         ),
         _ => findings.note(
-            "there is no front controller: what is no file is 404; name one with --script, or put an index.php into the \
-             document root",
+            "no front controller, so a URL without a file gets 404; name one with --script, or put \
+             an index.php into the document root",
         ),
     }
     let holds_project = project.canonicalize().is_ok_and(|project| project == root);
@@ -158,7 +160,7 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
     }
 }
 
-/// Boots PHP as `surus serve` would, with one worker.
+/// Boots PHP like `surus serve`, with one worker.
 async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     let config = &asked.config;
     let machine = Machine::read();
@@ -185,7 +187,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     let why = match config.engine.workers {
         Some(_) => "engine.workers".to_string(),
         None => format!(
-            "two for each of {} CPUs, as far as {} MiB of memory allow; engine.workers sets it",
+            "two for each of {} CPUs, limited by {} MiB of memory; set engine.workers to change it",
             machine.cpus,
             machine.memory >> 20
         ),
@@ -197,7 +199,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         php: &|name| report.get(name).to_string(),
         workers,
         memory: machine.memory,
-        // Nothing is said of a limit that cannot be known.
+        // An unknown limit causes no finding.
         open_files: surus_sys::process::raise_open_files().unwrap_or(u64::MAX),
     };
     for sentence in contradictions(&facts) {
@@ -205,7 +207,8 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     }
     if !one.entry.boots_script && !config.engine.warmup.is_empty() {
         findings.note(format_args!(
-            "engine.warmup is not heard: `{}` boots nothing that could be warmed up; `rewind`, `fork`, `standby` and `worker` do",
+            "engine.warmup has no effect: `{}` boots no script that could be warmed up; `rewind`, \
+             `fork`, `standby` and `worker` do",
             one.entry.name
         ));
     }
@@ -217,8 +220,8 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         Ok(missing) => {
             for extension in missing {
                 findings.note(format_args!(
-                    "composer.json requires ext-{extension}, and PHP does not have it; install it for this PHP, or enable \
-                     it in its ini file"
+                    "composer.json requires ext-{extension}, which PHP does not have; install it \
+                     for this PHP, or enable it in its ini file"
                 ));
             }
         }
@@ -226,16 +229,17 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     }
 }
 
-/// Settings of directories that no request gets, though their owner may think so.
+/// Reports .user.ini files that no request reads, although the user may expect it.
 fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Findings) {
-    // It has booted, so that there is one.
+    // The engine has booted, so the script exists.
     let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
         return;
     };
     for file in user_ini::unread(site.root(), &script, name) {
         findings.note(format_args!(
-            "{} is not read: `{}` reads such files once, on the way from the document root to {}; settings for all requests \
-             belong there or into [php], and a [[route]] can lead those that need others to `classic`",
+            "{} is not read: `{}` reads such files once, from the document root down to {}; move \
+             settings for all requests there or into [php], or use a [[route]] with engine = \
+             \"classic\"",
             file.display(),
             asked.name,
             script.display()
@@ -243,7 +247,8 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
     }
 }
 
-/// The files that PHP puts around every request, such as firewalls. They belong to requests alone.
+/// Reports files that PHP runs around every request, such as firewalls. They do not run in the
+/// boot.
 fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Findings) {
     let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
         return;
@@ -258,7 +263,7 @@ fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Finding
         if !value.is_empty() {
             findings.fine(
                 what,
-                format_args!("{value}, {place} every request; not in the boot and its warm-ups"),
+                format_args!("{value}, {place} every request; not during the boot and its warm-up"),
             );
         }
     }
@@ -272,32 +277,36 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     match report.get("direct_calls") {
         "" => (),
         "other library" => findings.note(
-            "PHP's library is another than the one that surus-php was built with, so that its own calls are not made direct \
-             (engine.direct_calls): PHP takes about a twentieth longer; build surus-php again (cargo clean --release -p surus-php && \
-             cargo build --release)",
+            "direct calls are off (engine.direct_calls): PHP's library differs from the one that \
+             surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo clean \
+             --release -p surus-php && cargo build --release)",
         ),
         state if state.starts_with("failed") => findings.note(format_args!(
-            "PHP's library does not call itself directly (engine.direct_calls), and PHP takes about a twentieth longer: {state}"
+            "direct calls are off (engine.direct_calls), so PHP takes about 5% longer: {state}"
         )),
         state => findings.fine("direct calls", state),
     }
     match report.get("ini_file") {
-        "" => findings.note(
-            "PHP has found no php.ini and runs with its own defaults; engine.ini_file names one",
-        ),
+        "" => findings
+            .note("PHP found no php.ini and uses its own defaults; name a file in engine.ini_file"),
         file => findings.fine("php.ini", file),
     }
     match report.get("opcache") {
         "on" => findings.fine("OPcache", "on"),
         _ if !entry.is_standing() => {
-            findings.fine("OPcache", "of no use to a process of its own for each event");
+            findings.fine(
+                "OPcache",
+                "no effect in an engine that starts a process for each \
+                                      request",
+            );
         }
         "file cache only" => findings.note(
-            "OPcache has no shared memory (opcache.file_cache_only): every request reads its compiled files from disk; set \
-             [php] \"opcache.file_cache_only\" = false",
+            "OPcache uses no shared memory (opcache.file_cache_only), so every request reads its \
+             compiled files from disk; set [php] \"opcache.file_cache_only\" = false",
         ),
         state => findings.note(format_args!(
-            "OPcache is {state}: every request compiles its files; install it, and set [php] \"opcache.enable\" = true"
+            "OPcache is {state}, so every request compiles its files; install it, and set [php] \
+             \"opcache.enable\" = true"
         )),
     }
     for name in findings::unknown_settings(report, config) {
@@ -327,22 +336,26 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     findings.fine("limits", limits.join(", "));
 }
 
-/// Whom PHP runs as, and whether that user gets at the application at all.
+/// Reports the user that PHP runs as, and whether it can read the application.
 fn user(config: &Config, site: &Site, findings: &Findings) {
-    // An error is the engine's to report.
+    // The engine has already reported the error.
     let Ok(Some(user)) = engines::user(&config.engine) else {
         return;
     };
     findings.fine(
         "user",
-        format_args!("{} (engine.user), for Surus is started as root", user.name),
+        format_args!(
+            "{} (engine.user), because Surus was started as root",
+            user.name
+        ),
     );
     let needed = site
         .front_controller()
         .map_or(site.root(), |script| &script.filename);
     if let Some(obstacle) = readable::obstacle(&user, needed) {
         findings.note(format_args!(
-            "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set engine.user",
+            "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set \
+             engine.user",
             obstacle.display(),
             user.name,
             needed.display()

@@ -1,4 +1,4 @@
-//! `surus engines`.
+//! `surus engines`: lists the engines.
 
 use crate::cli::stdout::say;
 use crate::engines::CATALOGUE;
@@ -8,7 +8,7 @@ pub fn run() -> anyhow::Result<()> {
         say!("{:<12}{}", entry.name, entry.what_happens);
         say!("{:<12}published as {}", "", entry.published_as);
         say!(
-            "{:<12}application boots {}; survives between events: {}",
+            "{:<12}application boots {}; survives between requests: {}",
             "",
             entry.boots,
             entry.survives

@@ -1,4 +1,4 @@
-//! Which settings contradict each other?
+//! Finds settings that contradict each other.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::units::Size;
 
-/// What is known when PHP has started.
+/// Facts that are known once PHP has started.
 pub(super) struct Facts<'a> {
     pub config: &'a Config,
     /// A value of PHP's report.
     pub php: &'a dyn Fn(&str) -> String,
     pub workers: usize,
-    /// Bytes that this machine lets us use.
+    /// Bytes that this process may use.
     pub memory: u64,
-    /// Files that we may have open at once.
+    /// The limit of open files.
     pub open_files: u64,
 }
 
-/// One sentence for each contradiction: what, and what to do.
+/// One sentence for each contradiction: the problem, and the fix.
 pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(sizes(facts));
@@ -30,16 +30,16 @@ pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
         .contains(&php("display_errors").to_ascii_lowercase().as_str())
     {
         found.push(
-            "display_errors is on: visitors see PHP's errors, with paths and values; set [php] display_errors = false \
-             in production"
+            "display_errors is on, so clients see PHP's errors with paths and values; set [php] \
+             display_errors = false in production"
                 .into(),
         );
     }
     if php("opcache") == "on" && ["1", "on"].contains(&php("opcache.validate_timestamps").as_str())
     {
         found.push(
-            "opcache.validate_timestamps is on: PHP looks whether each file has changed; where only deployments change \
-             files, set it to 0 and run `surus reload` after each"
+            "opcache.validate_timestamps is on, so PHP checks whether each file has changed; if \
+             only deployments change files, set it to 0 and run `surus reload` after each"
                 .into(),
         );
     }
@@ -54,25 +54,27 @@ fn sizes(facts: &Facts<'_>) -> Vec<String> {
     if let Some(post) = post {
         if post > body {
             found.push(format!(
-                "post_max_size is {post}, but bodies above {body} are refused before PHP sees them (http.max_body)"
+                "post_max_size is {post}, but bodies above {body} are rejected before PHP sees \
+                 them (http.max_body)"
             ));
         } else if post < body {
             found.push(format!(
-                "post_max_size is {post}, below http.max_body ({body}): of forms between the two PHP gets no fields; set \
-                 both to the same"
+                "post_max_size is {post}, below http.max_body ({body}): PHP discards the fields of \
+                  forms between the two; set both to the same"
             ));
         }
     }
     if let Some(upload) = upload {
         if upload > body {
             found.push(format!(
-                "upload_max_filesize is {upload}, but bodies above {body} are refused before PHP sees them \
-                 (http.max_body)"
+                "upload_max_filesize is {upload}, but bodies above {body} are rejected before PHP \
+                 sees them (http.max_body)"
             ));
         }
         if let Some(post) = post.filter(|post| upload > *post) {
             found.push(format!(
-                "upload_max_filesize is {upload}, but a form with such a file is larger than post_max_size ({post})"
+                "upload_max_filesize is {upload}, but a form with such a file exceeds \
+                 post_max_size ({post})"
             ));
         }
     }
@@ -83,22 +85,23 @@ fn memory(facts: &Facts<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let Some(limit) = php_size(&(facts.php)("memory_limit")) else {
         found.push(
-            "memory_limit is -1: one script may take all memory of the machine; set [php] memory_limit"
+            "memory_limit is -1, so one script may use all memory of the machine; set [php] \
+             memory_limit"
                 .into(),
         );
         return found;
     };
     if let Some(post) = php_size(&(facts.php)("post_max_size")).filter(|post| limit < *post) {
         found.push(format!(
-            "memory_limit is {limit}, below post_max_size ({post}): a large form may end its script; raise the one or \
-             lower the other"
+            "memory_limit is {limit}, below post_max_size ({post}): a large form may exceed it; \
+             raise the one or lower the other"
         ));
     }
     let all = limit.0.saturating_mul(facts.workers as u64);
     if all > facts.memory {
         found.push(format!(
-            "{} workers that all reach memory_limit ({limit}) need {} MiB, and there are {} MiB; lower engine.workers or \
-             memory_limit",
+            "{} workers that all reach memory_limit ({limit}) need {} MiB, but only {} MiB are \
+             available; lower engine.workers or memory_limit",
             facts.workers,
             all >> 20,
             facts.memory >> 20
@@ -113,21 +116,22 @@ fn times(facts: &Facts<'_>) -> Vec<String> {
     let seconds = (facts.php)("max_execution_time").parse().unwrap_or(0);
     if seconds > timeout.0.as_secs() {
         found.push(format!(
-            "max_execution_time is {seconds} s, but after {timeout} without an answer the request ends with 504 \
-             (http.timeout)"
+            "max_execution_time is {seconds} s, but a request without a response gets 504 after \
+             {timeout} (http.timeout)"
         ));
     }
     let queue = facts.config.engine.queue_timeout;
     if timeout < queue {
         found.push(format!(
-            "http.timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no worker takes in time is answered with 504, \
-             not with 503 and Retry-After; raise the one or lower the other"
+            "http.timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no \
+             worker takes in time gets 504, not 503 with Retry-After; raise the one or lower the \
+             other"
         ));
     }
     if grace < timeout {
         found.push(format!(
-            "http.grace is {grace}, below http.timeout ({timeout}): requests that may take that long are cut off when surus \
-             ends; raise the one or lower the other"
+            "http.grace is {grace}, below http.timeout ({timeout}): a shutdown aborts requests \
+             that take longer; raise the one or lower the other"
         ));
     }
     found
@@ -137,18 +141,20 @@ fn connections(facts: &Facts<'_>) -> Option<String> {
     let (limit, files) = (facts.config.http.max_connections, facts.open_files);
     (limit as u64 >= files).then(|| {
         format!(
-            "http.max_connections is {limit}, but surus may have only {files} files open, and each connection is one; raise \
-             the limit (LimitNOFILE= of systemd, ulimit -Hn), or lower http.max_connections"
+            "http.max_connections is {limit}, but surus may open only {files} files, and each \
+             connection is one; raise the limit (LimitNOFILE= of systemd, ulimit -Hn), or lower \
+             http.max_connections"
         )
     })
 }
 
-/// A size as php.ini writes it; none where it means "no limit" or is not understood.
+/// A size as php.ini writes it; none if it means "no limit" or cannot be parsed.
 fn php_size(text: &str) -> Option<Size> {
     text.trim().parse().ok().filter(|size| *size != Size(0))
 }
 
-/// What `[php]` and `-d` set and PHP does not know; it is told of some that are ours.
+/// Settings from `[php]` and `-d` that PHP does not know. Only these: Surus itself passes settings
+/// that not every PHP has.
 pub(super) fn unknown_settings<'a>(
     report: &'a Report,
     config: &Config,
@@ -157,14 +163,15 @@ pub(super) fn unknown_settings<'a>(
     names.filter(|name| config.php.contains_key(*name))
 }
 
-/// A sentence about one of them.
+/// A sentence about an unknown setting.
 pub(super) fn unknown_setting(name: &str) -> String {
     format!(
-        "PHP has no setting {name} ([php] or -d): is it misspelt, or is its extension not loaded?"
+        "PHP has no setting {name} ([php] or -d): check its spelling, and that its extension is \
+         loaded"
     )
 }
 
-/// The extensions that `require` of the project's composer.json asks for and PHP does not have.
+/// The extensions that composer.json requires and PHP does not have.
 pub(super) fn missing_extensions(project: &Path, loaded: &str) -> anyhow::Result<Vec<String>> {
     let Ok(text) = std::fs::read_to_string(project.join("composer.json")) else {
         return Ok(Vec::new());
@@ -217,20 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_together_is_not_mentioned() {
+    fn consistent_settings_have_no_finding() {
         assert_eq!(found(&[]), "");
     }
 
     #[test]
-    fn what_does_not_is() {
+    fn contradicting_settings_are_found() {
         for (name, value, expected) in [
             ("post_max_size", "8M", "below http.max_body (64M)"),
-            ("post_max_size", "100M", "bodies above 64M are refused"),
-            (
-                "upload_max_filesize",
-                "100M",
-                "larger than post_max_size (64M)",
-            ),
+            ("post_max_size", "100M", "bodies above 64M are rejected"),
+            ("upload_max_filesize", "100M", "exceeds post_max_size (64M)"),
             (
                 "memory_limit",
                 "32M",
@@ -242,8 +245,8 @@ mod tests {
                 "4 workers that all reach memory_limit (1G) need 4096 MiB",
             ),
             ("memory_limit", "-1", "memory_limit is -1"),
-            ("max_execution_time", "90", "after 1m without an answer"),
-            ("display_errors", "1", "visitors see"),
+            ("max_execution_time", "90", "504 after 1m"),
+            ("display_errors", "1", "clients see"),
         ] {
             let found = found(&[(name, value)]);
             assert!(found.contains(expected), "{name}={value}: {found}");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_below_the_timeout_is() {
+    fn grace_below_the_timeout_is_found() {
         let mut config = Config::default();
         config.http.grace = "59s".parse().unwrap();
         let found = found_with(&config, &[]);
@@ -262,22 +265,24 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_than_open_files_are() {
+    fn more_connections_than_open_files_are_found() {
         let mut config = Config::default();
         config.http.max_connections = 1 << 14;
         let found = found_with(&config, &[]);
         assert!(
-            found.contains("http.max_connections is 16384, but surus may have only 16384 files"),
+            found.contains("http.max_connections is 16384, but surus may open only 16384 files"),
             "{found}"
         );
     }
 
     #[test]
-    fn extensions_of_composer_json_are_looked_for() {
+    fn missing_extensions_of_composer_json_are_found() {
         let project = tempfile::tempdir().unwrap();
         let missing = || missing_extensions(project.path(), "Core,Zend OPcache,PDO");
         assert!(missing().unwrap().is_empty());
-        let json = r#"{"require": {"php": ">=8.2", "ext-pdo": "*", "ext-zend-opcache": "*", "ext-redis": "*"}}"#;
+        let json = r#"{"require": {
+            "php": ">=8.2", "ext-pdo": "*", "ext-zend-opcache": "*", "ext-redis": "*"
+        }}"#;
         std::fs::write(project.path().join("composer.json"), json).unwrap();
         assert_eq!(missing().unwrap(), ["redis"]);
         std::fs::write(project.path().join("composer.json"), "{").unwrap();

@@ -1,4 +1,4 @@
-//! `surus leaks`: what requests leave behind in a process that serves many, by name.
+//! `surus leaks`: lists what requests leave behind in a process that serves many.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use crate::observe::metrics::Metrics;
 pub struct Leaks {
     #[command(flatten)]
     args: Args,
-    /// Request to look at: /path?query, or a whole URL where the application looks at its host; may be repeated
+    /// Request to examine: /path?query, or a whole URL if the application checks its host; may be
+    /// repeated
     #[arg(long = "url", value_name = "URL", default_value = "/")]
     urls: Vec<String>,
-    /// Times that each is requested before its leavings count: what is loaded once is no leak
+    /// Number of requests before the one that is examined, because what is loaded once is no leak
     #[arg(long, value_name = "N", default_value_t = 2)]
     before: u32,
 }
@@ -58,7 +59,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
             }
             say!("GET {url}: {status}");
             match leavings(&*pool, url, &site).await? {
-                None => say!("  its process ended with it; the error is above"),
+                None => say!("  its process exited during the request; see the error above"),
                 Some(left) if left.is_empty() => say!("  leaves nothing behind"),
                 Some(left) => left.lines().for_each(|line| say!("  {line}")),
             }
@@ -68,7 +69,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     })
 }
 
-/// What the request before has left; None when its process is gone.
+/// What the previous request left behind; `None` if its process has exited.
 async fn leavings(pool: &dyn Engine, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
     let mut event = boot::get(url, site)?;
     let headers = event.request.headers_mut();

@@ -29,9 +29,16 @@ use clap::{Parser, Subcommand};
 
 use crate::observe::log;
 
-/// Runs PHP applications.
+const EXAMPLES: &str = "\
+Examples:
+  surus serve                           serve the application in this directory
+  surus check /srv/app                  find out what would run, and what is misconfigured
+  surus serve /srv/app --listen 8080    serve another one at http://127.0.0.1:8080
+  surus status /srv/app                 see what its workers are doing";
+
+/// Run PHP applications: serve them over HTTP, or run them on AWS Lambda
 #[derive(Parser)]
-#[command(name = "surus", version, about, max_term_width = 100)]
+#[command(name = "surus", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,22 +47,42 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve an application over HTTP
+    #[command(after_help = "\
+Examples:
+  surus serve
+  surus serve /srv/app --listen 127.0.0.1:8080 --workers 8
+  surus serve --script worker.php -d memory_limit=256M")]
     Serve(options::Args),
-    /// Say what would run, and what is wrong with it, without serving
+    /// Show what would run and find misconfigurations, without serving
+    #[command(after_help = "\
+Examples:
+  surus check
+  surus check /srv/app --engine rewind")]
     Check(options::Args),
-    /// Show what the workers of a running surus do
+    /// Show what the workers of a running surus are doing
+    #[command(after_help = "\
+Examples:
+  surus status /srv/app
+  surus status --json /srv/app")]
     Status(status::Args),
-    /// Have a running surus boot the application anew, without losing a request
+    /// Boot the current version of an application in a running surus, without losing a request
+    #[command(after_help = "\
+Examples:
+  surus reload /srv/app")]
     Reload(options::Project),
-    /// Say what requests leave behind in a process that serves many (the engine `worker`), by name
+    /// List what requests leave behind in a worker process that serves many
+    #[command(after_help = "\
+Examples:
+  surus leaks --url /
+  surus leaks /srv/app --url /login --url '/search?q=a'")]
     Leaks(leaks::Leaks),
-    /// Be an AWS Lambda function
+    /// Run an application as an AWS Lambda function
     Lambda(Box<lambda::Lambda>),
-    /// List the ways of running PHP
+    /// List the engines, which are the ways to run PHP
     Engines,
 }
 
-/// Does what the command line says; the exit status is 0, 1 for a failure, or 2 for a command line that is wrong.
+/// Runs the command line. The exit status is 0, 1 for a failure, or 2 for an invalid command line.
 pub fn run() -> ExitCode {
     let result = match command_line().command {
         Command::Serve(args) => serve::run(args),
@@ -74,7 +101,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// AWS Lambda starts what is called `bootstrap`, and tells it nothing.
+/// AWS Lambda starts a program named `bootstrap` without arguments.
 fn command_line() -> Cli {
     let mut words: Vec<_> = std::env::args_os().collect();
     let called = words.first().map(Path::new).and_then(Path::file_name);
@@ -84,7 +111,7 @@ fn command_line() -> Cli {
     Cli::parse_from(words)
 }
 
-/// For commands that ask one question and end.
+/// Runs a future for commands that ask one question and exit.
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

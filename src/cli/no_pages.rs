@@ -1,17 +1,17 @@
-//! Finds what a document root holds that is no page: private files, which visitors do not get, and
-//! the parts of the project that they do.
+//! Finds files below the document root that are not pages: private files, which are never sent, and
+//! directories of the project that clients can read.
 
 use std::collections::BTreeMap;
 
 use crate::fronts::site::{Site, Why};
 
-/// More entries than this are not looked at: `surus check` answers at once.
+/// The limit of examined entries, so that `surus check` answers at once.
 const ENTRIES: usize = 100_000;
 
-/// Names of each class that are printed; the rest is counted.
+/// How many names of each class are printed; the rest is counted.
 const NAMED: usize = 5;
 
-/// Directories of a project that hold no page, as frameworks name them.
+/// Directories of a project that hold no pages, as frameworks name them.
 const PARTS: [&str; 11] = [
     "app",
     "bin",
@@ -26,12 +26,12 @@ const PARTS: [&str; 11] = [
     "var",
 ];
 
-/// What is in a document root and no page.
+/// Files below a document root that are not pages.
 #[derive(Default)]
 pub(super) struct NoPages {
     /// Never sent, by class.
     hidden: BTreeMap<&'static str, Vec<String>>,
-    /// Directories of the project whose files visitors can ask for.
+    /// Directories of the project with files that clients can request.
     open: Vec<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl NoPages {
         let mut left = ENTRIES;
         let mut directories = vec![root.to_path_buf()];
         while let Some(directory) = directories.pop() {
-            // What cannot be read is not served either.
+            // Directories that cannot be read cannot be served either.
             let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
             for entry in entries.take(left) {
                 left -= 1;
@@ -55,7 +55,7 @@ impl NoPages {
                         let names = found.hidden.entry(class.name).or_default();
                         names.push(format!("{}{slash}", relative.display()));
                     }
-                    // Its owner knows.
+                    // The user has configured it.
                     Some(Why::Setting) => {}
                     None if is_directory => directories.push(path),
                     None => {}
@@ -70,7 +70,7 @@ impl NoPages {
         found
     }
 
-    /// One sentence for each finding, with what to do.
+    /// One sentence for each finding: the problem, and the fix.
     pub(super) fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if !self.hidden.is_empty() {
@@ -83,16 +83,17 @@ impl NoPages {
             });
             let classes: Vec<_> = classes.collect();
             sentences.push(format!(
-                "the document root holds files that are no pages, and answers 404 for them: {}; keep them \
-                 elsewhere, for example beside a public/ directory (site.root), or lift this with \
-                 site.hidden = [\"!/name\"]",
+                "the document root has private files, which get 404: {}; move them elsewhere, for \
+                 example next to a public/ directory (site.root), or publish them with site.hidden \
+                 = [\"!/name\"]",
                 classes.join("; ")
             ));
         }
         if !self.open.is_empty() {
             sentences.push(format!(
-                "the document root is the project itself, and visitors can ask for what is in {}/; move what \
-                 is public into public/, name its directory in site.root, or hide these with site.hidden",
+                "the document root is the project itself, and clients can read files in {}/; move \
+                 public files into public/, name their directory in site.root, or hide these with \
+                 site.hidden",
                 self.open.join("/, ")
             ));
         }

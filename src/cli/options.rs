@@ -1,4 +1,4 @@
-//! What several subcommands are told: the project, and what overrides its configuration.
+//! Options shared by several subcommands: the project, and overrides of its configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
 use crate::fronts::http::Address;
 
-/// Which project.
+/// Selects the project.
 #[derive(Debug, clap::Args)]
 pub struct Project {
     /// Directory of the application
     #[arg(default_value = ".", value_name = "DIR")]
     dir: PathBuf,
-    /// Configuration file; DIR/surus.toml when there is one
+    /// Configuration file (default: DIR/surus.toml if it exists)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -24,12 +24,12 @@ impl Project {
         Project { dir, config }
     }
 
-    /// The directory as it was named.
+    /// The directory as given.
     pub fn named(&self) -> &Path {
         &self.dir
     }
 
-    /// The directory, absolute; symbolic links stay, so that a reload can see them changed.
+    /// The absolute directory. Symbolic links are kept, so that a reload sees them change.
     pub fn directory(&self) -> anyhow::Result<PathBuf> {
         let directory = std::path::absolute(&self.dir)?;
         if !directory.is_dir() {
@@ -50,31 +50,32 @@ impl Project {
     }
 }
 
-/// Which project, and how to run it otherwise than its configuration says.
+/// Selects the project and overrides its configuration.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub project: Project,
-    /// Address to listen at: 127.0.0.1:8080, [::1]:8080, 8080 or unix:/run/app.sock; may be repeated
+    /// Address to listen on: 127.0.0.1:8080, [::1]:8080, 8080 or unix:/run/app.sock; may be
+    /// repeated
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
-    /// How to run PHP; `surus engines` lists the ways
+    /// Engine that runs PHP; `surus engines` lists all
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// Number of PHP processes
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// PHP file to boot, or with `classic` the one that answers what no other file does, relative to where the command is given;
-    /// index.php of the document root when there is one
+    /// PHP file to boot, relative to the current directory; with `classic`, the front controller
+    /// (default: index.php of the document root if it exists)
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Entry of php.ini, as in `php -d`; may be repeated
+    /// php.ini entry, as in `php -d`; may be repeated
     #[arg(short = 'd', value_name = "INI=VALUE")]
     ini: Vec<String>,
 }
 
 impl Args {
-    /// The configuration with these options on top.
+    /// The configuration with these options applied.
     pub fn load(&self) -> anyhow::Result<Loaded> {
         let mut loaded = self.project.load()?;
         self.apply(&mut loaded.config)?;
@@ -96,11 +97,13 @@ impl Args {
             config.engine.workers = self.workers;
         }
         for entry in &self.ini {
-            // As php: `-d name` is `-d name=1`.
+            // Like php, `-d name` means `-d name=1`.
             let (name, value) = entry.split_once('=').unwrap_or((entry, "1"));
             if name.trim().is_empty() {
-                return Err(anyhow::anyhow!("write it as -d memory_limit=256M"))
-                    .context(format!("-d {entry}"));
+                return Err(anyhow::anyhow!(
+                    "expected NAME=VALUE, as in -d memory_limit=256M"
+                ))
+                .context(format!("-d {entry}"));
             }
             let value = IniValue::Text(value.to_string());
             IniValue::set(&mut config.php, name.trim(), value);

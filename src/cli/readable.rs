@@ -1,4 +1,4 @@
-//! May the user that PHP runs as read a file?
+//! Checks by permission bits whether PHP's user can read a file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use surus_sys::process::User;
 
-/// The part of the way to `file` that stops this user, by the permission bits; access control lists are not looked at.
+/// The part of the path to `file` that keeps this user out by its permission bits. Access control
+/// lists are not checked.
 pub(super) fn obstacle(user: &User, file: &Path) -> Option<PathBuf> {
     let groups = groups(user);
     let may = |path: &Path, bits: u32| {
@@ -34,7 +35,7 @@ fn allowed(user: &User, groups: &[u32], found: &Metadata, bits: u32) -> bool {
     found.mode() >> shift & bits == bits
 }
 
-/// The user's own group and those of /etc/group that name it.
+/// The user's main group and the groups of /etc/group that list it.
 fn groups(user: &User) -> Vec<u32> {
     let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let member = |line: &str| {
@@ -58,7 +59,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_directory_that_stops_a_user_is_named() {
+    fn unreadable_directory_is_named() {
         let stranger = User {
             name: "nobody-of-this-name".into(),
             uid: 4_000_000,

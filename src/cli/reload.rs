@@ -1,4 +1,4 @@
-//! `surus reload`.
+//! `surus reload`: reloads a running surus.
 
 use anyhow::bail;
 use http::Method;

@@ -1,4 +1,4 @@
-//! `surus serve`.
+//! `surus serve`: runs the keeper and the front end until a signal stops them.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.load()?;
     let config = loaded.config;
-    // Root keeps its rights in a process that meets no network, and has one thread so that it can fork another front.
+    // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
+    // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
     if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
@@ -78,8 +79,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     drop(place);
     let mut sockets = Some((listeners, admin));
     let run = |front: keeper::Front| {
-        let (mut listeners, mut admin) = sockets.take().context("a front starts once")?;
-        // The keeper removes their files.
+        let (mut listeners, mut admin) =
+            sockets.take().context("the front end was started twice")?;
+        // The keeper removes the socket files.
         listeners.iter_mut().for_each(Bound::leave_file);
         admin.leave_file();
         let (place, opener) = keep::adopt(&config, front.place)?;
@@ -102,14 +104,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match keep(&project, &config, plans.clone(), run)? {
         0 => Ok(()),
         status => {
-            // The front has said why. The files of the sockets go with them.
+            // The front end has already reported the failure. Dropping the sockets removes their
+            // files.
             drop(sockets);
             std::process::exit(status.into());
         }
     }
 }
 
-/// Runs the keeper of a project with a front that has a front's rights and does something else. For tests.
+/// Runs the keeper of a project with a front end that has the usual privileges but runs `front`.
+/// For tests.
 pub fn keep_other(
     project: &Path,
     front: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
@@ -123,7 +127,8 @@ pub fn keep_other(
     keep(project, &config.config, plans, front)
 }
 
-/// Keeps a front of a project: returns in the front when that has ended, and in the keeper when all is over.
+/// Runs a keeper. Returns in the front-end process when `run` returns, and in the keeper at
+/// shutdown.
 fn keep(
     project: &Path,
     config: &Config,
@@ -142,7 +147,7 @@ fn keep(
     }
 }
 
-/// What the process that meets the network begins with.
+/// What the front-end process starts with.
 struct Front {
     project: PathBuf,
     config: Config,
@@ -150,7 +155,7 @@ struct Front {
     admin: Bound,
     place: Place,
     plans: Arc<Vec<Planned>>,
-    /// The engine that answers where no route names another.
+    /// The engine for requests for which no route names another.
     main: &'static str,
     keeper: Option<Kept>,
 }
@@ -171,12 +176,12 @@ fn run_front(front: Front) -> anyhow::Result<()> {
     engines::observe_sleep(&mut builder, threads);
     let runtime = builder.build()?;
     let served = runtime.block_on(serve(front));
-    // What is still running after the grace period has had its time.
+    // In-flight work has already had the whole grace period.
     runtime.shutdown_background();
     served
 }
 
-/// Threads of the front: one for every two CPUs, since PHP needs most of them.
+/// Threads of the front end: one for every two CPUs, because PHP needs most of the CPU time.
 fn threads() -> usize {
     (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
 }
@@ -234,7 +239,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
         _ = quit.recv() => return Ok(()),
-        () = lost() => bail!("the keeper is gone"),
+        () = lost() => bail!("the keeper process has exited"),
     };
     let service = Arc::new(Service {
         application: Application {
@@ -259,7 +264,8 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                 let (service, config) = (service.clone(), config.clone());
                 let (project, keeper) = (project.clone(), keeper.clone());
                 Box::pin(async move {
-                    // A symbolic link to the project may lead elsewhere by now; so both are opened anew, and the site changes only when every engine has.
+                    // A symbolic link to the project may have changed, so the site is opened again.
+                    // It is switched only after every engine.
                     let place = match &keeper {
                         Some(keeper) => {
                             let (place, opener) = keep::adopt(&config, keeper.place().await?)?;
@@ -296,7 +302,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {
-        // What reads lines of JSON from stdout can do nothing with another.
+        // A reader of JSON lines on stdout cannot parse another line.
         match config.access_log.format {
             access::Format::Json => info!(address = listener.name(), "listening"),
             _ => stdout::announce(format_args!("listening on {}", listener.name())),
@@ -324,7 +330,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         tokio::select! {
             _ = hangup.recv() => start_reload(),
             _ = usr2.recv() => start_reload(),
-            // Where there is a keeper, it opens the files.
+            // If there is a keeper, it reopens the logs.
             _ = usr1.recv(), if keeper.is_none() => {
                 if let Err(error) = logs.reopen() {
                     warn!(%error, "cannot reopen the logs");
@@ -333,37 +339,38 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = quit.recv() => break,
-            () = lost() => bail!("the keeper is gone"),
+            () = lost() => bail!("the keeper process has exited"),
         }
     }
-    info!("shutting down; a second signal ends at once");
+    info!("shutting down; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
     let delay = config.http.drain_delay.0;
     let grace = config.http.grace.0 + std::time::Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
-            error!(%error, "the front failed");
+            error!(%error, "the front end failed");
         }
         for engine in service.application.engines.values() {
             engine.drain().await;
         }
     };
     let ended = async {
-        // Whoever asks for readiness, and leads requests here, learns of the end before anybody is refused.
+        // Load balancers see from the readiness probe that this server shuts down, before it
+        // rejects connections.
         tokio::time::sleep(delay).await;
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
-            warn!("the grace period is over (http.grace); what was in flight is given up");
+            warn!("grace period exceeded (http.grace); in-flight requests aborted");
         }
     };
     tokio::select! {
         () = ended => {}
-        _ = terminate.recv() => warn!("second signal; ended at once"),
-        _ = interrupt.recv() => warn!("second signal; ended at once"),
-        _ = quit.recv() => warn!("second signal; ended at once"),
+        _ = terminate.recv() => warn!("second signal received; exiting immediately"),
+        _ = interrupt.recv() => warn!("second signal received; exiting immediately"),
+        _ = quit.recv() => warn!("second signal received; exiting immediately"),
         () = lost() => {}
     }
-    // Its end removes the socket's file.
+    // Aborting the task removes the socket file.
     admin_task.abort();
     let _ = admin_task.await;
     if let Some(log) = &service.access_log {
@@ -372,12 +379,13 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Binds the addresses that the application is served at.
+/// Binds the addresses of the application.
 pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
     let listen = &config.http.listen;
     if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
         bail!(
-            "http.proxy_protocol is on and http.trusted_proxies is empty, so nobody could connect; name the proxies there"
+            "http.proxy_protocol is on but http.trusted_proxies is empty, so no client could \
+             connect; name the proxies there"
         );
     }
     let listeners: Vec<Bound> = listen
@@ -395,7 +403,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
     Ok(listeners)
 }
 
-/// Opens the application's directory, and those that routes send files from.
+/// Opens the application's directory, and the directories from which routes send files.
 pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
     let site = Arc::new(boot::open_site(project, config)?);
     let send_file = SendFile::open(
@@ -419,7 +427,8 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
     })
 }
 
-/// Can bodies be kept that are too large for memory? A directory that was chosen has to do; without one, only large bodies are refused.
+/// Checks that temporary files can be created. A configured directory must work; without one, only
+/// large bodies are rejected.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     match (
         TempFile::create(config.http.spool.as_deref()),
@@ -427,12 +436,14 @@ pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     ) {
         (Ok(_), _) => Ok(None),
         (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
-            "cannot make a file in {} (http.spool) as uid {}, which the front runs as; let that user write there, or set http.user",
+            "cannot create a file in {} (http.spool) as uid {}, the front end's user; let that \
+             user write there, or set http.user",
             directory.display(),
             surus_sys::process::uid()
         ))),
         (Err(error), None) => Ok(Some(format!(
-            "no file can be made in {} ({error}), so bodies above 64 KiB are refused; http.spool names another directory",
+            "cannot create a file in {} ({error}), so bodies above 64 KiB are rejected; name \
+             another directory in http.spool",
             std::env::temp_dir().display()
         ))),
     }
@@ -456,11 +467,12 @@ async fn boot_all(
             "on" => {}
             _ if !asked.entry.is_standing() => {}
             "file cache only" => warn!(
-                "OPcache has no shared memory (opcache.file_cache_only); every request reads its compiled files from disk"
+                "OPcache uses no shared memory (opcache.file_cache_only), so every request reads \
+                 its compiled files from disk"
             ),
             state => warn!(
                 opcache = state,
-                "PHP runs without OPcache; every request compiles its files"
+                "PHP runs without OPcache, so every request compiles its files"
             ),
         }
         for setting in findings::unknown_settings(&report, &asked.config) {

@@ -1,4 +1,4 @@
-//! `surus status`.
+//! `surus status`: shows the workers of a running surus.
 
 use http::Method;
 
@@ -44,7 +44,7 @@ fn table(engine: &EngineStatus) -> String {
         "FOR",
         "SERVED",
         "MEMORY",
-        "EVENT"
+        "REQUEST"
     );
     for worker in &engine.workers {
         let state = format!("{:?}", worker.state).to_lowercase();
@@ -83,7 +83,7 @@ mod tests {
     use crate::observe::status::{WorkerState, WorkerStatus};
 
     #[test]
-    fn the_table_lines_up() {
+    fn table_columns_are_aligned() {
         let status = EngineStatus {
             engine: "classic".into(),
             php: "8.2.35".into(),
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(
             table(&status),
             "classic: PHP 8.2.35, generation 1, 3 waiting\n\
-             \x20    PID  STATE            FOR    SERVED    MEMORY  EVENT\n\
+             \x20    PID  STATE            FOR    SERVED    MEMORY  REQUEST\n\
              \x20     12  idle           1m30s         7         -\n\
              \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n"
         );

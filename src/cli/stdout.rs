@@ -1,14 +1,14 @@
-//! What commands print. `println!` would end the process in the midst of its work where nobody reads any more, or the disk is full.
-//! What goes to stderr is `observe::log`'s.
+//! Prints the output of commands. Unlike `println!`, it does not panic if the reader has gone or
+//! the disk is full. Messages on stderr belong to `observe::log`.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Why something could not be printed; then nothing more is.
+/// The first error; nothing is printed after it.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints a line of what was asked for, as `println!`.
+/// Prints a line like `println!`.
 macro_rules! say {
     ($($what:tt)*) => {
         $crate::cli::stdout::print(format_args!("{}\n", format_args!($($what)*)))
@@ -16,7 +16,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints what was asked for. Whether all of it could be, is known at the end.
+/// Prints text. [`end`] reports an error.
 pub fn print(text: impl Display) {
     if FAILED.get().is_none()
         && let Err(error) = write(text)
@@ -25,16 +25,17 @@ pub fn print(text: impl Display) {
     }
 }
 
-/// Prints a line of a server, which serves whether anybody reads it or not.
+/// Prints a line of a server, which continues even if the line cannot be written.
 pub fn announce(line: impl Display) {
     let _ = write(format_args!("{line}\n"));
 }
 
-/// What could not be printed is a failure, but where its reader has had enough, as in `surus check | head -1`.
+/// Fails if something could not be printed, unless the reader has closed the pipe, as in `surus
+/// check | head -1`.
 pub fn end() -> anyhow::Result<()> {
     match FAILED.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-            anyhow::bail!("cannot write all of it to stdout: {error}")
+            anyhow::bail!("cannot write to stdout: {error}")
         }
         _ => Ok(()),
     }

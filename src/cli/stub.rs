@@ -1,9 +1,9 @@
-//! Finds the file that a PHP stub requires: one that has no other statement.
+//! Finds the file that a PHP stub requires. A stub has no other statement.
 
 use std::path::{Path, PathBuf};
 
-/// The file that `php`, the text of `file`, requires; none where it does anything else, or where the name is no
-/// constant one.
+/// The file that `php`, the text of `file`, requires. `None` if it has other statements, or if the
+/// name is not constant.
 pub(super) fn required(php: &str, file: &Path) -> Option<PathBuf> {
     let directory = file.parent()?;
     let code = without_comments(php);
@@ -25,7 +25,7 @@ pub(super) fn required(php: &str, file: &Path) -> Option<PathBuf> {
     path(name, directory)
 }
 
-/// `__DIR__ . '/../worker.php'` and its like.
+/// Parses `__DIR__ . '/../worker.php'` and similar expressions.
 fn path(expression: &str, directory: &Path) -> Option<PathBuf> {
     let mut text = String::new();
     let mut rest = expression;
@@ -53,11 +53,12 @@ fn path(expression: &str, directory: &Path) -> Option<PathBuf> {
             return None;
         }
     }
-    // A relative name is looked for beside the script first, as that is the working directory.
+    // PHP looks up a relative name in the working directory first, which is the script's directory.
     (!text.is_empty()).then(|| directory.join(text))
 }
 
-/// Comments that begin a line, and blocks of them. One behind code is left, and then this is no stub.
+/// Removes comments at the start of a line, and comment blocks. A comment after code stays, and the
+/// file is then no stub.
 fn without_comments(php: &str) -> String {
     let mut code = String::new();
     let mut rest = php;
@@ -80,7 +81,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     #[test]
-    fn stub_names_the_file_that_it_requires() {
+    fn stub_resolves_to_the_required_file() {
         let of = |php: &str| required(php, Path::new("/srv/app/public/index.php"));
         let found = |path: &str| Some(PathBuf::from(path));
         assert_eq!(
@@ -88,9 +89,8 @@ mod tests {
             found("/srv/app/public/../vendor/x/worker.php")
         );
         assert_eq!(
-            of(
-                "<?php declare(strict_types=1);\n/* a\n * b */ return require_once(dirname(__DIR__) . \"/w.php\"); ?>"
-            ),
+            of("<?php declare(strict_types=1);\n/* a\n * b */ \
+                 return require_once(dirname(__DIR__) . \"/w.php\"); ?>"),
             found("/srv/app/w.php")
         );
         assert_eq!(of("<?php include 'w.php';"), found("/srv/app/public/w.php"));

@@ -1,21 +1,22 @@
-//! Gives memory back to the system after a peak: glibc keeps what was freed between other blocks.
+//! Returns free memory to the system after a peak: glibc keeps memory that was freed between other
+//! blocks.
 
 use std::time::Duration;
 
 use surus_sys::memory;
 use tokio::time::sleep;
 
-/// How long after a peak memory is given back, and how rarely that is tried where it is of no use.
+/// How soon after a peak memory is returned, and the longest pause if that does not help.
 const OFTEN: Duration = Duration::from_secs(10);
 const RARELY: Duration = Duration::from_secs(320);
 
-/// Growth that is not worth the time.
+/// Growth below this is ignored.
 const GROWTH: u64 = 16 << 20;
 
-/// Gives memory back whenever the process has grown, for as long as it is polled.
+/// Returns memory whenever the process has grown, for as long as the future is polled.
 pub async fn run() {
     let Some(mut least) = resident() else {
-        // Without /proc nothing is known.
+        // Without /proc the size is unknown.
         return;
     };
     let mut pause = OFTEN;
@@ -27,7 +28,7 @@ pub async fn run() {
             pause = OFTEN;
             continue;
         }
-        // On a thread that serves nobody: it takes milliseconds.
+        // On a thread without tasks, because it takes milliseconds.
         let _ = tokio::task::spawn_blocking(memory::trim).await;
         let after = resident().unwrap_or(before);
         least = least.min(after);
@@ -38,7 +39,7 @@ pub async fn run() {
     }
 }
 
-/// Bytes of this process in memory (proc(5)).
+/// Resident memory of this process in bytes (proc(5)).
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -1,11 +1,12 @@
-//! Which .user.ini files does a booted engine not heed, and what do the others set?
+//! Finds the .user.ini files that a booted engine does not read, and the settings of the others.
 
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-/// Those below the document root that are not in a directory from there down to the boot's script. PHP reads such files where a request begins,
-/// and of what is booted that is the boot. `name` is `user_ini.filename`; where it is empty, PHP reads none anywhere.
+/// The files below the document root that are not on the path from there to the booted script. PHP
+/// reads such files at the start of a request; in a booted engine that is the boot. `name` is
+/// `user_ini.filename`; if it is empty, PHP reads no such file.
 pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
     if name.is_empty() {
         return Vec::new();
@@ -24,8 +25,8 @@ pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What the files from the document root down to the boot's script set `setting` to; none where they do not.
-/// The last one counts, as in PHP.
+/// The value of `setting` in the files from the document root to the booted script, if any. The
+/// last one counts, as in PHP.
 pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Option<String> {
     if name.is_empty() {
         return None;
@@ -38,7 +39,7 @@ pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Op
             .collect(),
         false => vec![directory],
     };
-    // From the script upwards, so that the first that sets it is the one that counts.
+    // From the script upwards: the first file that has the setting counts.
     directories.iter().find_map(|directory| {
         let text = std::fs::read_to_string(directory.join(name)).ok()?;
         let mut values = text.lines().filter_map(|line| {
@@ -49,7 +50,7 @@ pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Op
     })
 }
 
-/// A value without quotes and comment; `none` is how PHP writes an empty one.
+/// A value without quotes and comment; PHP writes an empty one as `none`.
 fn bare(value: &str) -> &str {
     let value = value.trim();
     let quoted = ['"', '\''].iter().find_map(|quote| {
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_of_nearest_file_counts() {
+    fn nearest_user_ini_value_applies() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         std::fs::create_dir_all(root.join("app")).unwrap();
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_way_to_the_script_is_unread() {
+    fn user_ini_files_off_the_path_to_the_script_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for directory in ["public/admin/deep", "public/blog", "other"] {
@@ -121,7 +122,7 @@ mod tests {
             unread("public/admin/index.php", ".user.ini"),
             ["admin/deep/.user.ini", "blog/.user.ini"]
         );
-        // Of a script elsewhere, its own directory counts, and nothing below the document root.
+        // For a script outside the document root only its own directory counts.
         assert_eq!(unread("other/boot.php", ".user.ini").len(), 4);
         assert!(unread("public/index.php", "").is_empty());
         assert!(unread("public/index.php", "other.ini").is_empty());

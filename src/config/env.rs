@@ -5,13 +5,14 @@ use serde::Deserialize;
 
 use super::Config;
 
-/// Variables that begin so but are no settings.
+/// Variables with the prefix `SURUS_` that are not settings.
 const OTHERS: [&str; 2] = ["SURUS_PHP_BINARY", "SURUS_SANITIZE"];
 
-/// What Kubernetes and Docker's links tell every container of a service that is called `surus`.
+/// Variables that Kubernetes and Docker links set in every container for a service called `surus`.
 const OF_A_SERVICE: [&str; 2] = ["SURUS_PORT", "SURUS_SERVICE_"];
 
-/// The variables of this process that concern us. One of them that is not UTF-8 is an error; others may be what they like.
+/// The `SURUS_` variables of this process. One that is not UTF-8 is an error; other variables are
+/// ignored.
 pub fn of_process() -> anyhow::Result<Vec<(String, String)>> {
     let mut ours = Vec::new();
     for (name, value) in std::env::vars_os() {
@@ -31,8 +32,8 @@ fn is_other(variable: &str) -> bool {
     OTHERS.contains(&variable) || OF_A_SERVICE.iter().any(|start| variable.starts_with(start))
 }
 
-/// Puts what the environment says into `table`. `__` in a key of `SURUS_PHP_` stands for the dot of php.ini's names, and
-/// lists are written as TOML or with commas.
+/// Puts the environment's settings into `table`. In a key of `SURUS_PHP_`, `__` stands for the dot
+/// of php.ini names. Lists are written as TOML or with commas.
 pub fn apply(
     table: &mut toml::Table,
     environment: impl Iterator<Item = (String, String)>,
@@ -57,7 +58,7 @@ pub fn apply(
             }
         }
         let Some(value) = value else {
-            // A list is only a guess at what a text with commas means.
+            // Text with commas may or may not be a list.
             let is_guess = |value: &toml::Value| value.is_array() && !text.starts_with('[');
             let error = errors
                 .iter()
@@ -65,13 +66,15 @@ pub fn apply(
                 .map_or_else(String::new, |(_, error)| error.message().to_string());
             if variable == "SURUS_HANDLER" {
                 bail!(
-                    "environment variable {variable}=`{text}`: Surus itself sets it for PHP; name the handler in lambda.handler \
-                     (SURUS_LAMBDA_HANDLER), or as the function's handler"
+                    "environment variable {variable}=`{text}`: Surus itself sets it for PHP; \
+                     name the handler in lambda.handler (SURUS_LAMBDA_HANDLER), \
+                     or as the function's handler"
                 );
             }
             if section == "pool" {
                 bail!(
-                    "environment variable {variable}=`{text}`: pools are given together, as TOML: SURUS_POOL='{{ NAME = {{ workers = 2 }} }}'"
+                    "environment variable {variable}=`{text}`: write all pools as one TOML value: \
+                     SURUS_POOL='{{ NAME = {{ workers = 2 }} }}'"
                 );
             }
             bail!("environment variable {variable}=`{text}`: {error}");
@@ -91,7 +94,7 @@ pub fn apply(
     Ok(())
 }
 
-/// `HTTP_MAX_BODY` → http, max_body. Two sections have names of two words.
+/// `HTTP_MAX_BODY` → http, max_body. Two sections have an underscore in their names.
 fn split(written: &str) -> (String, Option<String>) {
     let name = written.to_ascii_lowercase();
     let long = ["access_log", "send_file"]
@@ -110,11 +113,11 @@ fn split(written: &str) -> (String, Option<String>) {
     (section.to_string(), key)
 }
 
-/// The ways in which a text can be meant: a TOML value, a text, a list of texts.
+/// The possible meanings of a text: a TOML value, a string, a list of strings.
 fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> {
     let mut values = Vec::new();
     if section == "env" && key.is_some() {
-        // It is meant as it stands there.
+        // Environment variables of PHP are taken literally.
         return vec![text.into()];
     }
     if let Ok(mut table) = toml::from_str::<toml::Table>(&format!("v = {text}"))
@@ -128,17 +131,18 @@ fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> 
         .map(str::trim)
         .filter(|part| !part.is_empty());
     let list: Vec<_> = list.map(toml::Value::from).collect();
-    // No file of an extension has a comma in its name.
+    // No file name of an extension contains a comma.
     match section == "php" && matches!(key, Some("extension" | "zend_extension")) {
         true => values.push(list.into()),
-        // Where a list may be a single text, commas still make it a list; in php.ini they are part of a value.
+        // Commas make a list of a setting that also accepts a single string; in php.ini they are
+        // part of the value.
         false if section != "php" && list.len() > 1 => values.extend([list.into(), text.into()]),
         false => values.extend([text.into(), list.into()]),
     }
     values
 }
 
-/// Would this value do, alone?
+/// Checks this value on its own.
 fn check(section: &str, key: Option<&str>, value: &toml::Value) -> Result<(), toml::de::Error> {
     let mut table = toml::Table::new();
     match key {
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_can_be_set() {
+    fn every_kind_of_value_is_accepted() {
         let config = config(&[
             ("SURUS_HTTP_LISTEN", "127.0.0.1:81,unix:/run/x"),
             ("SURUS_HTTP_TRUSTED_PROXIES", "unix"),
@@ -190,7 +194,7 @@ mod tests {
             ),
             ("SURUS_ROUTE", "[{ prefix = '/x', deny = true }]"),
             ("OTHER", "x"),
-            // A service called surus, in Kubernetes.
+            // The variable that Kubernetes sets for a service called surus.
             ("SURUS_PORT", "tcp://10.0.0.1:80"),
             ("SURUS_PORT_80_TCP", "tcp://10.0.0.1:80"),
             ("SURUS_SERVICE_HOST", "10.0.0.1"),
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_value_is_named_in_the_error() {
         let error = |name, value| config(&[(name, value)]).unwrap_err().to_string();
         assert!(error("SURUS_HTTP_MAX_BODY", "lots").contains("SURUS_HTTP_MAX_BODY=`lots`"));
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));

@@ -1,4 +1,4 @@
-//! `surus.toml`.
+//! Reads `surus.toml`.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use anyhow::{Context, anyhow};
 
 use super::Config;
 
-/// Reads and checks the file. An error names file, line and what is allowed there.
+/// Reads and checks the file. An error names the file, the line and the allowed values.
 pub fn read(path: &Path) -> anyhow::Result<toml::Table> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    // For its error, which knows the place; what is merged with the environment is the table.
+    // Only for its error, which knows the line; the environment is merged into the table.
     toml::from_str::<Config>(&text)
         .and_then(|_| toml::from_str(&text))
         .map_err(|error| {

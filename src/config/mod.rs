@@ -1,4 +1,4 @@
-//! How Surus is to run: default < file < environment < command line.
+//! Loads the configuration: default < file < environment < command line.
 
 pub mod env;
 mod file;
@@ -15,7 +15,7 @@ use crate::fronts::{admin, http, lambda, site};
 use crate::observe::log;
 use crate::package;
 
-/// Everything that can be set, composed of everyone's settings.
+/// All settings, composed of each module's `Settings`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -26,7 +26,7 @@ pub struct Config {
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
     pub pool: BTreeMap<String, Pool>,
-    /// Entries of php.ini that override the file.
+    /// php.ini entries that override the file.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables of the PHP processes.
     #[serde(deserialize_with = "variables")]
@@ -39,11 +39,11 @@ pub struct Config {
     pub package: package::Settings,
 }
 
-/// What a pool has otherwise than `[engine]`, `[php]` and `[env]` say.
+/// What a pool sets differently from `[engine]`, `[php]` and `[env]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pool {
-    /// An engine of the catalogue.
+    /// The name of an engine.
     #[serde(deserialize_with = "engines::known")]
     pub engine: Option<String>,
     /// PHP processes.
@@ -51,32 +51,34 @@ pub struct Pool {
     pub workers: Option<usize>,
     /// The PHP file to boot.
     pub script: Option<PathBuf>,
-    /// Entries of php.ini beside those of `[php]`.
+    /// php.ini entries in addition to `[php]`.
     pub php: BTreeMap<String, IniValue>,
-    /// Environment variables beside those of `[env]`.
+    /// Environment variables in addition to `[env]`.
     #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
 }
 
-/// What a process's environment can hold. Values may be secrets, and are not repeated.
+/// Checks that a process's environment can hold these variables. Errors do not repeat values, which
+/// may be secrets.
 fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     let variables = BTreeMap::<String, String>::deserialize(from)?;
     for (name, value) in &variables {
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(D::Error::custom(format_args!(
-                "{name:?} cannot be the name of an environment variable, which has neither `=` nor NUL bytes"
+                "{name:?} cannot be the name of an environment variable: \
+                 names have neither `=` nor NUL bytes"
             )));
         }
         if value.contains('\0') {
             return Err(D::Error::custom(format_args!(
-                "the environment variable {name} has a NUL byte in its value, where no value can have one"
+                "the environment variable {name} has a NUL byte in its value, which is not allowed"
             )));
         }
     }
     Ok(variables)
 }
 
-/// A value of php.ini as TOML writes it.
+/// A php.ini value as TOML writes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IniValue {
@@ -84,12 +86,12 @@ pub enum IniValue {
     Integer(i64),
     Float(f64),
     Text(String),
-    /// Of an entry that stands in php.ini more than once, as `extension` does.
+    /// The values of an entry that occurs more than once, such as `extension`.
     List(Vec<IniValue>),
 }
 
 impl IniValue {
-    /// As php.ini has them, one for each entry.
+    /// The values as php.ini writes them, one for each entry.
     pub fn entries(&self) -> Vec<String> {
         match self {
             IniValue::Bool(on) => vec![if *on { "1" } else { "0" }.to_string()],
@@ -100,7 +102,7 @@ impl IniValue {
         }
     }
 
-    /// Sets `name`. Each extension is one more, and all else is what was said last, as with `php -d`.
+    /// Sets `name`. Extensions add up; any other entry replaces the one before, as with `php -d`.
     pub fn set(php: &mut BTreeMap<String, IniValue>, name: &str, value: IniValue) {
         match php.get_mut(name) {
             Some(before) if matches!(name, "extension" | "zend_extension") => {
@@ -115,7 +117,7 @@ impl IniValue {
 }
 
 impl Config {
-    /// The configuration as the pool of that name sees it; None when there is none.
+    /// The configuration as this pool sees it; `None` if there is no such pool.
     pub fn of_pool(&self, name: &str) -> Option<Config> {
         let pool = self.pool.get(name)?.clone();
         let mut config = self.clone();
@@ -133,11 +135,11 @@ impl Config {
 #[derive(Debug)]
 pub struct Loaded {
     pub config: Config,
-    /// The file that was read.
+    /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
 }
 
-/// Reads `file`, or `surus.toml` in the project when there is one, then the environment.
+/// Reads `file`, or `surus.toml` in the project if it exists, then the environment.
 pub fn load(
     project: &Path,
     file: Option<&Path>,
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extensions_add_up_and_other_entries_are_replaced() {
+    fn repeated_extensions_add_up_and_other_entries_are_replaced() {
         let mut php = BTreeMap::new();
         for (name, value) in [
             ("extension", "a"),

@@ -1,8 +1,8 @@
-//! The log: our own lines, and everything that PHP writes.
+//! The log: Surus's own lines, and everything that PHP writes.
 //!
-//! What PHP writes to stdout, stderr or its error log is never protocol. It is read all the time, so that PHP never waits
-//! for us, and each line goes into the log with the worker and the event that it belongs to. Nor do we wait for whoever
-//! reads the log.
+//! PHP's stdout, stderr and error log are never protocol. Surus reads them all the time, so that
+//! PHP never waits for Surus. Each line is logged with its worker and request. Surus never waits
+//! for the reader of the log either.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -29,12 +29,13 @@ use crate::units::{self, Size};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How lines look.
+    /// The format of a line.
     pub format: Format,
-    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per part, as in `info,surus::engines=debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per module, as in
+    /// `info,surus::engines=debug`.
     #[serde(deserialize_with = "level")]
     pub level: String,
-    /// Bytes that are kept of one message of PHP. The line says how many more there were.
+    /// Bytes kept of one message of PHP. The line says how many more there were.
     #[serde(deserialize_with = "max_message")]
     pub max_message: Size,
 }
@@ -77,40 +78,40 @@ impl Settings {
     pub fn filter(&self) -> anyhow::Result<EnvFilter> {
         let wrong = |why: &dyn fmt::Display| {
             anyhow!(
-                "log.level `{}`: {why}; write `error`, `warn`, `info`, `debug`, `trace` or `off`, or per part as in \
-                 `info,surus::engines=debug`",
+                "log.level `{}`: {why}; write `error`, `warn`, `info`, `debug`, `trace` or `off`, \
+                 or per module as in `info,surus::engines=debug`",
                 self.level
             )
         };
-        // Where a word stands alone, the filter would take one that is no level for the name of a part.
+        // EnvFilter would take a lone word that is no level for a module's name.
         let mut words = self.level.split(',');
         let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
         match words.find(|word| !word.contains('=') && !is_level(word)) {
-            Some(word) => Err(wrong(&format_args!("`{word}` is no level"))),
+            Some(word) => Err(wrong(&format_args!("`{word}` is not a level"))),
             None => EnvFilter::try_new(&self.level).map_err(|error| wrong(&error)),
         }
     }
 }
 
-/// The lines on their way to stderr.
+/// Sends log lines to stderr.
 static LOG: OnceLock<Writer<Vec<u8>>> = OnceLock::new();
 
-/// What is still to be written at the end is waited for so long.
+/// How long the last lines may take to be written at exit.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Sends the log to stderr from here on; once per process.
+/// Sends the log to stderr from now on; once per process.
 pub fn start(settings: &Settings) -> anyhow::Result<()> {
     begin(settings, |to, filter| plain(settings, to, filter))
 }
 
-/// The same without a thread: lines are written at once, and lost where nobody reads. A forked process goes on with
-/// [`start_writer`].
+/// Like [`start`] without a thread: lines are written at once, and lost if stderr is full. A forked
+/// process goes on with [`start_writer`].
 pub fn start_direct(settings: &Settings) -> anyhow::Result<()> {
     plain(settings, BoxMakeWriter::new(|| Line), settings.filter()?).try_init()?;
     Ok(())
 }
 
-/// Has the lines of [`start_direct`] written by a thread from here on.
+/// Starts the thread that writes the lines of [`start_direct`].
 pub fn start_writer(settings: &Settings) -> anyhow::Result<()> {
     message::set_max(settings.max_message.0 as usize);
     let direct = plain(
@@ -144,8 +145,8 @@ fn plain(settings: &Settings, to: BoxMakeWriter, filter: EnvFilter) -> Dispatch 
     }
 }
 
-/// A line that a message goes on with is indented: it is none of ours, whatever it looks like. Bytes by which a visitor could have the reader's
-/// terminal obey are spelled out.
+/// Indents continuation lines, so that no message can imitate a log line. Escapes control
+/// characters, with which a client could control the reader's terminal.
 fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     if field.name() != "message" {
         return write!(to, "{field}={value:?}");
@@ -166,7 +167,7 @@ fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> 
     Ok(())
 }
 
-/// The same, where each line names the event that it belongs to.
+/// Like [`start`], but each line names its request.
 pub fn start_named(settings: &Settings, names: Names) -> anyhow::Result<()> {
     begin(settings, |to, filter| {
         tracing_subscriber::fmt()
@@ -186,7 +187,7 @@ fn begin(
     lines: impl Fn(BoxMakeWriter, EnvFilter) -> Dispatch,
 ) -> anyhow::Result<()> {
     let log = lines(BoxMakeWriter::new(|| Line), settings.filter()?);
-    // Never more than 16 MiB.
+    // `log.max_message` is at most 16 MiB.
     message::set_max(settings.max_message.0 as usize);
     let direct = lines(BoxMakeWriter::new(io::stderr), EnvFilter::new("info"));
     write_by_thread(direct)?;
@@ -194,7 +195,7 @@ fn begin(
     Ok(())
 }
 
-/// Starts the thread that writes the lines. `direct` writes those about itself.
+/// Starts the thread that writes the lines. Its own lines go to `direct`.
 fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
     let writer = Writer::start(
         "log",
@@ -203,25 +204,25 @@ fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
         |mut line, text| text.append(&mut line),
         move |lost| {
             with_default(&direct, || {
-                error!("{lost} lines lost: nobody read stderr");
+                error!("{lost} lines lost: stderr was not read");
             });
         },
     )
     .context("cannot start the thread that writes the log")?;
     if LOG.set(writer).is_err() {
-        bail!("the log is started twice");
+        bail!("the log has already been started");
     }
     Ok(())
 }
 
-/// One line, written at once.
+/// Writes one line to the log.
 struct Line;
 
 impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match LOG.get() {
             Some(log) => log.send(line.to_vec(), line.len()),
-            // Without a thread that may wait, a line that nobody has room for is lost.
+            // Without a thread that may block, a line is lost if stderr is full.
             None if surus_sys::signals::has_room(io::stderr()) => {
                 let _ = io::stderr().write_all(line);
             }
@@ -235,19 +236,20 @@ impl Write for Line {
     }
 }
 
-/// Returns when stderr has what has been logged so far, or nobody seems to read it.
+/// Returns when stderr has received all lines so far, or after two seconds.
 pub async fn written() {
     if let Some(log) = LOG.get() {
         let _ = tokio::time::timeout(LAST, log.written()).await;
     }
 }
 
-/// Writes to stderr, where there is no log. Work goes on where nobody reads that any more, which `eprint!` would end.
+/// Writes to stderr before the log is started. Unlike `eprint!`, it does not panic if stderr is
+/// closed.
 pub fn tell(text: impl fmt::Display) {
     let _ = write!(io::stderr(), "{text}");
 }
 
-/// Ends the log, and with it a failure.
+/// Ends the log, with the failure as its last line.
 pub fn end(failure: Option<&anyhow::Error>) {
     let failure = failure.map(|failure| format!("surus: {failure:#}\n"));
     match LOG.get() {
@@ -268,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_begins_no_line_as_we_do() {
+    fn message_with_line_breaks_is_indented_and_escaped() {
         static TO: std::sync::Mutex<Vec<u8>> = std::sync::Mutex::new(Vec::new());
         struct Keep;
         impl Write for Keep {
@@ -292,12 +294,13 @@ mod tests {
         let written = String::from_utf8(TO.lock().unwrap().clone()).unwrap();
         assert_eq!(
             written,
-            "ERROR one\n    2026-11-22T08:00:00Z  INFO paid\t\\u{1b}[2J\\u{9b}2J \\u{0}\\u{7}ü pid=7 user=\"a\\nb\"\n"
+            "ERROR one\n    2026-11-22T08:00:00Z  INFO paid\t\\u{1b}[2J\\u{9b}2J \\u{0}\\u{7}ü \
+             pid=7 user=\"a\\nb\"\n"
         );
     }
 
     #[test]
-    fn only_levels_are_levels() {
+    fn unknown_log_level_is_rejected() {
         let filter = |level: &str| {
             let level = level.into();
             Settings {

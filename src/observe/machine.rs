@@ -1,4 +1,4 @@
-//! What there is to run on: CPUs and memory, as the cgroup allows them.
+//! The CPUs and memory that the cgroup allows.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Machine {
     /// A cgroup may allow fractions.
     pub cpus: f64,
-    /// Who uses more than that is stopped for a while.
+    /// Whether the CPUs come from a quota: a process that has used it up is throttled.
     pub is_limited: bool,
     /// Bytes.
     pub memory: u64,
@@ -17,7 +17,7 @@ pub struct Machine {
 const PER_WORKER: u64 = 64 << 20;
 
 impl Machine {
-    /// As it is now. What cannot be read counts as unlimited.
+    /// Reads the current limits. A limit that cannot be read counts as none.
     pub fn read() -> Machine {
         Machine::of(Path::new("/"))
     }
@@ -40,12 +40,12 @@ impl Machine {
         }
     }
 
-    /// Is there a CPU for who only looks whether there is something to do?
+    /// Whether a CPU can be spared for busy polling.
     pub fn has_spare(&self) -> bool {
         self.cpus >= if self.is_limited { 4.0 } else { 2.0 }
     }
 
-    /// Two workers per CPU, for PHP waits for databases now and then; fewer where their memory would not suffice.
+    /// Two workers per CPU, because PHP sometimes waits for databases; fewer if memory is short.
     pub fn worker_count(&self) -> usize {
         let by_cpu = (self.cpus * 2.0).ceil() as u64;
         let by_memory = self.memory / 2 / PER_WORKER;
@@ -53,7 +53,8 @@ impl Machine {
     }
 }
 
-/// The directories of our cgroup and those above it, version 2 and version 1; each may limit us.
+/// The directories of this process's cgroup and of its parents, version 2 and version 1; each may
+/// set a limit.
 fn cgroup(root: &Path) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     let text = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_cgroup_counts() {
+    fn tightest_cgroup_limit_applies() {
         let root = root(&[
             ("proc/self/cgroup", "0::/a/b\n"),
             ("proc/meminfo", "MemTotal:       16777216 kB\n"),
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_other_names() {
+    fn cgroup_version_1_limits_are_read() {
         let root = root(&[
             ("proc/self/cgroup", "4:memory:/x\n3:cpu,cpuacct:/x\n"),
             (
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn little_memory_means_few_workers() {
+    fn little_memory_reduces_workers() {
         assert_eq!(
             Machine {
                 cpus: 8.0,
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_used_up_by_who_only_looks() {
+    fn quota_needs_more_cpus_for_busy_polling() {
         let machine = |cpus, is_limited| Machine {
             cpus,
             is_limited,

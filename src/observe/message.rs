@@ -1,13 +1,13 @@
-//! One log message of PHP as it arrives: its first bytes are kept, the rest is counted.
+//! One log message of PHP: its first bytes are kept, the rest is counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes that are kept of a message when `log.max_message` is not set.
+/// Bytes kept of a message if `log.max_message` is not set.
 pub const DEFAULT_MAX: usize = 64 << 10;
 
 static MAX: AtomicUsize = AtomicUsize::new(DEFAULT_MAX);
 
-/// Messages that were cut.
+/// How many messages were cut.
 static CUT: AtomicU64 = AtomicU64::new(0);
 
 /// Sets how many bytes of a message are kept.
@@ -15,7 +15,7 @@ pub fn set_max(bytes: usize) {
     MAX.store(bytes, Ordering::Relaxed);
 }
 
-/// How many messages were cut so far.
+/// How many messages have been cut so far.
 pub fn cut_messages() -> u64 {
     CUT.load(Ordering::Relaxed)
 }
@@ -43,7 +43,7 @@ impl Message {
         self.cut += cut.len() as u64;
     }
 
-    /// Adds another message, of which some may be missing.
+    /// Appends another message, which may have been cut.
     pub fn append(&mut self, other: Message) {
         self.add(&other.kept);
         self.cut += other.cut;
@@ -53,12 +53,12 @@ impl Message {
         self.kept.is_empty()
     }
 
-    /// The bytes that are kept.
+    /// The kept bytes.
     pub fn kept(&self) -> &[u8] {
         &self.kept
     }
 
-    /// The text for the log, without line breaks at its end. Says how many bytes are missing.
+    /// The text for the log, without trailing line breaks. It says how many bytes were cut.
     pub fn into_text(self) -> String {
         let text = String::from_utf8_lossy(&self.kept);
         if self.cut == 0 {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_beyond_the_limit_is_cut_and_says_by_how_many_bytes() {
+    fn long_message_is_cut_and_counts_the_lost_bytes() {
         let mut message = Message::default();
         for _ in 0..DEFAULT_MAX / 1024 {
             message.add("x".repeat(1024).as_bytes());
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(
             text.matches('x').count(),
             DEFAULT_MAX + 1,
-            "and one of the name"
+            "one is in the setting's name"
         );
     }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_at_the_end_are_left_out() {
+    fn trailing_line_breaks_are_removed() {
         assert_eq!(Message::of(b"one\ntwo\r\n").into_text(), "one\ntwo");
     }
 }

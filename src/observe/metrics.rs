@@ -45,19 +45,20 @@ struct Buffer {
     buffer: &'static str,
 }
 
-/// The answers of one engine with one outcome.
+/// The responses of one engine with one outcome.
 struct Answers {
     label: Outcome,
     requests: Counter,
     durations: Histogram,
 }
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
     durations: Family<Engine, Histogram>,
-    /// Those of the two families that have been used: a family's own look-up hashes its labels.
+    /// The members of both families that have been used. A family's own look-up hashes its labels,
+    /// which takes longer.
     answers: RwLock<Vec<Answers>>,
     queue_waits: Family<Engine, Histogram>,
     worker_ends: Family<Reason, Counter>,
@@ -100,24 +101,24 @@ impl Default for Metrics {
         let registry = &mut metrics.registry;
         registry.register(
             "requests",
-            "Requests by who answered and how",
+            "Requests by engine and outcome",
             metrics.requests.clone(),
         );
         registry.register_with_unit(
             "request_duration",
-            "From a request's arrival to the head of its response",
+            "From a request's arrival to the header of its response",
             Unit::Seconds,
             metrics.durations.clone(),
         );
         registry.register_with_unit(
             "queue_wait",
-            "From an event's arrival at its engine to when a worker takes it, or it is given up",
+            "From a request's arrival at its engine until a worker takes it or it is given up",
             Unit::Seconds,
             metrics.queue_waits.clone(),
         );
         registry.register(
             "worker_ends",
-            "Worker processes that ended, by reason",
+            "Worker processes that exited, by reason",
             metrics.worker_ends.clone(),
         );
         registry.register(
@@ -127,17 +128,17 @@ impl Default for Metrics {
         );
         registry.register(
             "shared_state_repairs",
-            "Repairs of what workers share with Surus or each other, after a script has damaged it, by what it was",
+            "Repairs of shared memory that a script has damaged, by what was damaged",
             metrics.repairs.clone(),
         );
         registry.register(
             "workers",
-            "Worker processes by what they do",
+            "Worker processes by state",
             metrics.workers.clone(),
         );
         registry.register(
             "queued",
-            "Events that wait for a worker",
+            "Requests that wait for a worker",
             metrics.queued.clone(),
         );
         registry.register(
@@ -152,7 +153,7 @@ impl Default for Metrics {
         );
         registry.register(
             "early_hints_dropped",
-            "Early hints that were not sent, because their request had sent too many",
+            "Early hints dropped because their request had sent too many",
             metrics.early_hints_dropped.clone(),
         );
         registry.register(
@@ -162,19 +163,19 @@ impl Default for Metrics {
         );
         registry.register_with_unit(
             "buffered",
-            "Bytes that Surus holds now, by what holds them",
+            "Bytes in the buffers of Surus, by buffer",
             Unit::Bytes,
             metrics.buffered.clone(),
         );
         registry.register_with_unit(
             "buffer_limit",
-            "Bytes that Surus may hold",
+            "Bytes that a buffer may hold",
             Unit::Bytes,
             metrics.buffer_limits.clone(),
         );
         registry.register(
             "buffer_refusals",
-            "How often something found no room within the limit",
+            "How often data did not fit within a buffer's limit",
             metrics.buffer_refusals.clone(),
         );
         metrics
@@ -189,7 +190,8 @@ impl Answers {
 }
 
 impl Metrics {
-    /// A request was answered. `engine` is `static` for files; `outcome` is `2xx` to `5xx`, or the failure's name.
+    /// Counts a response. `engine` is `static` for files; `outcome` is `2xx` to `5xx`, or the
+    /// failure's name.
     pub fn answered(&self, engine: &'static str, outcome: &'static str, took: Duration) {
         let label = Outcome { engine, outcome };
         let used = self.answers.read().unwrap_or_else(PoisonError::into_inner);
@@ -209,12 +211,13 @@ impl Metrics {
         }
     }
 
-    /// For how long the events of an engine wait, in seconds.
+    /// How long requests wait in the engine's queue, in seconds.
     pub fn queue_wait(&self, engine: &'static str) -> Histogram {
         self.queue_waits.get_or_create(&Engine { engine }).clone()
     }
 
-    /// That they have not come is known from the start: a counter that begins with 1 shows nobody an increase.
+    /// Registers these reasons with 0, because Prometheus sees no increase in a counter that begins
+    /// with 1.
     pub fn expect_no_end(&self, engine: &'static str, reasons: &[&'static str]) {
         for reason in reasons {
             drop(self.worker_ends.get_or_create(&Reason { engine, reason }));
@@ -233,12 +236,13 @@ impl Metrics {
             .inc();
     }
 
-    /// A script has damaged what its worker shares with us or with other workers.
+    /// Counts a repair of memory that a script has damaged and its worker shares with Surus or
+    /// other workers.
     pub fn repaired(&self, engine: &'static str, reason: &'static str) {
         self.repairs.get_or_create(&Reason { engine, reason }).inc();
     }
 
-    /// The text that Prometheus reads, with the workers as they are now.
+    /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
             for (state, name) in [
@@ -297,7 +301,7 @@ mod tests {
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/observing.md");
         let metrics = Metrics::default();
-        // What has never been counted is not written.
+        // Metrics that were never counted are not printed.
         metrics.answered("classic", "2xx", Duration::ZERO);
         metrics.queue_wait("classic").observe(0.0);
         metrics.worker_ended("classic", "served");

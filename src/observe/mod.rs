@@ -1,4 +1,4 @@
-//! What Surus says of itself: logs, metrics, status.
+//! Logs, metrics and status of Surus.
 
 pub mod log;
 pub mod machine;

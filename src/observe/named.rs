@@ -1,4 +1,4 @@
-//! Log lines that carry the name of the event they belong to, as AWS Lambda's readers of logs expect them.
+//! Log lines that carry their event's request id, in the formats of AWS Lambda's logs.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::log::Format;
 
-/// What those who ask call their events, by the events' own ids.
+/// The callers' names of events, by the events' own ids.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Arc<Mutex<List>>);
 
@@ -23,12 +23,12 @@ type List = Vec<Entry>;
 struct Entry {
     event: u64,
     name: Arc<str>,
-    /// Which record of the event it is, if it is one.
+    /// The record of the event, if this entry is for a record.
     record: Option<Box<str>>,
 }
 
 impl Names {
-    /// From here on until the guard is dropped, the event has this name.
+    /// Names an event until the guard is dropped.
     pub fn name(&self, event: u64, name: &str) -> Named {
         let named = Named {
             names: self.clone(),
@@ -38,7 +38,7 @@ impl Names {
         named
     }
 
-    /// The name of an event and that of the record that it is; when it is not known which, the only name that there is.
+    /// The name of an event and of its record. Without an id, the only name if there is just one.
     fn of(&self, event: Option<u64>) -> Option<(Arc<str>, Option<String>)> {
         let names = self.lock();
         let mut names = names.iter();
@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-/// Events have a name as long as this exists.
+/// Keeps a name as long as it exists.
 #[derive(Debug)]
 pub struct Named {
     names: Names,
@@ -68,7 +68,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Gives the name to one more, which has this record of the first done.
+    /// Gives the same name to another event, which processes this record of the first.
     pub fn record(&self, event: u64, record: &str) {
         self.add(event, Some(record.into()));
     }
@@ -89,7 +89,7 @@ impl Drop for Named {
     }
 }
 
-/// How such lines look.
+/// Formats these lines.
 pub struct Lines {
     pub names: Names,
     pub format: Format,
@@ -106,25 +106,28 @@ where
         mut to: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = Said::default();
-        event.record(&mut said);
+        let mut log_line = LogLine::default();
+        event.record(&mut log_line);
         let metadata = event.metadata();
         let mut timestamp = String::new();
         SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
         let level = metadata.level().as_str();
-        let mut name = said.name.take();
+        let mut name = log_line.name.take();
         if name.is_none()
-            && let Some((found, record)) = self.names.of(said.event)
+            && let Some((found, record)) = self.names.of(log_line.event)
         {
             name = Some(found);
             if let Some(record) = record {
-                said.fields.entry("record").or_insert_with(|| record.into());
+                log_line
+                    .fields
+                    .entry("record")
+                    .or_insert_with(|| record.into());
             }
         }
         match self.format {
             Format::Json => {
                 let is_php = metadata.target() == "php";
-                let line = said.json(is_php, timestamp, level, name);
+                let line = log_line.json(is_php, timestamp, level, name);
                 writeln!(to, "{line}")
             }
             Format::Text => {
@@ -133,9 +136,10 @@ where
                     write!(to, "{name}\t")?;
                 }
                 write!(to, "{level}\t")?;
-                // A line feed ends a record; what belongs together is kept together by carriage returns.
-                let mut text = said.message.replace('\n', "\r");
-                for (key, value) in &said.fields {
+                // A line feed ends a record, so the lines of one message are joined by carriage
+                // returns.
+                let mut text = log_line.message.replace('\n', "\r");
+                for (key, value) in &log_line.fields {
                     write!(text, " {key}={value}")?;
                 }
                 writeln!(to, "{text}")
@@ -146,17 +150,17 @@ where
 
 /// The fields of a line.
 #[derive(Default)]
-struct Said {
+struct LogLine {
     message: String,
     event: Option<u64>,
     name: Option<Arc<str>>,
     fields: Map<String, Value>,
 }
 
-impl Said {
+impl LogLine {
     fn json(self, is_php: bool, timestamp: String, level: &str, name: Option<Arc<str>>) -> Value {
         let mut line = Map::new();
-        // An application that writes JSON itself has said what is what; only what it has left out is added.
+        // JSON that an application writes itself keeps its own keys; only missing keys are added.
         let own = is_php
             .then(|| serde_json::from_str(&self.message).ok())
             .flatten();
@@ -180,7 +184,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "event" => self.event = Some(value),
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_is_one_record_and_names_its_event() {
+    fn text_line_is_one_record_with_the_request_id() {
         let names = Names::default();
         let _named = names.name(7, "a-1");
         let _other = names.name(8, "a-2");
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_is_what_lambda_filters() {
+    fn json_line_has_the_keys_that_lambda_filters() {
         let names = Names::default();
         let named = names.name(7, "a-1");
         let json = |log: fn()| -> Value {
@@ -300,9 +304,10 @@ mod tests {
     }
 
     #[test]
-    fn json_that_php_writes_stays_one_object() {
+    fn json_written_by_php_stays_one_object() {
         let line = written(Format::Json, &Names::default(), || {
-            info!(target: "php", event = 1u64, r#"{{"message":"hi","level":"DEBUG","context":{{"a":1}}}}"#);
+            let text = r#"{"message":"hi","level":"DEBUG","context":{"a":1}}"#;
+            info!(target: "php", event = 1u64, "{text}");
         });
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["message"], "hi");

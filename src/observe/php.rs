@@ -1,4 +1,4 @@
-//! What PHP says, as lines of the log.
+//! Logs what PHP writes, line by line.
 
 use std::fs::File;
 use std::io::ErrorKind::{Interrupted, WouldBlock};
@@ -15,12 +15,12 @@ use tracing::{Level, debug, error, info, trace, warn};
 
 use super::message::Message;
 
-/// A message that PHP has sent through its SAPI: an error, or `error_log()`.
+/// Logs a message that PHP sent through its SAPI: an error, or `error_log()`.
 pub fn message(message: Message, pid: u32, event: Option<u64>) {
-    say(&message.into_text(), pid, event);
+    log_line(&message.into_text(), pid, event);
 }
 
-fn say(text: &str, pid: u32, event: Option<u64>) {
+fn log_line(text: &str, pid: u32, event: Option<u64>) {
     match level(text) {
         Level::ERROR => error!(target: "php", pid, event, "{text}"),
         Level::WARN => warn!(target: "php", pid, event, "{text}"),
@@ -30,10 +30,10 @@ fn say(text: &str, pid: u32, event: Option<u64>) {
     }
 }
 
-/// How grave it is: as PHP says, or the application that writes JSON; what says nothing is information.
+/// The level as PHP states it, or an application that logs JSON; `info` if none is stated.
 fn level(text: &str) -> Level {
     if text.starts_with('{') {
-        return of_record(text).unwrap_or(Level::INFO);
+        return level_of_json(text).unwrap_or(Level::INFO);
     }
     let error = text.strip_prefix("PHP ").unwrap_or_default();
     let begins = |words: &[&str]| words.iter().any(|word| error.starts_with(word));
@@ -46,9 +46,9 @@ fn level(text: &str) -> Level {
     }
 }
 
-/// The level of a record of JSON, under the names that loggers give it: `level` or `severity`, and Monolog's `level_name` (its `level` is
-/// a number).
-fn of_record(text: &str) -> Option<Level> {
+/// The level of a JSON record under the keys that loggers use: `level` or `severity`, and Monolog's
+/// `level_name` (its `level` is a number).
+fn level_of_json(text: &str) -> Option<Level> {
     #[derive(Deserialize)]
     struct Record {
         level_name: Option<Value>,
@@ -68,7 +68,8 @@ fn of_record(text: &str) -> Option<Level> {
     })
 }
 
-/// Logs what a worker writes to stdout and stderr, until it ends. `event` says which event it holds, if any.
+/// Logs a worker's stdout and stderr until the worker exits. `event` tells which request it holds,
+/// if any.
 pub fn follow_worker(
     stream: pipe::Receiver,
     pid: u32,
@@ -77,14 +78,15 @@ pub fn follow_worker(
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
-            say(line, pid, event());
+            log_line(line, pid, event());
         };
         follow(stream, asks, with).await;
     });
     Written(asked)
 }
 
-/// Logs what PHP that is not ours writes to stderr: its messages, line by line. `message` says what of a line is one, if anything is.
+/// Logs the stderr of an external PHP line by line. `message` extracts the part of a line that is a
+/// message, if any.
 pub fn follow_stock(
     stream: pipe::Receiver,
     pid: u32,
@@ -95,7 +97,7 @@ pub fn follow_stock(
     tokio::spawn(async move {
         let with = move |line: &str| {
             if let Some(message) = message(line) {
-                say(message, pid, event);
+                log_line(message, pid, event);
             }
         };
         follow(stream, asks, with).await;
@@ -103,17 +105,18 @@ pub fn follow_stock(
     Written(asked)
 }
 
-/// What a worker writes to stdout and stderr, on its way to the log.
+/// The output of a worker on its way to the log.
 pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
 
 impl Written {
-    /// Returns when everything that has been written so far is in the log.
+    /// Returns when everything written so far is in the log.
     pub async fn catch_up(&self) {
         let (done, is_done) = oneshot::channel();
         if self.0.send(done).await.is_ok() {
             tokio::select! {
                 _ = is_done => {}
-                // A stream that has ended has been read to its end. What was asked just then may lie in the channel for as long as that exists.
+                // A closed stream has been read to its end. A question sent at that moment may stay
+                // in the channel, so it must not be waited for.
                 () = self.0.closed() => {}
             }
         }
@@ -127,13 +130,15 @@ async fn follow(
 ) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; 16 * 1024];
-    // Read past tokio: what that knows of the pipe may be older than the question.
+    // Reads past tokio: its knowledge of the pipe may be older than the question.
     let mut directly = None;
     loop {
         let read = tokio::select! {
             biased;
             Some(asked) = asks.recv() => {
-                let read = read_all(&stream, &mut directly, &mut buffer, |piece| lines.add(piece, &mut with));
+                let read = read_all(&stream, &mut directly, &mut buffer, |piece| {
+                    lines.add(piece, &mut with);
+                });
                 lines.settle(&mut with);
                 let _ = asked.send(());
                 read
@@ -142,7 +147,7 @@ async fn follow(
                 .and_then(|()| stream.try_read(&mut buffer))
                 .inspect(|len| {
                     lines.add(&buffer[..*len], &mut with);
-                    // What belongs together, PHP writes at once.
+                    // PHP writes the lines of one message at once.
                     if *len < buffer.len() {
                         lines.settle(&mut with);
                     }
@@ -150,11 +155,11 @@ async fn follow(
         };
         match read {
             Ok(0) => break,
-            // There may be always more, and who waits for our answer has its turn on this thread.
+            // A pipe may never be empty; other tasks of this thread must get their turn.
             Ok(_) => tokio::task::yield_now().await,
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
             Err(error) => {
-                debug!(%error, "a log stream ended");
+                debug!(%error, "cannot read the output of PHP");
                 break;
             }
         }
@@ -162,10 +167,11 @@ async fn follow(
     lines.end(with);
 }
 
-/// Bytes that one holds where the kernel does not say it (pipe(7)).
+/// The capacity of a pipe if the kernel does not report it (pipe(7)).
 const USUAL_PIPE: usize = 64 * 1024;
 
-/// Reads until the pipe is empty, or at its end, or has given as much as it can hold: whoever writes all the time is not waited for.
+/// Reads until the pipe is empty or closed, or one capacity of the pipe has been read. The limit
+/// keeps a process that writes all the time from blocking the caller.
 fn read_all(
     stream: &pipe::Receiver,
     directly: &mut Option<File>,
@@ -195,12 +201,12 @@ fn read_all(
     }
 }
 
-/// Cuts what arrives in pieces into lines, and puts the stack trace of an error to its line.
+/// Splits the stream into lines, and appends the stack trace of an error to its line.
 #[derive(Default)]
 struct Lines {
     /// A line that has not ended.
     begun: Message,
-    /// One that has, to which more may belong.
+    /// A complete line that may still get a stack trace.
     whole: Option<Message>,
 }
 
@@ -219,7 +225,7 @@ impl Lines {
     fn end_line(&mut self, mut with: impl FnMut(&str)) {
         let line = std::mem::take(&mut self.begun);
         match &mut self.whole {
-            Some(whole) if is_of_trace(line.kept(), whole.kept()) => {
+            Some(whole) if is_in_stack_trace(line.kept(), whole.kept()) => {
                 whole.add(b"\n");
                 whole.append(line);
             }
@@ -231,7 +237,7 @@ impl Lines {
         }
     }
 
-    /// Nothing more belongs to what has ended.
+    /// Ends the complete line.
     fn settle(&mut self, mut with: impl FnMut(&str)) {
         if let Some(whole) = self.whole.take() {
             with(&whole.into_text());
@@ -246,8 +252,8 @@ impl Lines {
     }
 }
 
-/// Is this line of an uncaught exception's trace, as PHP writes it behind the line `whole`?
-fn is_of_trace(line: &[u8], whole: &[u8]) -> bool {
+/// Whether this line belongs to the stack trace that PHP writes after the line `whole`.
+fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
     let is_frame = matches!(line, [b'#', b'0'..=b'9', ..]);
     let in_trace = || memchr::memmem::find(whole, b"Stack trace:").is_some();
     let begins = |words: &[&str]| words.iter().any(|word| line.starts_with(word.as_bytes()));
@@ -256,7 +262,7 @@ fn is_of_trace(line: &[u8], whole: &[u8]) -> bool {
         || (begins(&["Next "]) || line.trim_ascii_end().is_empty()) && in_trace()
 }
 
-/// Logs what a template writes, and keeps its first lines.
+/// Logs what a prototype process writes, and keeps its first lines.
 pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
     match pipe::Receiver::from_owned_fd(stream) {
         Ok(stream) => {
@@ -266,15 +272,15 @@ pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
             })
             .await;
         }
-        Err(error) => error!(%error, "cannot read what the template writes"),
+        Err(error) => error!(%error, "cannot read the output of the prototype process"),
     }
 }
 
-/// The first lines that a starting PHP has written: they say why it did not start.
+/// The first lines of a starting PHP, which say why it did not start.
 #[derive(Debug, Clone, Default)]
 pub struct FirstLines(Arc<Mutex<Vec<String>>>);
 
-/// Bytes that are kept of each of them.
+/// Bytes kept of each line.
 const FIRST_LINE: usize = 4096;
 
 impl FirstLines {
@@ -288,13 +294,13 @@ impl FirstLines {
             .0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Every worker has the same to say.
+        // Every worker writes the same lines.
         if lines.len() < 20 && !lines.iter().any(|said| said == line) {
             lines.push(line.to_string());
         }
     }
 
-    /// Joined by line breaks.
+    /// The lines, joined by line breaks.
     pub fn text(&self) -> String {
         self.0
             .lock()
@@ -315,7 +321,7 @@ async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str
             }
             Err(error) if error.kind() == Interrupted => {}
             Err(error) => {
-                debug!(%error, "a log stream ended");
+                debug!(%error, "cannot read the output of PHP");
                 break;
             }
         }
@@ -330,7 +336,7 @@ mod tests {
     use crate::observe::message;
 
     #[tokio::test]
-    async fn lines_up_to_the_limit_stay_whole() {
+    async fn line_up_to_the_limit_stays_whole() {
         let long = "x".repeat(message::DEFAULT_MAX);
         let input = format!("one\r\n{long}\n\nlast without end");
         let mut lines = Vec::new();
@@ -338,9 +344,9 @@ mod tests {
         assert_eq!(lines, ["one", &long, "", "last without end"]);
     }
 
-    /// Who ends and who asks may meet.
+    /// The writer's end and the question may coincide.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nobody_waits_for_the_words_of_one_that_ends_meanwhile() {
+    async fn catch_up_returns_if_the_stream_ends_meanwhile() {
         for _ in 0..20_000 {
             let (read, write) = io::pipe().unwrap();
             let stream = pipe::Receiver::from_owned_fd(read.into()).unwrap();
@@ -354,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn flood_without_line_breaks_becomes_one_line_that_is_cut() {
+    async fn flood_without_line_breaks_is_cut_to_one_line() {
         let input = vec![b'x'; 3 * message::DEFAULT_MAX];
         let mut lines = Vec::new();
         each_line(&input[..], |line| lines.push(line.to_string())).await;
@@ -375,7 +381,7 @@ mod tests {
         let mut lines = Vec::new();
         each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
         let sum = lines.iter().map(String::len).sum::<usize>();
-        // A trace is settled with each piece that is read.
+        // The trace is settled with each piece that is read.
         assert!(sum < input.len() + 100 * lines.len(), "{sum}");
         assert!(
             lines
@@ -385,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_grave_is_said_so() {
+    fn level_follows_the_error_of_php() {
         for (text, expected) in [
             ("PHP Fatal error:  Uncaught Exception: x", Level::ERROR),
             ("PHP Warning:  x", Level::WARN),
@@ -407,8 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_trace_is_of_its_error() {
-        let trace = "PHP Fatal error:  Uncaught Exception: x in a.php:1\nStack trace:\n#0 b.php(3): f()\n#1 {main}\n\nNext Error: y in a.php:2\nStack trace:\n#0 {main}\n  thrown in a.php on line 1";
+    fn stack_trace_is_appended_to_its_error() {
+        let trace = "PHP Fatal error:  Uncaught Exception: x in a.php:1\nStack trace:\n\
+                     #0 b.php(3): f()\n#1 {main}\n\nNext Error: y in a.php:2\nStack trace:\n\
+                     #0 {main}\n  thrown in a.php on line 1";
         let mut lines = Lines::default();
         let mut said = Vec::new();
         let text = format!("before\n{trace}\nafter\n\n");
@@ -418,6 +426,6 @@ mod tests {
         }
         lines.settle(|line| said.push(line.to_string()));
         assert_eq!(said, ["before", trace, "after", ""]);
-        lines.end(|_| panic!("nothing is left"));
+        lines.end(|_| panic!("no line is left"));
     }
 }

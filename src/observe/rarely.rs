@@ -1,12 +1,12 @@
-//! Is it time to say again what would be said of every request?
+//! Rate limit for log lines that every request could cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two times.
+/// The time between two lines.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What a line of the log is about that comes rarely, whatever happens how often.
+/// Limits one kind of log line to one every 10 seconds.
 #[derive(Debug, Default)]
 pub struct Rarely(Mutex<Option<Instant>>);
 
@@ -15,7 +15,7 @@ impl Rarely {
         Rarely(Mutex::new(None))
     }
 
-    /// Once, and then not before some seconds are over.
+    /// True the first time, and then again once 10 seconds have passed.
     pub fn is_time(&self, now: Instant) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_time = said.is_none_or(|said| now.saturating_duration_since(said) >= PAUSE);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_time_once_and_again_after_a_while() {
+    fn line_is_allowed_again_after_the_pause() {
         let (rarely, now) = (Rarely::new(), Instant::now());
         assert!(rarely.is_time(now));
         assert!(!rarely.is_time(now));

@@ -1,4 +1,4 @@
-//! Opens the files again that stdout and stderr were sent to, after a tool such as logrotate has renamed them.
+//! Reopens the files behind stdout and stderr after a tool such as logrotate has renamed them.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use surus_sys::{open, process};
 use tracing::{info, warn};
 
-/// Where stdout and stderr lead: where they are files, their paths and owners.
+/// The paths and owners of stdout and stderr if they are files.
 #[derive(Debug, Default, Clone)]
 pub struct Logs([Option<(PathBuf, u32)>; 2]);
 
 impl Logs {
-    /// Looks now, because a file that has been renamed shows its new name.
+    /// Reads the paths at start-up, because a renamed file shows its new name.
     pub fn remember() -> Logs {
         Logs([1, 2].map(|fd| {
             let name = format!("/proc/self/fd/{fd}");
@@ -24,13 +24,14 @@ impl Logs {
         }))
     }
 
-    /// Opens them again for this process. Returns stdout and stderr as they are now, for another process.
+    /// Reopens the files for this process. Returns the current stdout and stderr, for another
+    /// process.
     pub fn reopen(&self) -> io::Result<[OwnedFd; 2]> {
         let mut opened: [Option<File>; 2] = [None, None];
         let mut has_failed = false;
         for (index, log) in self.0.iter().enumerate() {
             let Some((path, owner)) = log else { continue };
-            // One file for both stays one.
+            // Both streams may share one file.
             if index == 1 && self.0[0] == *log {
                 opened[1] = opened[0].as_ref().map(File::try_clone).transpose()?;
                 continue;
@@ -39,7 +40,8 @@ impl Logs {
                 Ok(file) => opened[index] = Some(file),
                 Err(error) => {
                     has_failed = true;
-                    warn!(path = %path.display(), %error, "cannot reopen the log; the old file is still written to");
+                    let path = path.display();
+                    warn!(%path, %error, "cannot reopen the log; still writing to the old file");
                 }
             }
         }
@@ -61,7 +63,7 @@ impl Logs {
     }
 }
 
-/// Sends stdout and stderr of this process there.
+/// Replaces stdout and stderr of this process.
 pub fn take(fds: &[OwnedFd; 2]) -> io::Result<()> {
     process::replace_output(fds[0].as_fd(), fds[1].as_fd())
 }

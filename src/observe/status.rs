@@ -1,4 +1,4 @@
-//! What the workers of an engine are doing, as the status page and `surus status` show it.
+//! The workers of an engine, as the status page and `surus status` show them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ pub struct EngineStatus {
     pub engine: String,
     /// `8.2.35`, as PHP itself says.
     pub php: String,
-    /// Counts the boots of this engine since start: 1, then one more for every reload.
+    /// 1 for the first boot of this engine, one more for every reload.
     pub generation: u64,
-    /// Events that wait in the front for a worker.
+    /// Requests that wait for a worker.
     pub queued: usize,
     pub workers: Vec<WorkerStatus>,
 }
@@ -23,11 +23,11 @@ pub struct WorkerStatus {
     pub state: WorkerState,
     /// Milliseconds in this state.
     pub for_ms: u64,
-    /// Events this process has ended.
+    /// Requests this process has finished.
     pub served: u64,
-    /// Resident memory in bytes when its last event ended.
+    /// Resident memory in bytes when its last request ended.
     pub memory: u64,
-    /// Method and URI of the event in its hands.
+    /// Method and URI of its current request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
 }
@@ -35,11 +35,11 @@ pub struct WorkerStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
-    /// Forked, not yet waiting for events.
+    /// Forked, not yet ready for requests.
     Starting,
     Idle,
-    /// Runs a script whose answer is awaited.
+    /// Runs a script and has not answered yet.
     Busy,
-    /// Has answered (`fastcgi_finish_request`) and goes on.
+    /// Has answered (`fastcgi_finish_request`) and still runs.
     Finishing,
 }

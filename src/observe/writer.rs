@@ -1,4 +1,4 @@
-//! Writes lines to a stream on a thread of its own, so that nobody waits for whoever reads them.
+//! Writes lines to a stream on its own thread, so that a slow reader delays no request.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
 
-/// So much is written at once, when there is so much.
+/// The largest single write.
 const PIECE: usize = 64 << 10;
 
-/// Lines that come close together wait so long for one another: to wake the thread for each takes more CPU than all else that is done here
-/// for a short request, and before its answer.
+/// How long lines are collected before the next write. Waking the thread for each line takes more
+/// CPU than the rest of a short request, and delays its response.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Lines of the kind `T` on their way to a stream.
+/// Sends lines of type `T` to a stream.
 pub struct Writer<T> {
     sender: Sender<Message<T>>,
     account: Arc<Account>,
@@ -25,28 +25,28 @@ pub struct Writer<T> {
 
 enum Message<T> {
     Line(T, usize),
-    /// So many lines are missing here.
+    /// This many lines are missing here.
     Lost(u64),
-    /// Everything before is to be written, and then this to be done.
+    /// An action to run once everything before it is written.
     Then(Box<dyn FnOnce() + Send>),
 }
 
 struct Account {
     /// Bytes that wait or are being written. Lines beyond the budget are lost.
     waiting: &'static Budget,
-    /// Lines that were lost and of which nobody has said so yet.
+    /// Lines that were lost and not yet reported.
     lost: AtomicU64,
 }
 
 impl<T: Send + 'static> Writer<T> {
-    /// `format` makes text of a line. `tell` is called on the writing thread where lines are missing, with their number, as
-    /// soon as the stream takes something again.
+    /// `format` turns a line into text. The writing thread calls `report_lost` with the number of
+    /// missing lines, once the stream accepts data again.
     pub fn start(
         name: &str,
         waiting: &'static Budget,
         to: impl Write + Send + 'static,
         format: impl FnMut(T, &mut Vec<u8>) + Send + 'static,
-        tell: impl FnMut(u64) + Send + 'static,
+        report_lost: impl FnMut(u64) + Send + 'static,
     ) -> io::Result<Writer<T>> {
         let (sender, receiver) = channel();
         let account = Arc::new(Account {
@@ -56,7 +56,7 @@ impl<T: Send + 'static> Writer<T> {
         let written = account.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || write(&receiver, &written, to, format, tell))?;
+            .spawn(move || write(&receiver, &written, to, format, report_lost))?;
         Ok(Writer {
             sender,
             account,
@@ -64,10 +64,10 @@ impl<T: Send + 'static> Writer<T> {
         })
     }
 
-    /// Has a line written that takes about `size` bytes, or loses it. Never waits.
+    /// Queues a line of about `size` bytes, or drops it. Never blocks.
     pub fn send(&self, line: T, size: usize) {
         let Account { waiting, lost } = &*self.account;
-        // Where nothing waits there is room for any line.
+        // An empty queue accepts a line of any size.
         if !waiting.try_take_or_first(size as u64) {
             lost.fetch_add(1, Ordering::AcqRel);
             return;
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Writer<T> {
         let _ = self.sender.send(Message::Line(line, size));
     }
 
-    /// Returns when everything that has been sent so far is written.
+    /// Returns when everything sent so far is written.
     pub async fn written(&self) {
         if self.account.waiting.used() > 0 {
             let (done, is_done) = tokio::sync::oneshot::channel::<()>();
@@ -88,7 +88,7 @@ impl<T: Send + 'static> Writer<T> {
         }
     }
 
-    /// The same for those who can wait and do not longer than `limit`.
+    /// Blocks until everything sent so far is written, at most for `limit`.
     pub fn wait_until_written(&self, limit: Duration) {
         let (done, is_done) = channel::<()>();
         self.then(move || drop(done));
@@ -106,14 +106,14 @@ fn write<T>(
     account: &Account,
     mut to: impl Write,
     mut format: impl FnMut(T, &mut Vec<u8>),
-    mut tell: impl FnMut(u64),
+    mut report_lost: impl FnMut(u64),
 ) {
     let mut text = Vec::new();
     let mut written = Instant::now();
     while let Ok(first) = receiver.recv() {
         let mut sizes = 0;
         let mut next = Some(first);
-        // One write for all that has come meanwhile.
+        // Combines all waiting lines into one write.
         while let Some(Message::Line(line, size)) = next {
             format(line, &mut text);
             sizes += size;
@@ -122,7 +122,7 @@ fn write<T>(
                 .flatten();
         }
         if !text.is_empty() {
-            // Nobody will ever read the stream, when this fails: then there is nobody to tell either.
+            // If this fails the stream is closed, and an error could not be reported there either.
             let _ = to.write_all(&text).and_then(|()| to.flush());
             let is_all = text.len() < PIECE;
             text.clear();
@@ -134,25 +134,25 @@ fn write<T>(
             }
         }
         match next {
-            Some(Message::Lost(lost)) => tell(lost),
+            Some(Message::Lost(lost)) => report_lost(lost),
             Some(Message::Then(action)) => {
-                tell_of_the_last(account, &mut tell);
+                report_remaining(account, &mut report_lost);
                 action();
             }
             Some(Message::Line(..)) => {}
             None if account.waiting.used() == 0 => {
-                tell_of_the_last(account, &mut tell);
+                report_remaining(account, &mut report_lost);
             }
             None => {}
         }
     }
 }
 
-/// Nothing has come since they were lost that could have said so.
-fn tell_of_the_last(account: &Account, tell: &mut impl FnMut(u64)) {
+/// Reports lost lines if no later line has reported them.
+fn report_remaining(account: &Account, report_lost: &mut impl FnMut(u64)) {
     match account.lost.swap(0, Ordering::AcqRel) {
         0 => {}
-        lost => tell(lost),
+        lost => report_lost(lost),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     const MOST: usize = 16 << 20;
 
-    /// A stream that takes nothing as long as the test holds it.
+    /// A stream that accepts nothing while the test holds it.
     #[derive(Clone, Default)]
     struct Stream(Arc<Mutex<Vec<u8>>>);
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_in_order() {
+    fn lines_are_written_in_order() {
         let stream = Stream::default();
         let writer = start(&stream);
         let mut expected = String::new();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_stream_that_takes_nothing_and_what_was_lost_is_said() {
+    fn blocked_stream_drops_lines_and_reports_their_number() {
         let stream = Stream::default();
         let writer = start(&stream);
         let large = "x".repeat(MOST / 4 - 1) + "\n";
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_said_where_it_is_missing() {
+    fn lost_lines_are_reported_where_they_are_missing() {
         let stream = Stream::default();
         let writer = start(&stream);
         let held = stream.hold();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_any_length_is_written_where_none_waits() {
+    fn empty_queue_accepts_a_line_of_any_length() {
         let stream = Stream::default();
         let writer = start(&stream);
         send(&writer, "x".repeat(2 * MOST));

@@ -1,4 +1,4 @@
-//! A WordPress and its database, to be visited.
+//! Sets up a WordPress site with its own database.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,11 @@ use super::database::Database;
 use super::site::{Site, extension, fixture, installed};
 use crate::common::php::cli;
 
-/// What visitors upload.
+/// An image that tests upload.
 pub const PNG: &[u8] = include_bytes!("elephant.png");
 
-/// As Debian ships it, with a configuration of its own and a theme, of which the package has none. `more` is PHP of the configuration.
+/// WordPress as Debian ships it, with its own configuration, and a theme because the package has
+/// none. `more` is PHP for the configuration.
 pub fn site(database: &Database, root: &str, more: &str) -> Site {
     let config = format!(
         r#"<?php
@@ -24,7 +25,7 @@ foreach (['AUTH', 'SECURE_AUTH', 'LOGGED_IN', 'NONCE'] as $use) {{
     define($use.'_KEY', "key of $use");
     define($use.'_SALT', "salt of $use");
 }}
-// Nothing may leave this machine, and nothing may happen that the test did not ask for.
+// No requests leave this machine, and nothing runs that the test did not request.
 define('WP_HTTP_BLOCK_EXTERNAL', true);
 define('AUTOMATIC_UPDATER_DISABLED', true);
 define('DISABLE_WP_CRON', true);
@@ -56,7 +57,7 @@ pub fn database() -> Database {
     database
 }
 
-/// Installs it for visitors at `host`, with a post and readable addresses.
+/// Installs it at `host`, with a post and readable URLs.
 pub fn install(root: &Path, host: &str) {
     let install = format!(
         r#"
@@ -66,7 +67,8 @@ $_SERVER['REQUEST_URI'] = $_SERVER['PHP_SELF'] = '/wp-admin/install.php';
 require 'wp-load.php';
 require 'wp-admin/includes/upgrade.php';
 wp_install('The Alps & Beyond', 'hannibal', 'hannibal@example.org', false, '', 'elephants-218');
-// Of another second than WordPress's own: which of two comes first, its database may choose.
+// Not in the same second as WordPress's own post, because the database does not define their order
+// then.
 wp_insert_post(['post_title' => 'Über die Alpen', 'post_name' => 'alpen', 'post_date' => '2024-10-30 12:00:00', 'post_status' => 'publish', 'post_content' => '<p>Elephants.</p>']);
 update_option('permalink_structure', '/%postname%/');
 update_option('comment_moderation', 1);
@@ -76,7 +78,7 @@ flush_rewrite_rules();"#
     php(root, &install);
 }
 
-/// Runs PHP in a WordPress that is installed.
+/// Runs PHP in an installed WordPress.
 pub fn run(root: &Path, code: &str) {
     php(root, &format!("require 'wp-load.php'; {code}"));
 }

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use super::site::installed;
 
-/// How long a page may take, on any machine, to show what it should.
+/// The longest time a page may take on a busy machine to show what is expected.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The key under which WebDriver names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// One window with a fresh profile. Dropping it ends the browser.
+/// A browser window with a fresh profile. Dropping it ends the browser.
 pub struct Browser {
     agent: ureq::Agent,
     driver: Child,
@@ -51,7 +51,7 @@ impl Browser {
                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
                 "--disable-dev-shm-usage", "--disable-crash-reporter", "--hide-scrollbars",
                 "--window-size=1280,900", profile,
-                // What is not on this machine is not there.
+                // Hosts other than this machine do not resolve.
                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             ] },
         } } }),
@@ -68,7 +68,7 @@ impl Browser {
         self.ask("POST", "/url", json!({ "url": url }));
     }
 
-    /// Types into a form field, in place of what it holds.
+    /// Replaces the value of a form field.
     #[track_caller]
     pub fn fill(&self, css: &str, text: &str) {
         self.until(css, |element| {
@@ -93,7 +93,7 @@ impl Browser {
         });
     }
 
-    /// Clicks as soon as nothing covers it.
+    /// Clicks once nothing covers the element.
     #[track_caller]
     pub fn click(&self, css: &str) {
         self.until(css, |element| {
@@ -101,7 +101,7 @@ impl Browser {
         });
     }
 
-    /// Waits until `css` is there and shows `text`.
+    /// Waits until `css` exists and shows `text`.
     #[track_caller]
     pub fn sees(&self, css: &str, text: &str) {
         self.until(css, |element| {
@@ -122,7 +122,7 @@ impl Browser {
         )
     }
 
-    /// What failed to load or to run since the last time this was asked.
+    /// Errors of loading and of scripts since the last call.
     pub fn errors(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", json!({ "type": "browser" }));
         let errors = log
@@ -131,13 +131,13 @@ impl Browser {
             .iter()
             .filter(|entry| entry["level"] == "SEVERE");
         let errors = errors.map(|entry| entry["message"].as_str().unwrap().to_string());
-        // Asked for by the browser, not by the page.
+        // The browser requests it, not the page.
         errors
             .filter(|error| !error.contains("/favicon.ico "))
             .collect()
     }
 
-    /// Takes a picture for people to look at, of a page of which nothing is missing.
+    /// Takes a screenshot of a completely loaded page, for people to look at.
     #[track_caller]
     pub fn screenshot(&self, name: &str) {
         let resize = |height: u64| {
@@ -215,7 +215,7 @@ impl Browser {
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// The answer's value, or what WebDriver says is wrong.
+    /// The value of the response, or WebDriver's error.
     fn try_ask(&self, method: &str, path: &str, body: Value) -> Result<Value, Value> {
         let body = if body.is_null() {
             Vec::new()
@@ -247,11 +247,12 @@ impl Browser {
     }
 }
 
-/// Starts chromedriver, and says at which port it listens.
+/// Starts chromedriver, and returns its address.
 fn start_driver(home: &Path) -> (Child, String) {
     let program = installed("/usr/bin/chromedriver", "chromium-driver");
     let mut said = Vec::new();
-    // On a busy machine it has been seen to end before it listened, and to start at the next attempt.
+    // On a busy machine chromedriver sometimes exits before it listens, and starts at the next
+    // attempt.
     for _ in 0..20 {
         let mut driver = Command::new(&program)
             .arg("--port=0")
@@ -260,7 +261,7 @@ fn start_driver(home: &Path) -> (Child, String) {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Chromium outlives a driver that dies: the group is what ends both.
+            // Chromium outlives a driver that dies, so the process group is killed.
             .process_group(0)
             .spawn()
             .unwrap();

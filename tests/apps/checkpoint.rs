@@ -1,4 +1,4 @@
-//! `surus_checkpoint()`: a script whose rest is the request.
+//! Tests `surus_checkpoint()`: the rest of the script runs for each request.
 
 use super::client::Client;
 use super::site::Site;
@@ -19,7 +19,7 @@ if (isset($_GET['error'])) trigger_error('fatal', E_USER_ERROR);
 "#;
 
 #[test]
-fn the_rest_of_a_script_serves_each_request_in_the_global_scope() {
+fn rest_of_the_script_runs_per_request_in_the_global_scope() {
     let site = Site::new().write("index.php", SCRIPT);
     for engine in ["rewind", "fork", "standby"] {
         let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
@@ -45,14 +45,14 @@ fn the_rest_of_a_script_serves_each_request_in_the_global_scope() {
 }
 
 #[test]
-fn a_checkpoint_needs_an_engine_that_goes_back() {
+fn checkpoint_on_an_unsuitable_engine_fails() {
     let site = Site::new().write("index.php", SCRIPT);
     let classic = site.serve_with(&["--engine", "classic"], &[]);
     Client::new(&classic.url).get("/").status(500);
     classic.wait_for_log(|log| log.contains("this is `classic`"));
     drop(classic);
     let Err(log) = Surus::spawn(&site.www(), &["--engine", "worker"], &[]) else {
-        panic!("`worker` cannot go back, and has started")
+        panic!("`worker` cannot rewind, but has started")
     };
     assert!(
         log.contains("needs an engine that can go back: rewind, standby or fork"),

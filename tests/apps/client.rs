@@ -1,4 +1,4 @@
-//! What a browser without a screen would send and get: cookies, forms, uploads, redirects.
+//! An HTTP client that behaves like a browser: cookies, forms, uploads, redirects.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use serde_json::Value;
 use ureq::ResponseExt;
 use ureq::http::{HeaderMap, Request};
 
-/// One visitor: keeps cookies, follows redirects.
+/// One client with its cookies. Follows redirects.
 pub struct Client {
     agent: ureq::Agent,
     base: String,
 }
 
-/// A file as a form sends it.
+/// A file in a form.
 pub struct Upload<'a> {
     pub field: &'a str,
     pub name: &'a str,
@@ -24,7 +24,7 @@ pub struct Upload<'a> {
 
 pub struct Answer {
     pub status: u16,
-    /// Where the redirects ended.
+    /// The URL after all redirects.
     pub url: String,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
@@ -136,7 +136,7 @@ impl Client {
 }
 
 impl Answer {
-    /// Panics with the page unless the status is `status`.
+    /// Panics with the page if the status differs.
     #[track_caller]
     pub fn status(self, status: u16) -> Answer {
         assert_eq!(self.status, status, "{}:\n{}", self.url, self.excerpt());
@@ -148,7 +148,7 @@ impl Answer {
         self.status(200)
     }
 
-    /// Panics with the page unless it contains `text`.
+    /// Panics with the page if it does not contain `text`.
     #[track_caller]
     pub fn says(self, text: &str) -> Answer {
         assert!(
@@ -160,7 +160,7 @@ impl Answer {
         self
     }
 
-    /// The same, and it is no error.
+    /// Like `says`, and the status must be 200.
     #[track_caller]
     pub fn shows(self, text: &str) -> Answer {
         self.ok().says(text)
@@ -181,7 +181,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The page as far as it helps to understand a failure.
+    /// The part of the page that helps to understand a failure.
     fn excerpt(&self) -> String {
         let noise =
             Regex::new(r"(?s)<(style|script|svg)\b.*?</(style|script|svg)>|\s*\n\s*\n").unwrap();
@@ -223,7 +223,7 @@ impl Answer {
         )
     }
 
-    /// The value of the first `<input>` of this name: how forms carry their tokens.
+    /// The value of the first `<input>` of this name, such as a form's token.
     #[track_caller]
     pub fn input(&self, name: &str) -> String {
         let text = self.text();

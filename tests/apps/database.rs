@@ -1,4 +1,4 @@
-//! A MariaDB of its own for one test: own data, a unix socket, no network.
+//! Starts a MariaDB for one test, with its own data and a unix socket.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -39,7 +39,8 @@ impl Database {
                 "--skip-test-db",
             ])
             .args(user)
-            // A server that starts removes the temporary tables that it finds, and may find those of another test.
+            // A starting server removes the temporary tables that it finds, which may belong to
+            // another test.
             .env("TMPDIR", directory.path())
             .output()
             .unwrap();
@@ -113,7 +114,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Its data is thrown away: nothing is lost by not letting it finish.
+        // The data is thrown away, so the server need not shut down cleanly.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }

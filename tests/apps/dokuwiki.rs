@@ -1,4 +1,4 @@
-//! DokuWiki: files only, no database.
+//! Tests DokuWiki, which stores files and has no database.
 
 use super::browser::Browser;
 use super::client::{Client, Upload, urlencoded};
@@ -6,11 +6,12 @@ use super::site::{Site, extension, installed};
 
 const PNG: &[u8] = include_bytes!("elephant.png");
 
-/// As Debian ships it, with configuration and data inside the root as upstream has them, and not yet installed.
+/// DokuWiki as Debian ships it, not yet installed; configuration and data are inside the root, as
+/// upstream has them.
 fn site() -> Site {
     let mut site = Site::new()
         .copy(&installed("/usr/share/dokuwiki", "dokuwiki"), "")
-        // Debian's own paths are set in this file.
+        // This file sets Debian's own paths.
         .remove("inc/preload.php");
     for name in [
         "dokuwiki.php",
@@ -59,7 +60,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_wiki_is_installed_written_in_and_shown() {
+fn dokuwiki_is_installed_edited_and_shown() {
     extension("xml", "php-xml");
     extension("gd", "php-gd");
     let site = site();
@@ -89,7 +90,7 @@ fn a_wiki_is_installed_written_in_and_shown() {
         )
         .shows("The configuration was finished successfully");
 
-    // Strangers may read and not write.
+    // Anonymous users may read but not write.
     visitor
         .get("/doku.php?id=elephants&do=edit")
         .lacks(r#"name="wikitext""#);
@@ -139,7 +140,7 @@ fn a_wiki_is_installed_written_in_and_shown() {
         .post("/doku.php?id=elephants", &fields)
         .shows("<strong>one tusk</strong> &amp; crossed the <em>Alps</em>: größer als Rom.");
 
-    // A stranger sees it too, as a page, as its source, in the feed and in the list of changes.
+    // An anonymous user sees the page, its source, the feed and the list of changes.
     let stranger = Client::new(&surus.url);
     stranger
         .get("/doku.php?id=elephants")
@@ -150,7 +151,7 @@ fn a_wiki_is_installed_written_in_and_shown() {
         (source.header("content-type"), source.text()),
         ("text/plain; charset=utf-8", text.to_string())
     );
-    // But not past DokuWiki's rules about who may read what.
+    // DokuWiki's access rules still apply.
     stranger.get("/data/pages/elephants.txt").status(403);
     stranger.get("/data/pages/nothing.txt").lacks("one tusk");
     stranger.get("/conf/users.auth.php").status(403);
@@ -208,7 +209,7 @@ fn a_wiki_is_installed_written_in_and_shown() {
         small.body.starts_with(b"\x89PNG") && small.body != PNG,
         "not scaled"
     );
-    // Asked again with its tag, it is not sent again.
+    // A request with the image's ETag gets 304.
     let tag = image.header("etag").to_string();
     assert_eq!(
         stranger

@@ -1,4 +1,5 @@
-//! Events of AWS Lambda that are not HTTP: from `POST /events` to a handler in PHP and back, on engines that boot and on one that does not.
+//! Events of AWS Lambda that are not HTTP: from `POST /events` to a handler in PHP and back, on
+//! engines that boot a script and on `classic`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::common::{Surus, tree};
 const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
     "traceId":"Root=1","clientContext":{"custom":{"a":"b"}},"identity":null,"tenantId":"blue"}"#;
 
-/// The script that Surus runs for such events, below the site; and for `classic`, which answers with the site's index.
+/// Adds the script for such events, and the index that runs it on `classic`.
 pub fn with_events(site: Site) -> Site {
     tree::copy_library(&site.www().join("surus"));
     site.write(
@@ -22,7 +23,7 @@ pub fn with_events(site: Site) -> Site {
     )
 }
 
-/// Serves it on an engine.
+/// Serves the site on an engine.
 pub fn serve(site: &Site, engine: &str, handler: &str, env: &[(&str, &str)]) -> Surus {
     let script = site.www().join("surus/lambda/events.php");
     let handler = site.www().join(handler);
@@ -35,7 +36,7 @@ pub fn serve(site: &Site, engine: &str, handler: &str, env: &[(&str, &str)]) -> 
     site.serve_with(&args, &[&[handler, context], env].concat())
 }
 
-/// `classic`, and those that boot.
+/// `classic`, and the engines that boot a script.
 pub fn engines() -> impl Iterator<Item = &'static str> {
     std::iter::once("classic").chain(BOOTING)
 }
@@ -46,7 +47,7 @@ pub fn invoke(surus: &Surus, event: &Value) -> Answer {
     Client::new(&surus.url).post_as("/events", &json, event.to_string().into_bytes())
 }
 
-/// What Lambda would be told of an error: its name for it, and the error object.
+/// The error type and the error object that Lambda would get.
 #[track_caller]
 fn error(surus: &Surus, event: &Value) -> (String, Value) {
     let answer = invoke(surus, event).status(500);
@@ -81,11 +82,11 @@ namespace {
 "#;
 
 #[test]
-fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
+fn event_is_answered_by_its_handler_on_every_engine() {
     let site = with_events(Site::new()).write("handler.php", HANDLER);
     for engine in engines() {
         let surus = serve(&site, engine, "handler.php", &[]);
-        // Twice, as what the first has left must not matter.
+        // Twice, because the first event must leave nothing behind.
         for _ in 0..2 {
             for event in [
                 json!({ "a": [1, 1.0, 0.1, "é/\u{1f418}", null, true] }),
@@ -114,7 +115,7 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
                 assert_eq!(name, "Function.OutputSent", "{engine} {spoils}");
             }
             let mut context: Value = serde_json::from_str(CONTEXT).unwrap();
-            // Surus's own: how long the machine was frozen, if it was.
+            // Surus's own field: how long the machine was frozen.
             context["thawed"] = Value::Null;
             assert_eq!(
                 invoke(&surus, &json!({ "do": "context" })).ok().json(),
@@ -171,7 +172,7 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
 }
 
 #[test]
-fn a_handler_that_is_not_there_is_said_with_its_path() {
+fn missing_handler_is_named_with_its_path() {
     let site = with_events(Site::new()).write("nothing.php", "<?php");
     for (handler, says) in [
         ("missing.php", "is not there"),
@@ -196,7 +197,7 @@ fn a_handler_that_is_not_there_is_said_with_its_path() {
 }
 
 #[test]
-fn the_application_above_the_handler_brings_its_classes() {
+fn classes_of_the_application_above_the_handler_are_loaded() {
     let site = with_events(Site::new())
         .write("app/vendor/autoload.php", "<?php spl_autoload_register(static fn ($class) => 'App\\Greeter' === $class && require __DIR__.'/../Greeter.php');")
         .write("app/Greeter.php", "<?php namespace App; final class Greeter { public function handle(mixed $event, $context): string { return \"Hello, $event!\"; } }")
@@ -208,7 +209,7 @@ fn the_application_above_the_handler_brings_its_classes() {
 }
 
 #[test]
-fn a_console_runs_a_command_per_event() {
+fn console_runs_one_command_per_event() {
     let script = "#!/usr/bin/env php\n<?php echo implode(' ', array_slice($argv, 1)), \"\\n\"; exit((int) ($argv[2] ?? 0));";
     let application = "<?php
         require '/usr/share/php/Symfony/Component/Console/autoload.php';
@@ -247,7 +248,7 @@ fn a_console_runs_a_command_per_event() {
 }
 
 #[test]
-fn a_psr_15_handler_is_asked_with_the_event_as_a_request() {
+fn psr_15_handler_gets_the_event_as_a_request() {
     let handler = r#"<?php
     namespace Psr\Http\Server {
         interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
@@ -271,9 +272,9 @@ fn a_psr_15_handler_is_asked_with_the_event_as_a_request() {
     }
 }
 
-/// `examples/queue`: one of its two messages says no name.
+/// `examples/queue`: one of its two messages has no name.
 #[test]
-fn the_queue_example_greets_and_names_what_failed() {
+fn queue_example_reports_the_failed_message() {
     let site = with_events(Site::new()).copy(&example("queue").join("handler.php"), "handler.php");
     let event = std::fs::read(example("queue").join("event.json")).unwrap();
     let event: Value = serde_json::from_slice(&event).unwrap();
@@ -281,7 +282,7 @@ fn the_queue_example_greets_and_names_what_failed() {
         let surus = serve(&site, engine, "handler.php", &[]);
         let failed = json!({ "batchItemFailures": [{ "itemIdentifier": event["Records"][1]["messageId"] }] });
         assert_eq!(invoke(&surus, &event).ok().json(), failed);
-        // As they come when each is a call of its own.
+        // As if each were its own call.
         let one = |number: usize| json!({ "Records": [event["Records"][number]] });
         assert_eq!(invoke(&surus, &one(0)).ok().json(), Value::Null);
         let (name, body) = error(&surus, &one(1));
@@ -297,7 +298,7 @@ fn the_queue_example_greets_and_names_what_failed() {
 }
 
 #[test]
-fn the_package_passes_its_own_tests() {
+fn package_passes_its_own_tests() {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/tests/run.php");
     let output = Command::new(cli()).arg(run).output().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! The examples of this repository, with their libraries, each in a directory of its own.
+//! Sets up the repository's examples with their libraries, each in its own directory.
 
 use serde_json::json;
 
@@ -6,8 +6,8 @@ use super::client::Client;
 use super::site::{BOOTING, Site, example, installed};
 use crate::common::Surus;
 
-/// Serves an application with its own front controller, then with its `worker.php` on all engines that boot, which answer what strangers
-/// ask as it does.
+/// Serves an application with its own front controller, then with its `worker.php` on all engines
+/// that boot a script. Clients without cookies must get the same responses.
 pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus), env: &[(&str, &str)]) {
     let surus = site.serve_with(&["--engine", "classic"], env);
     let answers = strangers(&surus);
@@ -17,7 +17,7 @@ pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus), env: &[(&str, &str)]
     for engine in BOOTING {
         let args = ["--engine", engine, "--script", script.to_str().unwrap()];
         let surus = site.serve_with(&args, env);
-        // Again, for the first may have left something.
+        // Twice, because the first visit must leave nothing behind.
         for _ in 0..2 {
             for (booted, classic) in strangers(&surus).iter().zip(&answers) {
                 assert_eq!(booted, classic, "{engine}");
@@ -27,7 +27,7 @@ pub fn on_every_engine(site: &Site, visit: impl Fn(&Surus), env: &[(&str, &str)]
     }
 }
 
-/// What strangers ask, with all that they are answered.
+/// The complete responses to clients without cookies.
 fn strangers(surus: &Surus) -> Vec<String> {
     let get = [
         "/",
@@ -66,7 +66,7 @@ fn strangers(surus: &Surus) -> Vec<String> {
         .collect()
 }
 
-/// What the examples of small frameworks say to programs.
+/// What the examples of small frameworks answer to API clients.
 pub fn speaks_json(visitor: &Client) {
     let hello = visitor.get("/api/hello").ok();
     assert_eq!(hello.header("content-type"), "application/json");

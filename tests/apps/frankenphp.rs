@@ -1,4 +1,5 @@
-//! A worker loop as FrankenPHP documents it (<https://frankenphp.dev/docs/worker/>), unmodified.
+//! Tests an unmodified worker loop as FrankenPHP documents it
+//! (<https://frankenphp.dev/docs/worker/>).
 
 use super::client::{Client, Upload};
 use super::site::{BOOTING, Site};
@@ -42,7 +43,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn frankenphps_loop_runs_on_every_engine_that_boots() {
+fn frankenphp_loop_runs_on_every_booted_engine() {
     let site = site();
     for engine in BOOTING {
         let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
@@ -63,7 +64,7 @@ fn frankenphps_loop_runs_on_every_engine_that_boots() {
             serde_json::Value::Null,
             "{engine}: of the request before"
         );
-        // What a loop keeps is what its engine keeps.
+        // The loop keeps state only if the engine does.
         let kept = if engine == "worker" { (2, 1) } else { (1, 0) };
         assert_eq!(seen(&second), kept, "{engine}");
         let file = Upload {
@@ -100,7 +101,7 @@ fn frankenphps_loop_runs_on_every_engine_that_boots() {
 }
 
 #[test]
-fn a_loop_that_ends_after_some_requests_is_begun_anew() {
+fn loop_that_ends_after_some_requests_is_restarted() {
     let site = site();
     let most = ("SURUS_ENV_MAX_REQUESTS", "3");
     for engine in BOOTING {
@@ -119,9 +120,9 @@ fn a_loop_that_ends_after_some_requests_is_begun_anew() {
     }
 }
 
-/// As Laravel Octane installs itself: a stub that is told to serve, and the worker in the package.
+/// Installed like Laravel Octane: a stub that enables the worker, and the worker in the package.
 #[test]
-fn worker_behind_a_stub_is_found_and_told_that_it_is_one() {
+fn worker_behind_a_stub_is_found_and_runs_as_worker() {
     let worker = r#"<?php
 if ((! ($_SERVER['FRANKENPHP_WORKER'] ?? false)) || ! function_exists('frankenphp_handle_request')) {
     echo 'FrankenPHP must be in worker mode to use this script.';
@@ -146,7 +147,7 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
     let site = Site::new()
         .write("index.php", stub)
         .write("vendor/octane/bin/worker.php", worker);
-    // The engine that is chosen for it first.
+    // The engine that is chosen for it comes first.
     let chosen: [&[&str]; 5] = [
         &[],
         &["--engine", "worker"],
@@ -168,7 +169,7 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
 }
 
 #[test]
-fn classic_does_not_say_that_it_is_a_worker() {
+fn classic_is_not_announced_as_a_worker() {
     let code = "<?php echo json_encode(isset($_SERVER['FRANKENPHP_WORKER']));";
     let site = Site::new().write("index.php", code);
     let surus = site.serve(&[]);

@@ -1,4 +1,5 @@
-//! Jobs of Laravel and messages of Symfony Messenger as they come from a queue of SQS, made by the libraries themselves.
+//! Laravel jobs and Symfony Messenger messages as SQS delivers them, encoded by the libraries
+//! themselves.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::events::{invoke, serve, with_events};
 use super::site::{Site, example, installed};
 use crate::common::Surus;
 
-/// A message as Lambda hands it over, received for the n-th time.
+/// An SQS message as Lambda delivers it, received `received` times.
 fn message(id: &str, body: &str, received: u32) -> Value {
     json!({ "messageId": id, "body": body, "attributes": { "ApproximateReceiveCount": received.to_string() }, "messageAttributes": {},
         "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:jobs" })
@@ -16,7 +17,7 @@ fn event(messages: &[Value]) -> Value {
     json!({ "Records": messages })
 }
 
-/// What the application has noted since the last time, line by line.
+/// Reads the lines that the application has noted since the last call.
 struct Notes(std::path::PathBuf);
 
 impl Notes {
@@ -28,7 +29,7 @@ impl Notes {
     }
 }
 
-/// The answer to one message alone: does Lambda delete it? If not, the error.
+/// Sends one message. An error means that Lambda does not delete it.
 #[track_caller]
 fn alone(surus: &Surus, message: &Value) -> Result<(), String> {
     let answer = invoke(surus, &event(std::slice::from_ref(message)));
@@ -75,12 +76,12 @@ namespace App;
 final class Notes
 {
     public static function note(string $line): void { file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND); }
-    // As Laravel's recorder of failed jobs.
+    // Called like Laravel's recorder of failed jobs.
     public function log($connection, $queue, $payload, $exception): void { self::note("recorded: $connection $queue ".json_decode($payload)->displayName.' '.$exception->getMessage()); }
 }
 "#;
 
-/// Jobs are what the library makes of them for a queue: an event that is no batch asks for the payload.
+/// The library encodes the jobs: an event that is not a batch asks for the payload.
 const LARAVEL: &str = r#"<?php
 $app = require __DIR__.'/bootstrap/app.php';
 $app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
@@ -103,7 +104,7 @@ return static function (array $event, $context) use ($app, $queue) {
 };
 "#;
 
-/// Stands for that of Amazon's library, which is not among Debian's packages.
+/// Stands in for Amazon's library, which Debian does not package.
 const SQS: &str = r#"<?php
 namespace Aws\Sqs;
 class SqsClient
@@ -128,7 +129,7 @@ return $kernel;
 "#;
 
 #[test]
-fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
+fn laravel_jobs_run_and_failed_ones_are_reported() {
     installed(
         "/usr/share/php/Illuminate/autoload.php",
         "php-laravel-framework",
@@ -181,7 +182,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
 
         assert_eq!(alone(&surus, &message("a", &well, 1)), Ok(()));
         notes.are(&["well, attempt 1, a of jobs"]);
-        // An error leaves the message in the queue, until it was the last try.
+        // A failed message stays in the queue until its last attempt.
         assert_eq!(
             alone(&surus, &message("b", &throw, 2)),
             Err("thrown by the job".into())
@@ -193,7 +194,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
             "failed: thrown by the job",
             "recorded: sqs jobs App\\Work thrown by the job",
         ]);
-        // One that has killed its workers is not run once more.
+        // A message that has killed its workers is not run again.
         assert_eq!(alone(&surus, &message("c", &well, 4)), Ok(()));
         let too_often = "App\\Work has been attempted too many times or run too long. The job may have previously timed out.";
         notes.are(&[
@@ -217,7 +218,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
         assert_eq!(alone(&surus, &message("f", &payload("delete"), 1)), Ok(()));
         notes.are(&["delete, attempt 1, f of jobs"]);
 
-        // All in one call: what comes again is named, and nothing else.
+        // One call for all messages names only the failed ones.
         let all = event(&[
             message("1", &well, 1),
             message("2", &throw, 1),
@@ -227,7 +228,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
         let failed =
             json!({ "batchItemFailures": [{ "itemIdentifier": "2" }, { "itemIdentifier": "3" }] });
         assert_eq!(invoke(&surus, &all).ok().json(), failed, "{engine}");
-        // One of them has come before, so that another than the first begins this time.
+        // One message was received before, so another order is tried.
         notes.are(&[
             "throw, attempt 1, 2 of jobs",
             "release, attempt 2, 3 of jobs",
@@ -235,7 +236,7 @@ fn jobs_of_laravel_run_and_lambda_learns_which_come_again() {
             "well, attempt 1, 1 of jobs",
         ]);
 
-        // Who has a client of SQS has its delays kept; without a delay nothing is asked.
+        // With an SQS client, delays are applied; without a delay SQS is not called.
         let delayed = |id: &str, payload: &str, receipt: &str| {
             let mut delayed = message(id, payload, 1);
             delayed["receiptHandle"] = receipt.into();
@@ -328,7 +329,7 @@ return static fn (array $event, $context) => isset($event['make'])
 "#;
 
 #[test]
-fn messages_of_messenger_run_and_lambda_learns_which_come_again() {
+fn messenger_messages_run_and_failed_ones_are_reported() {
     installed(
         "/usr/share/php/Symfony/Component/Messenger/autoload.php",
         "php-symfony-messenger",
@@ -353,7 +354,7 @@ fn messages_of_messenger_run_and_lambda_learns_which_come_again() {
             format!("{what}: received async, bus orders, id {id}, retries {retries}")
         };
 
-        // Not UTF-8, which the library then encodes by itself.
+        // Text that is not UTF-8, which the library encodes itself.
         for what in ["well", "w\u{f6}ll \u{1f418}\n\"'\\"] {
             assert_eq!(alone(&surus, &message("a", &make(what), 1)), Ok(()));
             let stamps = stamps(what, "a", 0);
@@ -364,10 +365,10 @@ fn messages_of_messenger_run_and_lambda_learns_which_come_again() {
         notes.are(&[&stamps("throw", "b", 2)]);
         assert!(alone(&surus, &message("c", &make("later"), 1)).is_err());
         notes.are(&[&stamps("later", "c", 0)]);
-        // Another try would be of no use.
+        // Another attempt would not help.
         assert_eq!(alone(&surus, &message("d", &make("final"), 1)), Ok(()));
         notes.are(&[&stamps("final", "d", 0), "failure transport: final"]);
-        // What nobody can read is kept, for whoever can.
+        // An unreadable message stays in the queue.
         assert!(alone(&surus, &message("e", "no message", 1)).is_err());
         notes.are(&[]);
 
@@ -401,7 +402,7 @@ fn messages_of_messenger_run_and_lambda_learns_which_come_again() {
     }
 }
 
-/// As docs/events.md has it.
+/// The code of docs/events.md.
 const OF_THE_KERNEL: &str = r#"<?php
 $kernel = new App\Kernel('prod', false);
 $kernel->boot();
@@ -417,7 +418,7 @@ return static function (array $event, $context) use ($consumer) {
 "#;
 
 #[test]
-fn a_symfony_application_has_its_messages_consumed() {
+fn symfony_application_consumes_its_messages() {
     installed(
         "/usr/share/php/Symfony/Component/Messenger/autoload.php",
         "php-symfony-messenger",

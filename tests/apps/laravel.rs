@@ -1,4 +1,4 @@
-//! The application in `examples/laravel`: JSON, Blade, validation, a session.
+//! Tests `examples/laravel`: JSON, Blade, validation, a session.
 
 use super::client::Client;
 use super::database::Database;
@@ -7,12 +7,12 @@ use super::site::{BOOTING, extension};
 use crate::common::Surus;
 
 #[test]
-fn a_laravel_application_runs_on_every_engine() {
+fn laravel_application_runs_on_every_engine() {
     let site = laravel();
     on_every_engine(&site, visit, &[]);
 }
 
-/// The standard public/index.php, and nothing else that is said about how to run it.
+/// With the standard public/index.php and no other setting.
 #[test]
 fn laravel_runs_booted_with_one_environment_variable() {
     let site = laravel().remove("worker.php");
@@ -34,7 +34,7 @@ fn visit(surus: &Surus) {
     visitor.get("/hello/a%20%26%20b").shows("a &amp; b");
 
     visitor.get("/visits").shows("Your first visit");
-    // More often than there are workers: what one remembers would show.
+    // More requests than workers, so that state kept by one would show.
     for number in 2..=6 {
         visitor
             .get("/visits")
@@ -58,9 +58,9 @@ fn visit(surus: &Surus) {
     }
 }
 
-/// A connection that a warm-up has left open would be all workers'.
+/// A connection that a warm-up leaves open would be shared by all workers.
 #[test]
-fn warm_ups_of_laravel_may_ask_a_database() {
+fn laravel_warm_up_may_use_a_database() {
     extension("pdo_mysql", "php-mysql");
     let database = Database::start();
     database.run("CREATE USER laravel@localhost IDENTIFIED BY 'alps-218'");
@@ -91,7 +91,11 @@ fn warm_ups_of_laravel_may_ask_a_database() {
         };
         let ids = std::collections::BTreeSet::from([id(), id(), id(), id(), id(), id()]);
         if engine != "worker" {
-            assert_eq!(ids.len(), 6, "{engine}: a connection for each request");
+            assert_eq!(
+                ids.len(),
+                6,
+                "{engine}: each request has its own connection"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Two visitors and a guest in one Laravel application, interleaved: nobody sees what is another's.
+//! Interleaves two users and a guest in one Laravel application: none sees another's data.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ const ADA: usize = 0;
 const BOB: usize = 1;
 const GUEST: usize = 2;
 
-/// The form that has a token, and its field.
+/// The form with a token, and the token's field.
 const TOKEN: (&str, &str) = ("/page", "_token");
 
 const CONVERSATION: &[Step] = &[
@@ -41,7 +41,7 @@ const CONVERSATION: &[Step] = &[
     Get(GUEST, "/notes/3?page=1&q=c"),
     Get(ADA, "/who?q=ada-3"),
     Get(BOB, "/who?q=bob-3"),
-    // Ada changes everything, for her request.
+    // Ada's request changes all state that it can.
     Get(ADA, "/change"),
     Get(BOB, "/who?q=bob-4"),
     Get(BOB, "/page"),
@@ -141,7 +141,7 @@ fn every_engine_answers_as_classic(libraries: &str) {
         let log = surus.log();
         assert!(
             !log.contains("surus: "),
-            "{what}: named without reason: {log}"
+            "{what}: unexpected finding: {log}"
         );
     }
 }
@@ -156,14 +156,14 @@ fn laravel_10_visitors_on_booted_engines_get_answers_of_classic() {
     every_engine_answers_as_classic("laravel10");
 }
 
-/// A static variable of a function is out of reach.
+/// A static variable of a function cannot be reset.
 #[test]
 fn request_kept_by_laravel_function_is_named_once_on_worker() {
     let site = site("laravel8");
     let surus = serve(&site, "worker", "1", "");
     let visitor = Client::new(&surus.url);
     for n in 1..=4 {
-        // The first visitor's, for all who come.
+        // It keeps the first client's request for all clients.
         let kept = visitor.get(&format!("/keeps?q={n}")).ok().json();
         assert_eq!(kept, "1");
     }
@@ -184,7 +184,7 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
     }
 }
 
-/// What a provider makes while it boots, and that has the boot's request somewhere inside.
+/// A provider makes this service during the boot, and it contains the boot's request.
 #[test]
 fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {
     let site = site("laravel8");
@@ -196,7 +196,7 @@ fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {
     }
 }
 
-/// Octane's worker serves where Octane is installed, and only on the engine that goes on living.
+/// If Octane is installed its worker serves, but only on the engine that keeps its processes.
 #[test]
 fn laravel_with_octane_is_served_by_its_worker_on_worker() {
     let provider = r"        App\Services\Provider::class,";

@@ -1,8 +1,9 @@
 <?php
 
 /*
- * Stands in for laravel/octane, of which Debian has no package: the part of its interface that Surus\Laravel\Octane uses, and a
- * worker that clones the application and tells its listeners, as Octane's does.
+ * Stands in for laravel/octane, which Debian does not package: the part of its interface that
+ * Surus\Laravel\Octane uses, and a worker that, like Octane's, clones the application and notifies
+ * its listeners.
  */
 
 namespace Laravel\Octane\Contracts {

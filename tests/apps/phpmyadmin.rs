@@ -1,4 +1,4 @@
-//! phpMyAdmin on MariaDB.
+//! Tests phpMyAdmin on MariaDB.
 
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
@@ -49,7 +49,7 @@ fn log_in(visitor: &Client, password: &str) -> Answer {
 }
 
 #[test]
-fn databases_are_administered() {
+fn phpmyadmin_administers_databases() {
     extension("mysqli", "php-mysql");
     extension("mbstring", "php-mbstring");
     let database = Database::start();

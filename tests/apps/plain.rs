@@ -1,4 +1,4 @@
-//! The demonstration in `examples/plain`, without any framework.
+//! Tests the demo in `examples/plain`, which uses no framework.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::common::Surus;
 const PNG: &[u8] = include_bytes!("elephant.png");
 
 #[test]
-fn the_plain_example_takes_uploads_and_remembers() {
+fn plain_example_accepts_uploads_and_keeps_a_session() {
     let site = Site::new().copy(&example("plain"), "");
     let script = site.www().join("worker.php");
     for engine in BOOTING {
@@ -63,7 +63,7 @@ fn visit(surus: &Surus) {
         .shows("Hello, Gisgo!")
         .shows("5,176 bytes of image/png")
         .shows(PNG_SHA256);
-    // Larger than what is kept in memory, with every byte there is.
+    // More than is kept in memory, with every byte value.
     let bytes: Vec<u8> = (0..1_500_000u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -77,7 +77,7 @@ fn visit(surus: &Surus) {
         .upload("/", &[], &large)
         .shows("1,500,000 bytes")
         .shows(LARGE_SHA256);
-    // PHP's own limit is 2 MiB for a file.
+    // PHP's default limit is 2 MiB per file.
     let bytes = vec![b'x'; 3 << 20];
     let larger = Upload {
         bytes: &bytes,
@@ -88,7 +88,7 @@ fn visit(surus: &Surus) {
         .shows("That file is larger than PHP accepts here: 2M.");
 }
 
-/// The same, in a browser.
+/// The same in a browser.
 fn look(surus: &Surus, picture: &Path) {
     std::fs::write(picture, PNG).unwrap();
     let browser = Browser::open();

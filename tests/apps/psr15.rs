@@ -1,4 +1,5 @@
-//! `Surus\Psr15` of the Composer package. Debian has the messages of PSR-7, not the interface of PSR-15, for which a line stands in.
+//! Tests `Surus\Psr15` of the Composer package. Debian packages the messages of PSR-7 but not the
+//! interface of PSR-15, so the test declares it.
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ namespace {
 "#;
 
 #[test]
-fn a_psr_15_handler_is_served() {
+fn psr_15_handler_is_served() {
     installed("/usr/share/php/Slim/Psr7/autoload.php", "php-slim-psr7");
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src");
     let site = Site::new()

@@ -1,4 +1,4 @@
-//! A copy of an application in a directory of its own, which PHP's workers may write to.
+//! Copies an application into its own directory, to which PHP's workers may write.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,17 +10,18 @@ use tempfile::TempDir;
 use crate::common::php::cli;
 use crate::common::{Surus, tree};
 
-/// Where a Debian package put something; a missing package is an error that says how to get it.
+/// The path of a file that a Debian package installs; the error for a missing package says how to
+/// install it.
 #[track_caller]
 pub fn installed(path: &str, package: &str) -> PathBuf {
     assert!(
         Path::new(path).exists(),
-        "{path} is missing, which this test needs. What may help: apt-get install {package}"
+        "{path} is missing; try apt-get install {package}"
     );
     PathBuf::from(path)
 }
 
-/// Asserts that some PHP of this machine has an extension.
+/// Asserts that a PHP of this machine has an extension.
 #[track_caller]
 pub fn extension(name: &str, package: &str) {
     let versions = fs::read_dir("/etc/php")
@@ -35,7 +36,7 @@ pub fn extension(name: &str, package: &str) {
     });
     assert!(
         found,
-        "PHP's extension {name} is missing, which this test needs. What may help: apt-get install {package}"
+        "PHP's extension {name} is missing; try apt-get install {package}"
     );
 }
 
@@ -47,7 +48,7 @@ pub fn framework(name: &str) -> PathBuf {
         .join(name);
     assert!(
         unpacked.join("complete").exists(),
-        "{} is missing, which this test needs. What may help: scripts/frameworks {name}",
+        "{} is missing; run scripts/frameworks {name}",
         unpacked.display()
     );
     unpacked.join("root/usr/share/php")
@@ -60,7 +61,7 @@ pub fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What tests bring along themselves.
+/// A fixture of the tests.
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/apps")
@@ -100,7 +101,7 @@ pub struct Site {
 impl Site {
     pub fn new() -> Site {
         let directory = TempDir::with_prefix("surus-app-").unwrap();
-        // Root's temporary directories are closed to everybody else; PHP runs as somebody else.
+        // Root's temporary directories are closed to other users, and PHP runs as another user.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let site = Site { directory };
         for name in ["www", "sessions", "tmp"] {
@@ -114,12 +115,13 @@ impl Site {
         self.directory.path().join("www")
     }
 
-    /// A directory beside the root, for what must not be served.
+    /// A directory outside the root, for files that must not be served.
     pub fn tmp(&self) -> PathBuf {
         self.directory.path().join("tmp")
     }
 
-    /// Copies a file or tree to `to` inside the root, following symbolic links as Debian's packages are full of them.
+    /// Copies a file or tree to `to` inside the root. Follows symbolic links, of which Debian's
+    /// packages have many.
     pub fn copy(self, from: &Path, to: &str) -> Site {
         tree::copy(from, &self.www().join(to));
         self
@@ -132,7 +134,7 @@ impl Site {
         self
     }
 
-    /// Changes text in a file; it must be there.
+    /// Replaces text in a file; it must occur.
     pub fn replace(self, path: &str, old: &str, new: &str) -> Site {
         let text = fs::read_to_string(self.www().join(path)).unwrap();
         assert!(text.contains(old), "{path} does not contain {old:?}");
@@ -149,12 +151,12 @@ impl Site {
         self
     }
 
-    /// Gives it its libraries, from Debian's packages.
+    /// Adds the libraries of the site from Debian's packages.
     pub fn vendor(self) -> Site {
         self.vendor_from(Path::new("/usr/share/php"))
     }
 
-    /// The same, from packages that were unpacked elsewhere.
+    /// Like `vendor`, from packages that were unpacked elsewhere.
     pub fn vendor_from(self, libraries: &Path) -> Site {
         let script = example("vendor.php");
         let output = Command::new(cli())
@@ -171,7 +173,8 @@ impl Site {
         self
     }
 
-    /// The entries of php.ini that have PHP store beside it what it stores by the way. Whoever runs PHP may write there.
+    /// php.ini entries that keep PHP's sessions and temporary files next to the root, where any user that
+    /// runs PHP may write.
     pub fn stored(&self) -> [String; 2] {
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
@@ -183,17 +186,18 @@ impl Site {
         ]
     }
 
-    /// Serves it, with what PHP stores by the way kept beside it.
+    /// Serves it, with PHP's sessions and temporary files kept next to the root.
     pub fn serve(&self, env: &[(&str, &str)]) -> Surus {
         self.serve_with(&[], env)
     }
 
-    /// The same, with more on the command line.
+    /// Like `serve`, with more arguments.
     pub fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Surus {
         let stored = self.stored();
         let stored = stored.each_ref().map(|text| ["-d", text.as_str()]);
         let stored = stored.as_flattened();
-        // Where memory is put back, it is compared byte for byte; a difference fails the test.
+        // On `rewind`, memory is compared byte for byte after each restore; a difference fails the
+        // test.
         let paranoid = ("SURUS_ENGINE_PARANOID", "true");
         Surus::spawn(
             &self.www(),

@@ -1,4 +1,4 @@
-//! The application in `examples/slim`: routes, JSON, a session.
+//! Tests `examples/slim`: routes, JSON, a session.
 
 use super::client::Client;
 use super::examples::{on_every_engine, speaks_json};
@@ -6,7 +6,7 @@ use super::site::{Site, example, installed};
 use crate::common::Surus;
 
 #[test]
-fn a_slim_application_runs_on_every_engine() {
+fn slim_application_runs_on_every_engine() {
     installed("/usr/share/php/Slim/autoload.php", "php-slim");
     let site = ["app.php", "composer.json", "public", "worker.php"]
         .iter()
@@ -21,7 +21,7 @@ fn visit(surus: &Surus) {
     let visitor = Client::new(&surus.url);
     speaks_json(&visitor);
     visitor.get("/").shows("Hello, Hannibal!");
-    // More often than there are workers: what one remembers would show.
+    // More requests than workers, so that state kept by one would show.
     for number in 1..=6 {
         let visits = format!("Visit number {number}, stranger");
         visitor.get("/visits").shows(&visits);

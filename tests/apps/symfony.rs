@@ -1,4 +1,4 @@
-//! The application in `examples/symfony`: kernel, routes, Twig, a form, a session.
+//! Tests `examples/symfony`: kernel, routes, Twig, a form, a session.
 
 use super::browser::Browser;
 use super::client::Client;
@@ -13,7 +13,7 @@ fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
 }
 
 #[test]
-fn a_symfony_application_routes_renders_validates_and_remembers() {
+fn symfony_application_runs_on_every_engine() {
     let site = symfony();
     let surus = serve(&site, &[], &[]);
     visit(&surus);
@@ -24,9 +24,9 @@ fn a_symfony_application_routes_renders_validates_and_remembers() {
     look(&surus);
 }
 
-/// The standard public/index.php, and nothing else that is said about how to run it.
+/// With the standard public/index.php and no other setting.
 #[test]
-fn symfonys_front_controller_runs_booted_with_one_environment_variable() {
+fn symfony_runs_booted_with_one_environment_variable() {
     let site = symfony();
     let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime");
     assert_eq!(engine(&serve(&site, &[], &[runtime])), "rewind");
@@ -36,7 +36,7 @@ fn symfonys_front_controller_runs_booted_with_one_environment_variable() {
 }
 
 #[test]
-fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
+fn symfony_worker_script_runs_on_every_booted_engine() {
     let site = symfony();
     let script = site.www().join("worker.php");
     let script = script.to_str().unwrap();
@@ -46,9 +46,9 @@ fn symfonys_worker_script_runs_on_every_engine_that_boots_one() {
     on_every_engine(&site, visit, &[cache]);
 }
 
-/// Code that the JIT has compiled, and classes that all processes share, are there behind what is put back.
+/// Code compiled by the JIT and preloaded classes must survive a restore.
 #[test]
-fn symfony_runs_booted_with_the_jit_and_with_what_it_preloads() {
+fn symfony_runs_booted_with_jit_and_preloading() {
     let site = symfony();
     let runtime = ("SURUS_ENV_APP_RUNTIME", r"Surus\Symfony\Runtime");
     let list = site.tmp().join("preload.php");
@@ -78,7 +78,7 @@ fn symfony_runs_booted_with_the_jit_and_with_what_it_preloads() {
     }
 }
 
-/// What the log says that runs.
+/// The engine that the log names.
 fn engine(surus: &Surus) -> String {
     surus.wait_for_log(|log| log.contains("PHP is ready"));
     let log = surus.log();
@@ -86,7 +86,7 @@ fn engine(surus: &Surus) -> String {
     engine.split('"').nth(1).unwrap().to_string()
 }
 
-/// Every page, as a visitor without a screen.
+/// Requests every page, without a browser.
 fn visit(surus: &Surus) {
     let visitor = Client::new(&surus.url);
     let hello = visitor.get("/api/hello").ok();
@@ -170,7 +170,7 @@ fn visit(surus: &Surus) {
         .lacks("Thank you, Hanno.");
 }
 
-/// The form, in a browser.
+/// Uses the form in a browser.
 fn look(surus: &Surus) {
     let browser = Browser::open();
     browser.go(&surus.url);

@@ -1,4 +1,4 @@
-//! Two visitors and a guest in one Symfony application, interleaved: nobody sees what is another's.
+//! Interleaves two users and a guest in one Symfony application: none sees another's data.
 
 use super::client::Client;
 use super::site::{Site, framework};
@@ -10,7 +10,7 @@ const ADA: usize = 0;
 const BOB: usize = 1;
 const GUEST: usize = 2;
 
-/// The form that has a token, and its field.
+/// The form with a token, and the token's field.
 const TOKEN: (&str, &str) = ("/page", "_token");
 
 const CONVERSATION: &[Step] = &[
@@ -26,7 +26,7 @@ const CONVERSATION: &[Step] = &[
     Get(BOB, "/who?q=bob-2"),
     Get(GUEST, "/guarded"),
     Get(ADA, "/guarded"),
-    // A failed log-in is remembered for one visitor, and shown once.
+    // A failed log-in is remembered for one client, and shown once.
     Post(BOB, "/login", &[("name", "bob"), ("password", "ada's")]),
     Get(ADA, "/page"),
     Get(GUEST, "/page"),
@@ -60,7 +60,7 @@ const CONVERSATION: &[Step] = &[
     Get(BOB, "/who?q=bob-8"),
 ];
 
-/// What Symfony has no reset for stays on `worker`.
+/// State that Symfony does not reset stays on `worker`.
 const CHANGES: &[Step] = &[
     Get(ADA, "/keeps?q=ada-1"),
     Get(BOB, "/keeps?q=bob-1"),
@@ -118,7 +118,7 @@ fn every_engine_answers_as_classic(libraries: &str) {
         let log = surus.log();
         assert!(
             !log.contains("surus: "),
-            "{what}: named without reason: {log}"
+            "{what}: unexpected finding: {log}"
         );
     }
 }
@@ -133,7 +133,7 @@ fn symfony_7_visitors_on_booted_engines_get_answers_of_classic() {
     every_engine_answers_as_classic("symfony7");
 }
 
-/// A service that Symfony cannot reset, as it has no reset().
+/// Symfony cannot reset a service without reset().
 #[test]
 fn symfony_service_that_keeps_a_request_is_named_once_on_worker() {
     let site = site("symfony7");

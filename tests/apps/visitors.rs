@@ -1,22 +1,21 @@
-//! Applications of Laravel and Symfony with everything that may mix up two visitors, on every
-//! engine that boots: each visitor gets the answers that `classic` gives, where nothing outlives a
-//! request.
+//! Runs Laravel and Symfony applications that could mix up two clients, on every engine that boots
+//! a script. Each client must get the responses of `classic`, where nothing outlives a request.
 
 use super::client::{Answer, Client};
 use super::site::{Site, fixture};
 use crate::common::Surus;
 
-/// Who asks, what.
+/// A request of one client.
 pub enum Step {
     Get(usize, &'static str),
     Post(usize, &'static str, &'static [(&'static str, &'static str)]),
 }
 
-/// How many visitors a conversation has.
+/// The number of clients in a conversation.
 const VISITORS: usize = 3;
 
-/// Has the visitors ask in turn, and gives what each step was answered. Forms are posted with the
-/// visitor's own token, which is in no answer: all else that two runs answer has to be equal.
+/// Sends the requests in turn, and returns the response to each step. Forms are posted with the
+/// client's own token. Tokens are removed from the responses, so that two runs can be compared.
 pub fn talk(surus: &Surus, steps: &[Step], token: (&str, &str)) -> Vec<String> {
     let visitors: Vec<Client> = (0..VISITORS).map(|_| Client::new(&surus.url)).collect();
     let (form, field) = token;
@@ -41,7 +40,7 @@ pub fn talk(surus: &Surus, steps: &[Step], token: (&str, &str)) -> Vec<String> {
 
 fn said(surus: &Surus, who: usize, path: &str, answer: &Answer, field: &str) -> String {
     let text = answer.text();
-    // The token of a form, however long.
+    // Replaces the token of a form, whatever its length.
     let text = match text.split_once(&format!(r#"name="{field}""#)) {
         Some((before, after)) => {
             let after = after.split_once('>').map_or(after, |(_, after)| after);
@@ -61,7 +60,7 @@ fn said(surus: &Surus, who: usize, path: &str, answer: &Answer, field: &str) -> 
     .replace(&surus.address, "")
 }
 
-/// Compares step by step, so that a failure shows the first that differs.
+/// Compares step by step, so that a failure shows the first difference.
 #[track_caller]
 pub fn same(classic: &[String], booted: &[String], what: &str) {
     for (classic, booted) in classic.iter().zip(booted) {
@@ -70,14 +69,14 @@ pub fn same(classic: &[String], booted: &[String], what: &str) {
     assert_eq!(classic.len(), booted.len());
 }
 
-/// Asserts that the answers to compare with are those of an application that works: everything is
-/// in one of them, and only the page that throws fails.
+/// Asserts that the application works: everything occurs in some response, and only the page that
+/// throws fails.
 #[track_caller]
 pub fn sound(classic: &[String], everything: &[&str]) {
     for text in everything {
         assert!(
             classic.iter().any(|answer| answer.contains(text)),
-            "{text:?} is in no answer: {}",
+            "{text:?} is in no response: {}",
             classic.join("\n")
         );
     }
@@ -90,7 +89,7 @@ pub fn sound(classic: &[String], everything: &[&str]) {
     );
 }
 
-/// Adds what the application of a framework has beside its example.
+/// Adds the test application of a framework to its example.
 pub fn overlay(site: Site, framework: &str) -> Site {
     site.copy(&fixture(framework), ".")
 }

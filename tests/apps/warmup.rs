@@ -1,4 +1,4 @@
-//! Warm-ups, where each of many workers runs them.
+//! Tests that each of many workers runs all warm-ups.
 
 use super::client::Client;
 use super::site::Site;

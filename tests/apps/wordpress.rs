@@ -1,4 +1,4 @@
-//! WordPress on MariaDB.
+//! Tests WordPress on MariaDB.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ use super::database::Database;
 use super::site::{Site, example};
 use crate::common::Surus;
 
-/// The example, with `classic` behind a header of the same server.
+/// The example, with `classic` selected by a request header.
 pub fn both(database: &Database) -> Site {
     let config = std::fs::read_to_string(example("wordpress/surus.toml")).unwrap();
     let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
@@ -22,13 +22,14 @@ pub fn both(database: &Database) -> Site {
         .write("surus.toml", &format!("{config}{classic}{proxy}"))
 }
 
-/// An address that WordPress can be told before its server has started.
+/// A free address, which WordPress must know before its server starts.
 pub fn host() -> String {
     let probe = TcpListener::bind("127.0.0.1:0").and_then(|probe| probe.local_addr());
     format!("127.0.0.1:{}", probe.unwrap().port())
 }
 
-/// Asks for a page as it is booted, twice, for the first may have left something; and gives the answer of `classic`.
+/// Requests a page twice from the booted engine, because the first request must leave nothing
+/// behind, and compares it with the response of `classic`.
 pub fn same(reader: &Client, engine: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let made = Regex::new("<dateCreated>.*</dateCreated>").unwrap();
     let classic = reader.get_as(path, &[headers, &[("x-classic", "1")]].concat());
@@ -50,16 +51,16 @@ pub fn same(reader: &Client, engine: &str, path: &str, headers: &[(&str, &str)])
             heads(&classic),
             "{engine} {path} {headers:?}"
         );
-        // One page says when it was made.
+        // One page contains the time of its creation.
         let body = |answer: &Answer| made.replace_all(&answer.text(), "").into_owned();
         assert_eq!(body(&booted), body(&classic), "{engine} {path} {headers:?}");
     }
     classic
 }
 
-/// Every kind of page, by the booted engine and by `classic`.
+/// Compares every kind of page between the booted engine and `classic`.
 #[test]
-fn a_booted_wordpress_answers_as_a_classic_one() {
+fn booted_wordpress_answers_like_classic() {
     let database = database();
     let site = both(&database);
     let host = host();
@@ -68,7 +69,7 @@ fn a_booted_wordpress_answers_as_a_classic_one() {
         let args = ["--engine", engine, "--listen", &*host];
         let surus = site.serve_with(&args, &[]);
         compare(&format!("http://{host}"), engine, &surus, &database);
-        // WordPress wants to hear one comment at a time.
+        // WordPress limits how often comments may be posted.
         database.run("DELETE FROM wordpress.wp_comments WHERE comment_author = 'Hasdrubal'");
     }
 }
@@ -152,7 +153,7 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
         .get("/wp-admin/edit-comments.php?comment_status=moderated")
         .shows(&format!("{engine}&#8221; \\ waiting"));
 
-    // What the boot has made with other permalinks is made anew.
+    // What the boot has made with other permalinks is made again.
     let permalinks = |structure: &str, categories: &str| {
         database.run(&format!(
             "UPDATE wordpress.wp_options SET option_value = '{structure}' WHERE option_name = 'permalink_structure';
@@ -177,13 +178,13 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
 }
 
 #[test]
-fn a_blog_is_installed_published_to_and_read() {
+fn wordpress_is_installed_published_to_and_read() {
     let database = database();
     let site = site(&database, "", "");
     let surus = site.serve(&[]);
     let author = Client::new(&surus.url);
 
-    // An empty database sends every visitor to the installer.
+    // With an empty database every client gets the installer.
     let installer = author.get("/").ok();
     assert!(
         installer.url.ends_with("/wp-admin/install.php"),
@@ -226,9 +227,9 @@ fn a_blog_is_installed_published_to_and_read() {
         .shows("wpadminbar")
         .shows("Dashboard");
     assert!(dashboard.url.ends_with("/wp-admin/"), "{}", dashboard.url);
-    // The directory without its slash is the directory.
+    // A directory's URL without its slash works too.
     author.get("/wp-admin").shows("wpadminbar");
-    // Styles and scripts that PHP puts together.
+    // Styles and scripts that PHP concatenates.
     let styles = dashboard.find(r#"href='[^']*(/wp-admin/load-styles\.php\?[^']*)'"#);
     assert!(
         author
@@ -246,7 +247,7 @@ fn a_blog_is_installed_published_to_and_read() {
             .starts_with("application/javascript")
     );
 
-    // Addresses like /2026/11/name/ are no files: the front controller answers them.
+    // URLs such as /2026/11/name/ are not files: the front controller answers them.
     let options = author.get("/wp-admin/options-permalink.php").ok();
     let structure = "/%year%/%monthnum%/%postname%/";
     let fields = [
@@ -280,7 +281,7 @@ fn a_blog_is_installed_published_to_and_read() {
         (&image["media_details"]["width"], &image["mime_type"]),
         (&json!(640), &json!("image/png"))
     );
-    // GD has made smaller ones.
+    // GD has made smaller images.
     let thumbnail = image["media_details"]["sizes"]["thumbnail"]["source_url"]
         .as_str()
         .unwrap();
@@ -295,7 +296,7 @@ fn a_blog_is_installed_published_to_and_read() {
         PNG.len()
     );
 
-    // The same by the classic form, as a browser without REST uploads.
+    // The same through the classic form, which browsers use without REST.
     let form = author
         .get("/wp-admin/media-new.php?browser-uploader=1")
         .ok();
@@ -352,7 +353,7 @@ fn a_blog_is_installed_published_to_and_read() {
         .shows("one <em>Surus</em>. 🐘")
         .lacks("Hello world!");
     assert_eq!(page.url, link);
-    // An old address leads to the new one.
+    // An old URL redirects to the new one.
     assert_eq!(reader.get(&format!("/?p={}", post["id"])).ok().url, link);
     assert_eq!(reader.get(link.trim_end_matches('/')).ok().url, link);
     let feed = reader.get("/feed/").shows("<title>Über die Alpen</title>");
@@ -367,7 +368,7 @@ fn a_blog_is_installed_published_to_and_read() {
         .says("Nothing found here.");
     reader.get("/wp-json/").shows("The Alps &amp; Beyond");
 
-    // A reader comments; the author finds it waiting.
+    // A reader comments; the author sees the comment in moderation.
     let fields = [
         ("author", "Hasdrubal"),
         ("email", "hasdrubal@example.org"),

@@ -1,13 +1,14 @@
-//! What WordPress makes on `init`, blocks above all, is the same where it was made at the boot.
+//! Tests that what WordPress creates on `init`, mostly blocks, is the same if it was created at the
+//! boot.
 
 use super::blog::{database, install, run};
 use super::client::Client;
 use super::wordpress::{both, host, same};
 
-/// All that WordPress makes on `init` for content, and the styles of the theme.
+/// Everything that WordPress registers on `init` for content, and the styles of the theme.
 const REGISTERED: &str = r#"<?php
 require __DIR__ . '/wp-load.php';
-// It has the time.
+// It contains the current time.
 unset( wp_scripts()->registered['utils'] );
 echo json_encode( [
 	WP_Block_Type_Registry::get_instance()->get_all_registered(),
@@ -19,9 +20,10 @@ echo json_encode( [
 ], JSON_THROW_ON_ERROR | JSON_PRETTY_PRINT );
 "#;
 
-/// What blocks load is registered ahead, and named in the page by its whole address; Debian's own theme is all made of them.
+/// Assets of blocks are registered in advance, and the page names them by their whole URL. Debian's
+/// own theme consists of blocks.
 #[test]
-fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
+fn booted_wordpress_renders_blocks_like_classic() {
     let database = database();
     let site = both(&database);
     let root = site.www().join("wordpress");
@@ -63,7 +65,7 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
         same(&reader, theme, "/blocks/", &secure).shows(&format!(
             "https://{host}/wp-includes/blocks/navigation/view.min.js"
         ));
-        // Parts of templates are content, which comes after the boot.
+        // Template parts are content, which is loaded after the boot.
         let part = format!("gaiter-of-{theme}");
         same(&reader, theme, "/registered.php", &[]).lacks(&part);
         run(
@@ -80,7 +82,7 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
         }
         assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
     }
-    // It comes with its say after the boot.
+    // This plugin registers after the boot.
     let plugins = root.join("wp-content/mu-plugins");
     std::fs::create_dir_all(&plugins).unwrap();
     std::fs::write(plugins.join("late.php"), STYLES_ON_INIT).unwrap();
@@ -96,7 +98,7 @@ fn a_booted_wordpress_shows_blocks_as_a_classic_one() {
     assert!(!surus.log().contains("PHP Warning"), "{}", surus.log());
 }
 
-/// Has another colour beside WordPress's own.
+/// Adds a colour to WordPress's own.
 const STYLES_ON_INIT: &str = r#"<?php
 add_action( 'init', function () {
 	add_filter( 'wp_theme_json_data_default', function ( $data ) {
@@ -106,7 +108,7 @@ add_action( 'init', function () {
 }, 30 );
 "#;
 
-/// Takes a block away, and with it its styles.
+/// Removes a block, and with it its styles.
 const NO_PULLQUOTES: &str = r#"<?php
 add_action( 'init', fn () => unregister_block_type( 'core/pullquote' ), 20 );
 "#;

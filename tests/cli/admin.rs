@@ -1,4 +1,4 @@
-//! Do `surus status` and `surus reload` reach the surus that is meant, and no other?
+//! Tests that `surus status` and `surus reload` reach the surus of this project and no other.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::executable::copy_executable;
 use crate::{is_root, project, run, says, surus};
 
 #[test]
-fn asking_a_surus_that_does_not_run_says_so() {
+fn status_without_a_running_surus_says_so() {
     let project = project(&[]);
     for command in ["status", "reload"] {
         let said = surus(&[command, project.path().to_str().unwrap()], &[]);
@@ -21,7 +21,7 @@ fn asking_a_surus_that_does_not_run_says_so() {
 }
 
 #[test]
-fn a_running_surus_answers() {
+fn running_surus_answers_status_and_reload() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let directory = project.path().to_str().unwrap();
     let _serving = Surus::serve(project.path(), &["--workers", "2"]);
@@ -42,7 +42,10 @@ fn a_running_surus_answers() {
     );
     let said = surus(&["check", directory], &[]);
     assert_eq!(said.status, 0, "{}", said.stderr);
-    says(&said.stdout, &["! a surus runs for this project already"]);
+    says(
+        &said.stdout,
+        &["! surus is already running for this project"],
+    );
 }
 
 #[test]
@@ -77,9 +80,9 @@ fn another_project_is_never_reloaded() {
 }
 
 #[test]
-fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
+fn admin_socket_that_another_user_could_replace_is_rejected() {
     if !is_root() {
-        return; // Nobody else is there who could have made the directory
+        return; // Without root no other user's directory can be made
     }
     let directory = project(&[("app/index.php", ""), ("tmp/surus-65534/x", "")]);
     let program = directory.path().join("surus");
@@ -106,9 +109,10 @@ fn an_admin_socket_is_not_made_where_another_user_could_replace_it() {
     );
 }
 
-/// A deployment makes a link lead elsewhere; what a route sends files from is looked up anew as the site is.
+/// A deployment may change a symbolic link, so a reload opens the directories of routes again, like
+/// the site.
 #[test]
-fn a_reload_opens_the_directories_of_routes_anew() {
+fn reload_reopens_the_directories_of_routes() {
     let configuration = "[[route]]\nprefix = \"/s/\"\nroot = \"@/current\"\n";
     let place = project(&[
         ("one/index.php", ""),
@@ -145,7 +149,7 @@ fn a_reload_opens_the_directories_of_routes_anew() {
 }
 
 #[test]
-fn an_admin_listener_may_be_tcp() {
+fn admin_listener_may_be_tcp() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let directory = project.path().to_str().unwrap();
     // A port that was free a moment ago.

@@ -1,4 +1,4 @@
-//! Does `surus check` say what would run and what is wrong with it?
+//! Tests what `surus check` reports.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,9 +6,11 @@ use std::process::Command;
 use crate::{Said, is_root, project, run, says, surus};
 
 #[test]
-fn check_says_what_would_run() {
-    let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\nupload_max_filesize = \"60M\"\n\
-                         display_errors = false\n\"opcache.validate_timestamps\" = 0\n[[route]]\nprefix = \"/x\"\ndeny = true\n";
+fn check_reports_what_would_run() {
+    let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\n\
+                         upload_max_filesize = \"60M\"\ndisplay_errors = false\n\
+                         \"opcache.validate_timestamps\" = 0\n\
+                         [[route]]\nprefix = \"/x\"\ndeny = true\n";
     let project = project(&[("public/index.php", ""), ("surus.toml", configuration)]);
     let said = check(project.path());
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
@@ -45,9 +47,10 @@ fn check_says_what_would_run() {
 }
 
 #[test]
-fn check_says_what_contradicts() {
+fn check_reports_contradictions() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
-    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n[engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
+    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n\
+                         [engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
                          memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
     let project = project(&[
         ("composer.json", composer),
@@ -62,18 +65,18 @@ fn check_says_what_contradicts() {
     says(
         &said.stdout,
         &[
-            "! there is no front controller",
-            "! the document root holds files that are no pages, and answers 404 for them: ",
+            "! no front controller",
+            "! the document root has private files, which get 404: ",
             "dependency manifests (composer.json); ",
             "dumps and databases (dumps/a.sql); ",
             "libraries (vendor/); ",
-            "! the document root is the project itself, and visitors can ask for what is in src/;",
-            "! post_max_size is 8M, but bodies above 1M are refused",
+            "! the document root is the project itself, and clients can read files in src/;",
+            "! post_max_size is 8M, but bodies above 1M are rejected",
             "! display_errors is on",
             "! PHP has no setting memory_limt",
             "! http.timeout is 2s, below engine.queue_timeout (10s)",
             "! [pool.unused] is not started",
-            "! engine.warmup is not heard: `classic`",
+            "! engine.warmup has no effect: `classic`",
             "! composer.json requires ext-of-nobody",
         ],
     );
@@ -105,7 +108,7 @@ fn check_names_a_user_ini_that_a_booted_engine_does_not_read() {
     let booted = unread(&check(&["--script", "worker.php"]));
     assert_eq!(booted.len(), 2, "{booted:?}");
     says(&booted[0], &["public/.user.ini", "`rewind`", "worker.php"]);
-    // The way to this script leads through the one, but not through the other.
+    // The path to this script contains one of the directories, but not the other.
     let public = unread(&check(&[
         "--engine",
         "worker",
@@ -137,7 +140,7 @@ fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
     says(&said, &[line, "prefix = \"/admin/\"", "deny = true"]);
     says(
         &said,
-        &["! what is no file is 404: no rule of an .htaccess file"],
+        &["! a URL without a file gets 404: no .htaccess rule"],
     );
     let rules = "RewriteEngine On\nRewriteRule ^ loader.php [L]\n";
     std::fs::write(project.path().join(".htaccess"), rules).unwrap();
@@ -148,7 +151,7 @@ fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
 }
 
 #[test]
-fn check_says_what_runs_around_every_request() {
+fn check_names_prepended_and_appended_files() {
     let ini = "[php]\nauto_append_file = \"/nowhere/after.php\"\n";
     let project = project(&[
         ("index.php", "<?php surus_serve(fn () => print 'x');"),
@@ -161,8 +164,8 @@ fn check_says_what_runs_around_every_request() {
     says(
         &said.stdout,
         &[
-            "✓ prepended file   waf.php, before every request; not in the boot",
-            "✓ appended file    /nowhere/after.php, after every request; not in the boot",
+            "✓ prepended file   waf.php, before every request; not during the boot",
+            "✓ appended file    /nowhere/after.php, after every request; not during the boot",
         ],
     );
     let worker = "[engine]\nname = \"worker\"\n";
@@ -174,7 +177,7 @@ fn check_says_what_runs_around_every_request() {
 }
 
 #[test]
-fn check_finds_all_that_would_stop_the_start() {
+fn check_reports_everything_that_would_stop_the_start() {
     let configuration = "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n";
     let project = project(&[("surus.toml", configuration)]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
@@ -189,14 +192,14 @@ fn check_finds_all_that_would_stop_the_start() {
         &said.stdout,
         &["✗ engine `classic`: engine.php names /no/php"],
     );
-    says(&said.stderr, &["2 things would stop `surus serve`"]);
+    says(&said.stderr, &["2 problems would stop `surus serve`"]);
 }
 
 #[test]
 fn check_names_a_directory_that_keeps_php_out() {
     use std::os::unix::fs::PermissionsExt;
     if !is_root() {
-        return; // PHP then runs as whoever runs the tests
+        return; // PHP then runs as the user of the tests
     }
     let project = project(&[("index.php", "")]);
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o700)).unwrap();

@@ -1,4 +1,4 @@
-//! Does a configuration that cannot be meant stop the start, and say where it is wrong?
+//! Tests that a wrong configuration stops the start with an error that names its place.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use crate::{project, run, says, surus};
 fn refused(configuration: &str) -> String {
     let project = project(&[("surus.toml", configuration), ("index.php", "")]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    // The sanitizers' run sets it, and the environment comes before the file.
+    // The sanitizers' run sets it, and the environment overrides the file.
     command.env_remove("SURUS_ENGINE_PHP");
     command.arg("serve").arg(project.path());
-    // Beside other tests nobody has the usual address for himself.
+    // Other tests may use the default address at the same time.
     if !configuration.contains("listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
@@ -21,7 +21,7 @@ fn refused(configuration: &str) -> String {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_file_line_and_what_there_is() {
+fn unknown_key_is_named_with_file_line_and_known_keys() {
     let error = refused("[http]\nlisten = [\"127.0.0.1:0\"]\nmax_bodi = \"8M\"\n");
     says(&error, &["surus.toml:3: ", "`max_bodi`", "`max_body`"]);
     let error = refused("\n[htpp]\n");
@@ -29,7 +29,7 @@ fn an_unknown_key_is_named_with_file_line_and_what_there_is() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
+fn wrong_value_is_named_with_the_allowed_values() {
     says(
         &refused("[log]\nformat = \"xml\"\n"),
         &["surus.toml:2: ", "`xml`", "`text`", "`json`"],
@@ -63,7 +63,7 @@ fn a_wrong_value_is_named_with_the_words_that_are_allowed() {
 }
 
 #[test]
-fn a_number_out_of_range_is_named_with_the_range() {
+fn number_out_of_range_is_named_with_the_range() {
     for (section, key, value, range) in [
         ("http", "max_headers", "999999999999", "from 1 to 10000"),
         ("http", "max_headers", "0", "from 1 to 10000"),
@@ -106,7 +106,7 @@ fn a_number_out_of_range_is_named_with_the_range() {
 }
 
 #[test]
-fn a_variable_that_no_environment_can_hold_is_named() {
+fn invalid_environment_variable_is_named() {
     for section in ["env", "pool.other.env"] {
         let error = refused(&format!("[{section}]\nFINE = \"x\"\n\"A=B\" = \"x\"\n"));
         says(&error, &["surus.toml:", "\"A=B\"", "neither `=`"]);
@@ -121,7 +121,7 @@ fn a_variable_that_no_environment_can_hold_is_named() {
 }
 
 #[test]
-fn a_program_that_is_no_surus_php_is_named_with_how_it_ended() {
+fn program_that_is_not_surus_php_is_named_with_its_exit() {
     for (program, how) in [
         ("/bin/true", "exit status 0"),
         ("/bin/false", "exit status 1"),
@@ -134,7 +134,7 @@ fn a_program_that_is_no_surus_php_is_named_with_how_it_ended() {
 }
 
 #[test]
-fn an_unknown_engine_is_answered_with_those_that_there_are() {
+fn unknown_engine_is_named_with_the_known_engines() {
     says(
         &refused("[engine]\nname = \"clasic\"\n"),
         &["surus.toml:2: ", "`clasic`", "classic"],
@@ -149,7 +149,7 @@ fn an_unknown_engine_is_answered_with_those_that_there_are() {
 }
 
 #[test]
-fn a_wrong_environment_variable_is_named() {
+fn wrong_environment_variable_is_named() {
     let project = project(&[]);
     let error = |name: &str, value: &str| {
         let said = surus(
@@ -178,7 +178,7 @@ fn a_wrong_environment_variable_is_named() {
 }
 
 #[test]
-fn what_a_value_may_not_be_is_said_with_its_line() {
+fn invalid_value_is_named_with_its_line() {
     for (setting, words) in [
         ("[[route]]\nprefix = \"x\"", ["surus.toml:2: ", "slash"]),
         ("[[route]]\nregex = \"(\"", ["surus.toml:2: ", "`regex`"]),
@@ -210,7 +210,7 @@ fn what_a_value_may_not_be_is_said_with_its_line() {
 }
 
 #[test]
-fn a_missing_directory_is_named() {
+fn missing_directory_is_named() {
     for command in ["serve", "check", "status", "reload"] {
         let said = surus(&[command, "/does/not/exist"], &[]);
         assert_eq!(said.status, 1);
@@ -232,7 +232,7 @@ fn a_missing_directory_is_named() {
 }
 
 #[test]
-fn a_proxy_protocol_without_proxies_stops_the_start() {
+fn proxy_protocol_without_proxies_stops_the_start() {
     let project = project(&[]);
     let said = surus(
         &["serve", project.path().to_str().unwrap(), "--listen", "0"],
@@ -246,7 +246,7 @@ fn a_proxy_protocol_without_proxies_stops_the_start() {
 }
 
 #[test]
-fn single_text_stands_for_a_list_of_addresses() {
+fn single_string_stands_for_a_list_of_addresses() {
     for listen in ["listen = '127.0.0.1:0'", "listen = ['127.0.0.1:0']"] {
         let configuration = format!("[http]\n{listen}\ntrusted_proxies = '10.0.0.0/8'\n");
         let project = project(&[("index.php", ""), ("surus.toml", &configuration)]);
@@ -258,6 +258,6 @@ fn single_text_stands_for_a_list_of_addresses() {
     let said = surus(&["check", wrong.path().to_str().unwrap()], &[]);
     says(
         &said.stderr,
-        &["surus.toml:2: ", "a list of texts", "or a single text"],
+        &["surus.toml:2: ", "a list of strings", "or a single string"],
     );
 }

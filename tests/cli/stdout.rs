@@ -1,4 +1,4 @@
-//! What becomes of a command that cannot print, or not say why it fails?
+//! Tests commands that cannot write to stdout or stderr.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,12 +20,12 @@ fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// The writing end of a pipe that nobody reads.
+/// The writing end of a pipe with a closed reading end.
 fn unread() -> std::io::PipeWriter {
     std::io::pipe().unwrap().1
 }
 
-/// Exit status of a command that writes to this, and what it says on stderr.
+/// The exit status of a command that writes to `stdout`, and its stderr.
 fn said(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
     let mut child = command(args)
         .stdout(stdout)
@@ -38,7 +38,7 @@ fn said(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
 }
 
 #[test]
-fn who_has_read_enough_hears_of_no_error() {
+fn closed_pipe_is_no_error() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let place = project.path().to_str().unwrap();
     for args in [&["engines"][..], &["check", place]] {
@@ -49,18 +49,15 @@ fn who_has_read_enough_hears_of_no_error() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_failure() {
+fn full_stdout_is_a_failure() {
     let (status, stderr) = said(&["engines"], full());
     assert_eq!(status, Some(1), "{stderr}");
-    says(
-        &stderr,
-        &["cannot write all of it to stdout: No space left"],
-    );
+    says(&stderr, &["cannot write to stdout: No space left"]);
     assert!(!stderr.contains("panicked"), "{stderr}");
 }
 
 #[test]
-fn a_failure_is_one_whether_it_can_be_told_or_not() {
+fn failure_keeps_its_status_without_stderr() {
     for stderr in [Stdio::from(full()), Stdio::from(unread())] {
         let mut reload = command(&["reload", "/nonexistent"]);
         let status = reload.stdout(Stdio::null()).stderr(stderr).status();
@@ -69,7 +66,7 @@ fn a_failure_is_one_whether_it_can_be_told_or_not() {
 }
 
 #[test]
-fn a_server_serves_whoever_hears_that_it_listens() {
+fn server_serves_without_a_reader_of_stdout() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let place = project.path().to_str().unwrap();
     for stdout in [Stdio::from(full()), Stdio::from(unread())] {
@@ -85,7 +82,8 @@ fn a_server_serves_whoever_hears_that_it_listens() {
         let front = front(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
-        // The next server may have the admin socket once the last process of this one has ended.
+        // The next server can only bind the admin socket once the last process of this one has
+        // exited.
         while Path::new(&format!("/proc/{front}/exe")).exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -93,7 +91,7 @@ fn a_server_serves_whoever_hears_that_it_listens() {
     }
 }
 
-/// The first line of its answer, as soon as it listens.
+/// The first line of its response, once it listens.
 fn ask(socket: &Path, server: &mut Child) -> String {
     let until = Instant::now() + Duration::from_secs(30);
     let mut stream = loop {

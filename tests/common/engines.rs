@@ -1,4 +1,4 @@
-//! The engines of the catalogue, as a client of `surus serve` meets them.
+//! The engines, as a client of `surus serve` sees them.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -13,16 +13,16 @@ use super::common::tree::copy;
 #[derive(Clone, Copy)]
 pub struct Subject {
     pub name: &'static str,
-    /// It runs a script that calls `surus_serve`.
+    /// Whether it runs a script that calls `surus_serve`.
     pub boots: bool,
-    /// Nothing of a request is left for the next.
+    /// Whether a request leaves nothing behind for the next.
     pub isolates: bool,
-    /// A worker answers more than one request.
+    /// Whether a worker answers more than one request.
     pub keeps_workers: bool,
 }
 
-/// All that run PHP of ours, or those of them that `ENGINES` names, with commas between. What others leave behind, and how they answer,
-/// is their own affair.
+/// All engines that run surus-php, or those that `ENGINES` names, separated by commas. The
+/// isolation of external engines is not Surus's.
 pub fn subjects() -> Vec<Subject> {
     let chosen = std::env::var("ENGINES").ok();
     let wanted = |name: &str| {
@@ -41,11 +41,12 @@ pub fn subjects() -> Vec<Subject> {
         .collect()
 }
 
-/// The PHP files of a test, where the user that workers become can read them, and a directory where it can write.
+/// The PHP files of a test, readable by the workers' user, and a directory where that user can
+/// write.
 pub struct Home {
     pub root: PathBuf,
     pub state: PathBuf,
-    // Last: dropped, and so deleted, after everything that uses it.
+    // The last field: dropped, and so deleted, after everything that uses it.
     _dir: tempfile::TempDir,
 }
 
@@ -75,7 +76,8 @@ impl Home {
         }
     }
 
-    /// Runs `script` if the engine boots one and `front` if it does not; either answers every URL that is no file's.
+    /// Runs `script` if the engine boots a script, else `front`; either answers every URL that is
+    /// not a file's.
     pub fn serve(
         &self,
         subject: Subject,
@@ -87,7 +89,7 @@ impl Home {
         self.serve_in(subject, script, front, workers, args, &[])
     }
 
-    /// The same in an environment.
+    /// Like `serve`, with environment variables.
     pub fn serve_in(
         &self,
         subject: Subject,

@@ -1,5 +1,6 @@
-//! A program that a test writes, and executes: by another process. What is open for writing cannot be executed (ETXTBSY), and what a test
-//! has open, that has open, too, which another test starts at that moment, until it has become its own program.
+//! Writes an executable for a test in another process. A file that is open for writing cannot be
+//! executed (ETXTBSY). A file that this process has open is also open in every child that another
+//! test starts at that moment, until the child calls exec.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The event of a function URL.
+//! Builds events of a function URL.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Starts and ends the `surus` under test.
+//! Starts and stops the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod php;
@@ -27,12 +27,12 @@ impl Surus {
         Self::spawn(dir, args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }
 
-    /// The same, with environment variables; an error is everything that it printed.
+    /// Like `serve`, with environment variables; the error is everything that was printed.
     pub fn spawn(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Surus, String> {
         Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_surus")), dir, args, env)
     }
 
-    /// The same, by a command that becomes `surus`.
+    /// Like `spawn`, through a command that becomes `surus`.
     pub fn spawn_by(
         mut surus: Command,
         dir: &Path,
@@ -77,12 +77,13 @@ impl Surus {
         self.child.id()
     }
 
-    /// The process that reads requests: a child of the one that was started as root, or that one itself.
+    /// The front-end process: the child of the process that was started as root, or that process
+    /// itself.
     pub fn front(&self) -> u32 {
         front(self.pid())
     }
 
-    /// Everything printed so far, both streams.
+    /// Everything printed so far on both streams.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -109,7 +110,7 @@ impl Surus {
         );
     }
 
-    /// Waits for its end and returns the exit status.
+    /// Waits for its exit and returns the status.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
@@ -129,14 +130,14 @@ impl Drop for Surus {
             let _ = self.child.wait();
         }
         if !std::thread::panicking() {
-            // What engine.paranoid says, of which no test has to know.
+            // Fails on a difference that engine.paranoid reports, for every test.
             let log = self.log();
             assert!(!log.contains("rewound memory differs"), "{log}");
         }
     }
 }
 
-/// The process that reads requests for the server of this number.
+/// The front-end process of the server with this pid.
 pub fn front(surus: u32) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{surus}/task")).unwrap();
     let children = tasks
@@ -148,7 +149,7 @@ pub fn front(surus: u32) -> u32 {
     front.unwrap_or(surus)
 }
 
-/// A directory in which every user may make files.
+/// A directory in which every user may create files.
 pub fn spool() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let spool = tempfile::tempdir().unwrap();
@@ -169,7 +170,7 @@ pub fn user_of(pid: u32) -> (u32, u32) {
     (id("Uid:"), id("Gid:"))
 }
 
-/// Is this process none of PHP's, but one that a server started as root has beside itself?
+/// Whether this is a process of Surus itself, such as keeper or opener, and not of PHP.
 pub fn is_surus(pid: u32) -> bool {
     ["surus front", "surus opener"].contains(&name(pid).as_str())
 }
@@ -199,7 +200,8 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>, said: mps
     });
 }
 
-/// PHP_INI_SCAN_DIR with which php-fpm's extensions are loaded, and those of `names` that Debian has not switched on. Writes below `dir`.
+/// A PHP_INI_SCAN_DIR that loads php-fpm's extensions, and those of `names` that Debian has not
+/// enabled. Writes below `dir`.
 pub fn extension_files(dir: &Path, names: &str) -> String {
     let minor = php::minor();
     let installed = format!("/etc/php/{minor}/fpm/conf.d");

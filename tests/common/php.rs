@@ -11,17 +11,17 @@ pub fn cli() -> String {
     format!("php{}", minor())
 }
 
-/// Is it one of those since `since`, where anything is said?
+/// Whether it is `since` or newer; true without `since`.
 pub fn is_since(since: Option<&str>) -> bool {
     since.is_none_or(|since| release(since) <= release(minor()))
 }
 
-/// `8.10`, as numbers that can be compared.
+/// `8.10` as numbers that can be compared.
 fn release(minor: &str) -> Vec<u32> {
     minor.split('.').map(|n| n.parse().unwrap()).collect()
 }
 
-/// Is this extension known to be missing for it (`scripts/test-php`)?
+/// Whether this PHP is known to lack the extension (`scripts/test-php`).
 pub fn lacks(extension: &str) -> bool {
     let without = std::env::var("WITHOUT_EXTENSIONS").unwrap_or_default();
     // PHP 8.4 moved IMAP to PECL, and Debian dropped it.

@@ -1,10 +1,10 @@
-//! Directories that tests are laid out in.
+//! Lays out directories for tests.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
 
-/// Copies a file or a directory with all that is in it, following symbolic links, of which Debian's packages are full.
+/// Copies a file or directory tree. Follows symbolic links, of which Debian's packages have many.
 pub fn copy(from: &Path, to: &Path) {
     let failed = |error| -> ! {
         let (from, to) = (from.display(), to.display());
@@ -19,14 +19,14 @@ pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap_or_else(|error| failed(error));
     for entry in fs::read_dir(from).unwrap_or_else(|error| failed(error)) {
         let entry = entry.unwrap();
-        // A link to a package that is only recommended leads nowhere.
+        // A link into a package that is only recommended may dangle.
         if entry.path().exists() {
             copy(&entry.path(), &to.join(entry.file_name()));
         }
     }
 }
 
-/// Puts what the Composer package has for PHP into a directory.
+/// Copies the PHP files of the Composer package into a directory.
 pub fn copy_library(to: &Path) {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
     for part in ["src", "lambda"] {

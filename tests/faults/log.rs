@@ -68,7 +68,7 @@ fn lines_that_nobody_has_read_are_counted_in_the_log() {
     let text = read.join().unwrap();
     let lost = text
         .lines()
-        .find_map(|line| line.split_once(" lines lost: nobody read stderr"))
+        .find_map(|line| line.split_once(" lines lost: stderr was not read"))
         .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
     let whole = text.matches("ll>").count();
     assert_eq!(lost.map(|lost| lost + whole), Some(24), "{whole} are there");

@@ -45,7 +45,7 @@ fn opcache_with_file_cache_only_starts_and_serves() {
         }
         let log = site.surus.log();
         assert!(
-            log.contains("OPcache has no shared memory"),
+            log.contains("OPcache uses no shared memory"),
             "{engine}: {log}"
         );
         assert!(cache.path().read_dir().unwrap().next().is_some());

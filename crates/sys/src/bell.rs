@@ -1,4 +1,4 @@
-//! A descriptor that tells a task that another process has something for it (`eventfd(2)`).
+//! Doorbell: an `eventfd(2)` with which another process wakes a task.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -8,36 +8,38 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Rung by writing eight bytes into it.
+/// Rung by writing eight bytes to its descriptor.
 #[derive(Debug)]
 pub struct Bell(AsyncFd<EventFd>);
 
 impl Bell {
-    /// To be called within a tokio runtime.
+    /// Must be called within a tokio runtime.
     pub fn new() -> io::Result<Bell> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags)?;
-        // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it and gives it up only after
-        // deregistering it.
+        // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it and
+        // gives it up only after deregistering it.
         let event = unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?;
         Ok(Bell(event))
     }
 
-    /// The descriptor, to be passed to who rings.
+    /// The descriptor for the process that rings.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }
 
-    /// Sets the count back, so that it can be rung again where a process has written so much that no more fits.
+    /// Resets the count. A process may have written so much that no further ring fits.
     pub fn reset(&self) {
         let mut count = [0_u8; 8];
         let part = libc::iovec {
             iov_base: count.as_mut_ptr().cast(),
             iov_len: count.len(),
         };
-        // Not read(2): a process that shares the descriptor may have taken O_NONBLOCK away. Where nobody has rung there is nothing
-        // to read, and before Linux 5.8 this cannot be had.
-        // SAFETY: one part, which is `count`; the offset -1 is the descriptor's own, in two halves on 32-bit machines.
+        // Not read(2): a process that shares the descriptor may have removed O_NONBLOCK. Without a
+        // ring there is nothing to read. Linux before 5.8 does not support this for an eventfd; the
+        // call then fails.
+        // SAFETY: one iovec, which is `count`; the offset -1 is the descriptor's own, in two halves
+        // on 32-bit machines.
         unsafe {
             libc::syscall(
                 libc::SYS_preadv2,
@@ -51,9 +53,10 @@ impl Bell {
         };
     }
 
-    /// Returns when it has been rung, once for any number of times. Cancelling before it returns forgets none.
+    /// Returns when it has been rung, once for any number of rings. Cancel-safe: a cancelled call
+    /// loses no ring.
     pub async fn rung(&self) -> io::Result<()> {
-        // Nothing is read: each ring is news to an edge-triggered epoll, and 2^64 of them fit.
+        // Nothing is read: each ring is a new event for edge-triggered epoll, and 2^64 of them fit.
         self.0.readable().await?.clear_ready();
         Ok(())
     }
@@ -66,7 +69,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn each_ring_is_heard_and_silence_is_not() {
+    async fn each_ring_wakes_the_task_once() {
         let bell = Bell::new().unwrap();
         let silence = || tokio::time::timeout(Duration::from_millis(20), bell.rung());
         assert!(silence().await.is_err());

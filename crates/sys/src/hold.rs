@@ -1,4 +1,4 @@
-//! A directory that a process holds for as long as it lives, however it ends.
+//! Locks a directory until the process exits, in whatever way.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,13 @@ use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
 
-/// Nobody else can hold the directory as long as this exists, and systemd-tmpfiles(8) leaves it alone, however old it is.
+/// No other process can lock the directory while this exists. systemd-tmpfiles(8) does not clean it
+/// up either, however old it is.
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "held until it is dropped")] Flock<File>);
 
-/// Takes the directory's lock (flock(2)), which ends with the process at the latest. Never waits: who else holds it is an error,
-/// [`io::ErrorKind::WouldBlock`].
+/// Takes the directory's lock (flock(2)), which ends with the process at the latest. Never blocks:
+/// [`io::ErrorKind::WouldBlock`] if another process has the lock.
 pub fn hold(directory: &Path) -> io::Result<Held> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock)
         .map(Held)
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holds_a_directory_at_a_time() {
+    fn directory_is_locked_by_one_process_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let held = hold(directory.path()).unwrap();
         let refused = hold(directory.path()).unwrap_err();

@@ -1,4 +1,5 @@
-//! All of Surus's unsafe Rust, and the system calls that the standard library lacks, as safe functions.
+//! All unsafe Rust of Surus, and the system calls that the standard library lacks, as safe
+//! functions.
 #![warn(missing_docs)]
 
 pub mod bell;

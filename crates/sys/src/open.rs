@@ -1,4 +1,4 @@
-//! Opens a file such that no symbolic link and no `..` can lead to another one than its path names.
+//! Opens files so that neither a symbolic link nor `..` can lead outside the named path.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,10 @@ use nix::sys::stat::Mode;
 /// What the file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To read it. Never waits: the other end of a FIFO need not be there.
+    /// To read it. Never blocks, even on a FIFO without a writer.
     Read,
-    /// To ask what it is. The file itself is not opened, so a device does not notice and no permission to read is needed.
+    /// To read its metadata. The file itself is not opened, so a device is not affected and no read
+    /// permission is needed.
     Look,
 }
 
@@ -29,10 +30,10 @@ impl Access {
     }
 }
 
-/// Why nothing was opened.
+/// Why a file could not be opened.
 #[derive(Debug)]
 pub enum Refused {
-    /// No file can be there: it or a directory above it does not exist, or the name is too long.
+    /// The file or a directory above it does not exist, or the name is too long.
     Missing,
     /// A symbolic link is on the path.
     Link,
@@ -40,7 +41,7 @@ pub enum Refused {
     Special,
     /// Permission denied.
     Forbidden,
-    /// Too many files are open, or there is no memory: nothing can be opened for the moment.
+    /// Too many open files, or out of memory: nothing can be opened at the moment.
     Scarce(io::Error),
     /// Anything else, such as a failing disk.
     Other(io::Error),
@@ -71,8 +72,9 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Whether the kernel can do what [`beneath`] and [`exactly`] ask. Linux before 5.6 and some sandboxes cannot, and the
-/// sandboxes say so with a "permission denied" that is not to be confused with one about a file.
+/// Whether the kernel supports what [`beneath`] and [`exactly`] need. Linux before 5.6 and some
+/// sandboxes do not. Such a sandbox answers "permission denied", which must not be taken for a
+/// file's permissions.
 pub fn supported() -> bool {
     let how = how(Access::Look, ResolveFlag::RESOLVE_NO_SYMLINKS);
     openat2(AT_FDCWD, "/", how).is_ok()
@@ -84,14 +86,14 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
-/// Opens the relative `path` below `dir`. [`Refused::Link`] when a symbolic link is on it, be it the last component, or
-/// when it leads out of `dir`.
+/// Opens the relative `path` below `dir`. [`Refused::Link`] if a symbolic link is on the path, its
+/// last component included, or if the path leads out of `dir`.
 pub fn beneath(dir: BorrowedFd<'_>, path: &Path, access: Access) -> Result<File, Refused> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     again(|| openat2(dir, path, how(access, resolve)))
 }
 
-/// Opens the absolute `path`; [`Refused::Link`] when a symbolic link is on it.
+/// Opens the absolute `path`; [`Refused::Link`] if a symbolic link is on it.
 pub fn exactly(path: &Path, access: Access) -> Result<File, Refused> {
     again(|| {
         openat2(
@@ -102,9 +104,10 @@ pub fn exactly(path: &Path, access: Access) -> Result<File, Refused> {
     })
 }
 
-/// Opens the absolute `path` on a kernel without `openat2`; only the last component is sure to be no symbolic link.
+/// Opens the absolute `path` on a kernel without `openat2`. Only the last component is checked for
+/// a symbolic link.
 pub fn loosely(path: &Path, access: Access) -> Result<File, Refused> {
-    // With O_PATH, O_NOFOLLOW opens the link itself, which the caller sees from its metadata.
+    // With O_PATH, O_NOFOLLOW opens the link itself; the caller recognises it by its metadata.
     let flags = access.flags() | OFlag::O_NOFOLLOW;
     again(|| nix::fcntl::open(path, flags, Mode::empty()))
 }
@@ -117,8 +120,9 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
     let mut tries = 0;
     loop {
         match open() {
-            // A file system that is asked over a network may be interrupted, and a rename meanwhile makes `openat2` ask to
-            // try anew. Not for ever: a lease on the file is refused in the same words.
+            // A network file system may be interrupted, and a concurrent rename makes `openat2` ask
+            // for another try. The number of tries is limited because a lease on the file gives the
+            // same error.
             Err(Errno::EINTR | Errno::EAGAIN) if tries < 16 => tries += 1,
             Err(errno) => return Err(errno.into()),
             Ok(fd) => return Ok(File::from(fd)),
@@ -126,10 +130,10 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
     }
 }
 
-/// Opens a regular file to append to, and makes it where it is missing. Whoever may write to a directory on the way may have put
-/// something else there: no symbolic link is followed, neither to a directory nor to the file; no FIFO is waited for; no
-/// terminal becomes this process's; and a file with a second name (a hard link), or of a user who is neither this
-/// one nor `owner`, is refused.
+/// Opens a regular file to append to, and creates it if it is missing. Another user may be able to
+/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is not
+/// waited for, and no terminal becomes the controlling one. A file with a second hard link is
+/// rejected, and so is one that belongs neither to this user nor to `owner`.
 pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt;
     let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_or_dots_on_the_path_are_refused_and_nothing_waits() {
+    fn link_or_dots_on_the_path_are_rejected_without_blocking() {
         let dir = std::env::temp_dir().join(format!("surus-sys-open-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("in")).unwrap();
         std::fs::write(dir.join("in/file"), "x").unwrap();

@@ -1,4 +1,5 @@
-//! Child processes: started with chosen descriptors, signalled without a race for their pid.
+//! Child processes: starts them with chosen descriptors, and signals them without a race for the
+//! pid.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -8,23 +9,27 @@ use std::process::{Child, Command};
 use nix::errno::Errno;
 use nix::libc;
 
-/// Starts `command` with each of `fds` at the number beside it (3 or above) and with no others, in a process group of its own, so that
-/// a terminal's Ctrl-C reaches surus alone.
+/// Starts `command` with each of `fds` at its given number (3 or above) and no other descriptors.
+/// The child gets its own process group, so that a terminal's Ctrl-C reaches only Surus.
 pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Child> {
     let fds = above(fds)?;
-    // SAFETY: `hand_over` may be called between fork and exec.
+    // SAFETY: `hand_over` makes only system calls, so it may be called between fork and exec.
     unsafe {
         command.pre_exec(move || hand_over(&fds));
     }
     command.spawn()
 }
 
-/// To be called between fork and exec: leaves the process standard input, output and error and each of `fds`, which [`above`] has moved,
-/// at the number beside it. What we have inherited from whoever has started us is not PHP's, and where it has a high number, every
-/// table of descriptors below would be as long. Only system calls are made, and nothing is allocated.
+/// Leaves the process its standard streams and each of `fds`, which [`above`] has moved, at the
+/// given number. To be called between fork and exec: it makes only system calls, and allocates
+/// nothing.
+///
+/// Descriptors that Surus has inherited are not for PHP. One with a high number would also make
+/// every child's descriptor table that long.
 fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
-    // SAFETY: close_range(2) only marks descriptors, to be closed by exec: std still has one to tell our parent of errors. Before Linux
-    // 5.11, and where a sandbox does not know it, they stay.
+    // SAFETY: close_range(2) only marks descriptors, which exec then closes: std still needs one to
+    // report errors to the parent. Before Linux 5.11, and in a sandbox that rejects the call, they
+    // stay open.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -33,20 +38,21 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
-    // A process group of its own, and a session: PHP cannot type into the terminal of whoever has started the server (TIOCSTI).
+    // A process group and a session of its own: PHP cannot type into the terminal from which the
+    // server was started (TIOCSTI).
     nix::unistd::setsid()?;
-    // A keeper has signals blocked that it reads from a descriptor, and exec keeps that.
+    // A keeper blocks signals that it reads from a descriptor, and exec keeps the mask.
     let none = nix::sys::signal::SigSet::empty();
     let how = nix::sys::signal::SigmaskHow::SIG_SETMASK;
     nix::sys::signal::sigprocmask(how, Some(&none), None)?;
     for (fd, target) in fds {
-        // SAFETY: dup2(2) on descriptors of ours; none of the targets is among them.
+        // SAFETY: dup2(2) on descriptors of this process; none of the targets is among them.
         Errno::result(unsafe { libc::dup2(fd.as_raw_fd(), *target) })?;
     }
     Ok(())
 }
 
-/// Moves descriptors above all of their targets, so that no dup2 overwrites one that a later one still needs.
+/// Moves descriptors above all targets, so that no dup2 overwrites one that is still needed.
 fn above(fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Vec<(OwnedFd, RawFd)>> {
     let top = fds.iter().map(|(_, target)| *target).max().unwrap_or(2) + 1;
     let mut moved = Vec::with_capacity(fds.len());
@@ -61,18 +67,19 @@ fn above(fds: Vec<(OwnedFd, RawFd)>) -> io::Result<Vec<(OwnedFd, RawFd)>> {
     Ok(moved)
 }
 
-/// What becomes of a child when the thread that has started it ends.
+/// What happens to a child when the thread that started it exits.
 #[derive(Debug, Clone, Copy)]
 pub enum Orphan {
-    /// It ends at once.
+    /// The kernel kills it.
     Killed,
-    /// It is asked to end, and ends its own children.
+    /// It gets SIGTERM, and ends its own children.
     Terminated,
 }
 
-/// Has `command` start a process of `user`, with these groups, or of ours; in a process group of its own; and one that does not outlive
-/// the thread that starts it (prctl(2), `PR_SET_PDEATHSIG`), which has to be one that lives as long as this process. It gets each of
-/// `fds` at the number beside it (3 or above), and no others.
+/// Makes `command` start as `user` with these groups, or as the current user. The child gets its
+/// own process group, and each of `fds` at its given number (3 or above) and no others. It does not
+/// outlive the thread that starts it (prctl(2), `PR_SET_PDEATHSIG`), so that thread must live as
+/// long as this process.
 pub fn child(
     command: &mut Command,
     user: Option<(&User, &[u32])>,
@@ -86,8 +93,9 @@ pub fn child(
         Orphan::Terminated => libc::SIGTERM,
     };
     let us = std::process::id();
-    // SAFETY: between fork and exec only system calls are made, through functions that are async-signal-safe in Linux's C libraries
-    // for a process with one thread; `ids` was allocated before. PR_SET_PDEATHSIG comes last, since a change of the user clears it.
+    // SAFETY: between fork and exec only system calls are made, through functions that are
+    // async-signal-safe in Linux's C libraries for a process with one thread; `ids` was allocated
+    // before. PR_SET_PDEATHSIG comes last because a change of the user clears it.
     unsafe {
         command.pre_exec(move || {
             if let Some((uid, gid, groups)) = &ids {
@@ -97,7 +105,7 @@ pub fn child(
             }
             hand_over(&fds)?;
             Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
-            // Whoever has ended meanwhile sends nothing any more.
+            // A parent that has already exited sends no signal.
             if libc::getppid() as u32 != us {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
@@ -107,7 +115,8 @@ pub fn child(
     Ok(())
 }
 
-/// Kills a process that [`child`] has made and whoever is in its process group. Nobody else can be meant as long as it is not reaped.
+/// Kills a process that [`child`] has made, and its process group. The pid cannot have been reused
+/// as long as the process is not reaped.
 pub fn kill_group(leader: u32) -> io::Result<()> {
     let leader = nix::unistd::Pid::from_raw(leader.cast_signed());
     Ok(nix::sys::signal::killpg(
@@ -116,31 +125,31 @@ pub fn kill_group(leader: u32) -> io::Result<()> {
     )?)
 }
 
-/// A process that can be signalled without the risk of meeting another one that got its pid.
+/// A process that can be signalled without the risk that its pid has been reused.
 #[derive(Debug)]
 pub struct Pid {
     pid: u32,
-    /// `None` where the kernel has no pidfd_open(2) (before 5.3): then the pid itself is signalled.
+    /// `None` if the kernel has no pidfd_open(2) (before 5.3); then the pid itself is signalled.
     pidfd: Option<OwnedFd>,
 }
 
 impl Pid {
-    /// Of a process that its parent has not reaped yet, with a pidfd of it.
+    /// For a process that its parent has not reaped yet, with its pidfd.
     pub fn new(pid: u32, pidfd: Option<OwnedFd>) -> Pid {
         Pid { pid, pidfd }
     }
 
-    /// The number.
+    /// The pid.
     pub fn get(&self) -> u32 {
         self.pid
     }
 
-    /// The pidfd, where the kernel has them.
+    /// The pidfd, if the kernel supports it.
     pub fn pidfd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether it is known to have ended.
+    /// Whether the process is known to have exited.
     pub fn has_ended(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         self.pidfd().is_some_and(|fd| {
@@ -151,7 +160,8 @@ impl Pid {
 
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let result = match &self.pidfd {
-            // SAFETY: pidfd_send_signal(2) reads its arguments only; a null siginfo means "as kill(2) would".
+            // SAFETY: pidfd_send_signal(2) only reads its arguments; a null siginfo means "as
+            // kill(2) would".
             Some(fd) => unsafe {
                 libc::syscall(
                     libc::SYS_pidfd_send_signal,
@@ -161,35 +171,36 @@ impl Pid {
                     0,
                 )
             },
-            // SAFETY: kill(2) touches no memory of ours.
+            // SAFETY: kill(2) accesses no memory.
             None => unsafe { libc::kill(self.pid as libc::pid_t, signal) as libc::c_long },
         };
         Errno::result(result)?;
         Ok(())
     }
 
-    /// Sends the signal by which a worker looks at its line's `stop` (`SIGRTMIN`, sapi/stop.c).
+    /// Sends the signal on which a worker checks `stop` in its scoreboard line (`SIGRTMIN`,
+    /// sapi/stop.c).
     pub fn stop(&self) -> io::Result<()> {
         self.signal(libc::SIGRTMIN())
     }
 
-    /// Lets the process go on, if it was stopped (`SIGCONT`).
+    /// Resumes the process if it was stopped (`SIGCONT`).
     pub fn resume(&self) -> io::Result<()> {
         self.signal(libc::SIGCONT)
     }
 
-    /// Ends the process at once.
+    /// Kills the process (`SIGKILL`).
     pub fn kill(&self) -> io::Result<()> {
         self.signal(libc::SIGKILL)
     }
 
-    /// Asks the process to end.
+    /// Asks the process to exit (`SIGTERM`).
     pub fn terminate(&self) -> io::Result<()> {
         self.signal(libc::SIGTERM)
     }
 }
 
-/// Makes stdout and stderr of this process these.
+/// Replaces stdout and stderr of this process.
 pub fn replace_output(
     out: std::os::fd::BorrowedFd<'_>,
     err: std::os::fd::BorrowedFd<'_>,
@@ -199,7 +210,7 @@ pub fn replace_output(
     Ok(())
 }
 
-/// A pidfd of a process; `None` where the kernel has none.
+/// A pidfd of a process; `None` if the kernel has none.
 pub fn pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
     // SAFETY: pidfd_open(2) takes numbers and makes a descriptor, which is wrapped once.
     unsafe {
@@ -211,7 +222,7 @@ pub fn pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The process that a pidfd is of; `None` for another descriptor, and when the process is reaped.
+/// The pid behind a pidfd; `None` for another descriptor, and once the process is reaped.
 pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
     let number = pidfd.as_fd().as_raw_fd();
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
@@ -222,14 +233,14 @@ pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
 /// The parent and the process group of a process.
 pub fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Its name, in parentheses, may have anything in it.
+    // The name, in parentheses, may contain anything.
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(1);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// The processes of the group whose leader is a child of ours that has ended and is not reaped yet; not the leader itself.
-/// At most `most`, and none where the kernel has no pidfd.
+/// The members of a process group, without its leader, which must be a child of this process that
+/// has exited and is not reaped yet. At most `most`, and none if the kernel has no pidfd.
 pub fn members(leader: u32, most: usize) -> Vec<Pid> {
     let is_member = |pid| parent_and_group(pid).is_some_and(|(_, group)| group == leader);
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -242,14 +253,14 @@ pub fn members(leader: u32, most: usize) -> Vec<Pid> {
         .collect()
 }
 
-/// What a descriptor is of.
+/// The kind of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A pipe.
     Pipe,
-    /// A connected pair of unix sockets that keep the ends of messages.
+    /// A connected `SOCK_SEQPACKET` unix socket, which keeps message boundaries.
     Seqpacket,
-    /// A regular file, which may be in memory.
+    /// A regular file, possibly in memory.
     File,
     /// Something else.
     Other,
@@ -262,7 +273,7 @@ pub fn is_event(fd: impl AsFd) -> bool {
     link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
 }
 
-/// Looks what a descriptor is of.
+/// The kind of a descriptor.
 pub fn kind(fd: impl AsFd) -> Kind {
     use nix::sys::socket::{SockType, getsockopt, sockopt};
     use nix::sys::stat::SFlag;
@@ -279,7 +290,7 @@ pub fn kind(fd: impl AsFd) -> Kind {
     }
 }
 
-/// Kills a process of which the caller knows that its number is still its own.
+/// Kills a process. The caller knows that its pid has not been reused.
 pub fn kill(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -288,7 +299,7 @@ pub fn kill(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Has a process that was stopped go on (`SIGCONT`), of which the caller knows that its number is still its own.
+/// Resumes a stopped process (`SIGCONT`). The caller knows that its pid has not been reused.
 pub fn resume(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -297,7 +308,7 @@ pub fn resume(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Asks a child of ours, that is not reaped yet, to end.
+/// Asks a child that is not reaped yet to exit.
 pub fn terminate(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -306,7 +317,7 @@ pub fn terminate(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Asks a child of ours, that is not reaped yet, to open its logs again.
+/// Asks a child that is not reaped yet to reopen its logs.
 pub fn reopen(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -315,7 +326,7 @@ pub fn reopen(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Asks a child of ours, that is not reaped yet, to boot again.
+/// Asks a child that is not reaped yet to reload.
 pub fn hang_up(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     Ok(nix::sys::signal::kill(
@@ -324,21 +335,21 @@ pub fn hang_up(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Bytes in a page of memory.
+/// The size of a memory page in bytes.
 pub fn page_size() -> u64 {
-    // SAFETY: sysconf(3) touches no memory of ours.
+    // SAFETY: sysconf(3) accesses no memory.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Since the machine was started, whether or not it was suspended meanwhile.
+/// Time since the machine was started, including the time it was suspended.
 pub fn since_boot() -> std::time::Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
         .map(Into::into)
         .unwrap_or_default()
 }
 
-/// How a process ended, in words: `exit status 1`, `SIGSEGV (segmentation fault)`.
+/// Describes how a process exited: `exit status 1`, `SIGSEGV (segmentation fault)`.
 pub fn describe_exit(wait_status: i32) -> String {
     if libc::WIFSIGNALED(wait_status) {
         let signal = libc::WTERMSIG(wait_status);
@@ -358,13 +369,13 @@ pub fn describe_exit(wait_status: i32) -> String {
     }
 }
 
-/// The exit status of a process that was not ended by a signal.
+/// The exit status of a process that was not killed by a signal.
 pub fn exit_status(wait_status: i32) -> Option<i32> {
     libc::WIFEXITED(wait_status).then(|| libc::WEXITSTATUS(wait_status))
 }
 
-/// A file in memory that holds `content` and cannot change any more, read from its beginning. It is closed on `exec` unless [`spawn`]
-/// passes it on.
+/// A sealed file in memory that holds `content`, read from its beginning. It is closed on `exec`
+/// unless [`spawn`] passes it on.
 pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::io::{Seek, Write};
@@ -377,7 +388,7 @@ pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// An empty file in memory that whoever has the descriptor may write to. Nothing here maps it.
+/// An empty file in memory, writable through its descriptor. This process never maps it.
 pub fn writable_memory_file() -> io::Result<OwnedFd> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     Ok(memfd_create(c"surus", MFdFlags::MFD_CLOEXEC)?)
@@ -390,13 +401,14 @@ pub struct User {
     pub name: String,
     /// Its number.
     pub uid: u32,
-    /// The number of its main group, or of the group asked for.
+    /// The number of its main group, or of the requested group.
     pub gid: u32,
     /// Its home directory.
     pub home: std::path::PathBuf,
 }
 
-/// Looks up a user by name or number, and the group by name or number; `None` when there is no such user or group.
+/// Looks up a user by name or number, and the group by name or number; `None` if either does not
+/// exist.
 pub fn find_user(user: &str, group: Option<&str>) -> io::Result<Option<User>> {
     let found = match user.parse::<u32>() {
         Ok(uid) => nix::unistd::User::from_uid(uid.into())?,
@@ -424,25 +436,25 @@ pub fn find_user(user: &str, group: Option<&str>) -> io::Result<Option<User>> {
     }))
 }
 
-/// The numbers of all groups that a user is in, its own among them.
+/// The numbers of all groups of a user, including its main group.
 pub fn groups(user: &User) -> io::Result<Vec<u32>> {
     let name = std::ffi::CString::new(user.name.as_str())?;
     let found = nix::unistd::getgrouplist(&name, user.gid.into())?;
     Ok(found.into_iter().map(nix::unistd::Gid::as_raw).collect())
 }
 
-/// The number of the user that this process runs as.
+/// The user id of this process.
 pub fn uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Is this process root?
+/// Whether this process is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Is this process root, and may it have processes of other users? Root of a user namespace may be its only user, as in a container
-/// that a user has made for itself.
+/// Whether this process is root and can start processes of other users. In a container without
+/// subordinate ids, root is the only user of its namespace.
 pub fn has_other_users() -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
     // A line each: the first number inside, the first outside, how many.
@@ -455,7 +467,7 @@ pub fn has_other_users() -> bool {
     is_root() && has_many("uid_map") && has_many("gid_map") && !is_denied
 }
 
-/// Raises the limit of open descriptors to what is allowed; returns it.
+/// Raises the limit of open descriptors to the hard limit; returns it.
 pub fn raise_open_files() -> io::Result<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
@@ -465,13 +477,13 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(hard)
 }
 
-/// Has this process, and those that it starts, write no core dumps when they crash.
+/// Disables core dumps of this process and its children.
 pub fn forbid_core_dumps() -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
     Ok(setrlimit(Resource::RLIMIT_CORE, 0, 0)?)
 }
 
-/// Bytes that a pipe holds at the most, read or not (F_GETPIPE_SZ, fcntl(2)).
+/// The capacity of a pipe in bytes (F_GETPIPE_SZ, fcntl(2)).
 pub fn pipe_size(pipe: impl AsFd) -> io::Result<usize> {
     let size = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_GETPIPE_SZ)?;
     Ok(usize::try_from(size).unwrap_or(0))
@@ -483,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_arrive_at_their_numbers() {
+    fn spawn_passes_descriptors_at_the_given_numbers() {
         let (read, write) = nix::unistd::pipe().unwrap();
         let (read2, write2) = nix::unistd::pipe().unwrap();
         let mut command = Command::new("sh");
@@ -501,9 +513,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_that_we_have_is_passed_on() {
+    fn spawn_passes_no_other_descriptors() {
         let (read, _write) = nix::unistd::pipe().unwrap();
-        // As what our own parent has left open: dup(2) does not keep close-on-exec.
+        // Like a descriptor that the parent has left open: dup(2) does not keep close-on-exec.
         let inherited = nix::unistd::dup(&read).unwrap();
         let script = format!(
             "test -e /proc/self/fd/3 && ! test -e /proc/self/fd/{}",
@@ -525,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_are_described() {
+    fn exit_status_and_signal_are_described() {
         let status = |script: &str| {
             use std::os::unix::process::ExitStatusExt;
             Command::new("sh")
@@ -544,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_found_by_name_and_number() {
+    fn user_is_found_by_name_and_number() {
         assert_eq!(find_user("root", None).unwrap().unwrap().uid, 0);
         assert_eq!(find_user("0", Some("root")).unwrap().unwrap().name, "root");
         assert!(find_user("nobody-has-this-name", None).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Pairs of `SOCK_SEQPACKET` sockets: one message is one whole message, and descriptors travel beside it.
+//! Pairs of `SOCK_SEQPACKET` sockets: messages stay whole, and can carry descriptors.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,27 +12,27 @@ use nix::sys::socket::{
     sockopt,
 };
 
-/// One end of a pair. Closing it lets the other end read what was sent, then the end.
+/// One end of a pair. After it is closed, the other end reads what was sent, then end of file.
 #[derive(Debug)]
 pub struct Seqpacket(OwnedFd);
 
-/// What [`Seqpacket::receive`] got.
+/// The result of [`Seqpacket::receive`].
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes of the message; 0 when the other end is closed.
+    /// Length of the message; 0 if the other end is closed.
     pub len: usize,
-    /// Descriptors that came with it, closed when they are dropped and on `exec`.
+    /// Descriptors that came with the message, closed when dropped and on `exec`.
     pub fds: Vec<OwnedFd>,
-    /// False when part of it, or of its descriptors, had no room and is lost.
+    /// False if part of the message or of its descriptors did not fit and is lost.
     pub is_whole: bool,
 }
 
-/// Descriptors that [`Seqpacket::receive`] takes with a message.
+/// The most descriptors that [`Seqpacket::receive`] accepts with a message.
 pub const MOST_DESCRIPTORS: usize = 16;
 
 impl Seqpacket {
-    /// A connected pair. The first end does not block; the second blocks and is meant for a child process. Both are closed
-    /// on `exec` unless [`crate::process::spawn`] passes them on.
+    /// A connected pair. The first end does not block; the second blocks and is meant for a child
+    /// process. Both are closed on `exec` unless [`crate::process::spawn`] passes them on.
     pub fn pair() -> io::Result<(Seqpacket, OwnedFd)> {
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
@@ -44,12 +44,12 @@ impl Seqpacket {
             &ours,
             nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK),
         )?;
-        // A message may have 256 KiB, and several of them should fit; beyond what the kernel allows it is cut silently.
+        // A message may have 256 KiB, and several should fit. The kernel silently limits the value.
         let _ = setsockopt(&ours, sockopt::SndBuf, &(1 << 20));
         Ok((Seqpacket(ours), theirs))
     }
 
-    /// Of an end that was passed on; it does not block from now on.
+    /// Wraps an end that was passed on, and makes it non-blocking.
     pub fn nonblocking(fd: OwnedFd) -> io::Result<Seqpacket> {
         let flags = nix::fcntl::OFlag::O_NONBLOCK;
         nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
@@ -57,7 +57,7 @@ impl Seqpacket {
         Ok(Seqpacket(fd))
     }
 
-    /// Limits how long a call may wait, where it waits.
+    /// Limits how long a call may block, for an end that blocks.
     pub fn limit_waits(&self, limit: std::time::Duration) -> io::Result<()> {
         use nix::sys::time::{TimeVal, TimeValLike};
         let limit = TimeVal::milliseconds(limit.as_millis().try_into().unwrap_or(i64::MAX));
@@ -66,15 +66,15 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// A connected pair of which both ends wait.
+    /// A connected pair with two ends that block.
     pub fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
         Ok(pair)
     }
 
-    /// Sends one message with descriptors beside it, at most [`MOST_DESCRIPTORS`]. Never waits, whether or not the
-    /// socket does otherwise.
+    /// Sends one message with at most [`MOST_DESCRIPTORS`] descriptors. Never blocks, even on a
+    /// blocking socket.
     pub fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
@@ -90,8 +90,8 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// Sends one message, gathered from `parts`, with at most one descriptor beside it. Fails with
-    /// [`io::ErrorKind::WouldBlock`] when the buffer is full.
+    /// Sends one message, gathered from `parts`, with at most one descriptor. Fails with
+    /// [`io::ErrorKind::WouldBlock`] if the buffer is full.
     pub fn send(&self, parts: &[IoSlice<'_>], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let raw: [RawFd; 1];
         let rights: [ControlMessage<'_>; 1];
@@ -113,7 +113,8 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// Receives one message into `buffer`. Fails with [`io::ErrorKind::WouldBlock`] when there is none.
+    /// Receives one message into `buffer`. Fails with [`io::ErrorKind::WouldBlock`] if there is
+    /// none.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         const SPACE: usize =
             // SAFETY: CMSG_SPACE computes.
@@ -136,16 +137,18 @@ impl Seqpacket {
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = SPACE as _;
-        // SAFETY: the message points to a buffer and to room for control messages, each of the size that it says. Both live
-        // until the last use of `message` below.
+        // SAFETY: the message points to a buffer and to room for control messages, each of the
+        // stated size. Both live until the last use of `message` below.
         let len =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         let len = nix::errno::Errno::result(len)?;
         let mut fds = Vec::new();
-        // Also where some had no room: those that had are open in this process.
-        // SAFETY: the kernel has written control messages into the room, aligned as their headers are, and says how much of
-        // it they take; the macros of the C library walk through them. It has just made each descriptor for this process
-        // (unix(7), SCM_RIGHTS), and each is wrapped once.
+        // Descriptors are taken even if some did not fit: the others are already open in this
+        // process.
+        // SAFETY: the kernel has written control messages into the room, aligned like their
+        // headers, and reports how much of it they take; the macros of the C library walk through
+        // them. It has just made each descriptor for this process (unix(7), SCM_RIGHTS), and each
+        // is wrapped once.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = header.as_ref() {
@@ -170,7 +173,7 @@ impl Seqpacket {
 }
 
 impl From<OwnedFd> for Seqpacket {
-    /// Of the second end of a [`Seqpacket::pair`], in the process that has it.
+    /// Wraps the second end of a [`Seqpacket::pair`] in the process that has it.
     fn from(fd: OwnedFd) -> Seqpacket {
         Seqpacket(fd)
     }
@@ -188,21 +191,24 @@ impl AsRawFd for Seqpacket {
     }
 }
 
-/// A [`Seqpacket`] whose waiting is left to tokio.
+/// A [`Seqpacket`] that waits through tokio.
 #[derive(Debug)]
 pub struct AsyncSeqpacket(AsyncFd<Seqpacket>);
 
 impl AsyncSeqpacket {
-    /// To be called within a tokio runtime.
+    /// Must be called within a tokio runtime.
     pub fn new(socket: Seqpacket) -> io::Result<AsyncSeqpacket> {
-        // Not for writing: each message that the other end receives makes room for another, and would wake us with that news.
-        // SAFETY: the descriptor stays open and the same as long as the AsyncFd: it is owned by the Seqpacket within, whose
-        // only field is private and never replaced, and AsyncFd gives it up only after deregistering it.
+        // Not registered for writing: each message that the other end receives makes room for
+        // another, and would wake this process.
+        // SAFETY: the descriptor stays open and the same as long as the AsyncFd: it is owned by the
+        // Seqpacket within, whose only field is private and never replaced, and AsyncFd gives it up
+        // only after deregistering it.
         let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(AsyncSeqpacket(registered?))
     }
 
-    /// As [`Seqpacket::send`], waiting while the buffer is full. Cancelling before it returns sends nothing.
+    /// Like [`Seqpacket::send`], but waits while the buffer is full. A cancelled call sends
+    /// nothing.
     pub async fn send(&self, parts: &[IoSlice<'_>], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         loop {
             match self.0.get_ref().send(parts, fd) {
@@ -215,7 +221,8 @@ impl AsyncSeqpacket {
         }
     }
 
-    /// As [`Seqpacket::send_with`], waiting while the buffer is full. Cancelling before it returns sends nothing.
+    /// Like [`Seqpacket::send_with`], but waits while the buffer is full. A cancelled call sends
+    /// nothing.
     pub async fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         loop {
             match self.0.get_ref().send_with(message, fds) {
@@ -228,12 +235,13 @@ impl AsyncSeqpacket {
         }
     }
 
-    /// As [`Seqpacket::send`], at once or not at all.
+    /// Like [`Seqpacket::send`], without waiting.
     pub fn try_send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.0.get_ref().send(parts, None)
     }
 
-    /// Of what was sent, how much the kernel still keeps for the other end (`SIOCOUTQ`, in bytes of its own memory).
+    /// How much of what was sent the other end has not received yet (`SIOCOUTQ`, in bytes of kernel
+    /// memory).
     pub fn unreceived(&self) -> io::Result<usize> {
         let mut bytes: nix::libc::c_int = 0;
         // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, which `bytes` is.
@@ -248,7 +256,7 @@ impl AsyncSeqpacket {
         Ok(usize::try_from(bytes).unwrap_or(0))
     }
 
-    /// Rarely needed, so that it may cost a descriptor and a registration.
+    /// Rarely needed, so it may cost a descriptor and a registration.
     async fn send_when_there_is_room(
         &self,
         parts: &[IoSlice<'_>],
@@ -256,7 +264,8 @@ impl AsyncSeqpacket {
     ) -> io::Result<()> {
         let socket = self.0.get_ref();
         let own = socket.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is `own`'s, which the AsyncFd keeps, and gives up only after deregistering it.
+        // SAFETY: the descriptor is `own`'s, which the AsyncFd keeps, and gives up only after
+        // deregistering it.
         let room = unsafe { AsyncFd::register_with_interest(own, Interest::WRITABLE) }?;
         loop {
             match room.writable().await?.try_io(|_| socket.send(parts, fd)) {
@@ -267,7 +276,7 @@ impl AsyncSeqpacket {
         }
     }
 
-    /// As [`Seqpacket::receive`], waiting for a message. Cancelling before it returns loses none.
+    /// Like [`Seqpacket::receive`], but waits for a message. A cancelled call loses none.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -280,8 +289,9 @@ impl AsyncSeqpacket {
     }
 }
 
-/// Sends `count` bytes of a file, from `offset` on, into a socket without their passing through this process. Returns how
-/// many went; 0 when the file ends there. Fails with [`io::ErrorKind::WouldBlock`] when the socket takes none.
+/// Sends `count` bytes of a file from `offset` on to a socket with sendfile(2). Returns how many
+/// were sent; 0 if the file ends there. Fails with [`io::ErrorKind::WouldBlock`] if the socket
+/// accepts none.
 pub fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -297,7 +307,8 @@ pub fn send_file(
     )?)
 }
 
-/// Closes the sending direction of any stream socket: the other end reads what was sent, then the end.
+/// Closes the sending direction of a stream socket: the other end reads what was sent, then end of
+/// file.
 pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
     nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)?;
     Ok(())
@@ -310,7 +321,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn a_message_arrives_whole_with_its_descriptor() {
+    fn message_arrives_whole_with_its_descriptor() {
         let (ours, theirs) = Seqpacket::pair().unwrap();
         let theirs = Seqpacket(theirs);
         let mut file = tempfile();
@@ -336,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_without_room_are_closed_and_the_message_is_not_whole() {
+    fn surplus_descriptors_are_closed_and_the_message_is_not_whole() {
         let (ours, theirs) = Seqpacket::pair().unwrap();
         let theirs = Seqpacket(theirs);
         let file = tempfile();
@@ -349,7 +360,7 @@ mod tests {
             assert!(!received.is_whole && received.len == 3);
             assert!(received.fds.len() <= MOST_DESCRIPTORS);
         }
-        // Other tests open some meanwhile.
+        // Other tests open descriptors at the same time.
         assert!(open() < before + 100);
         ours.send_with(b"all", &many[..MOST_DESCRIPTORS]).unwrap();
         let received = theirs.receive(&mut [0; 64]).unwrap();
@@ -357,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_the_end_is_still_read() {
+    fn message_sent_before_the_close_is_still_read() {
         let (ours, theirs) = Seqpacket::pair().unwrap();
         let theirs = Seqpacket(theirs);
         ours.send(&[IoSlice::new(b"last")], None).unwrap();
@@ -368,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_buffer_is_waited_for() {
+    async fn send_waits_while_the_buffer_is_full() {
         const MESSAGES: usize = 200;
         let (ours, theirs) = Seqpacket::pair().unwrap();
         let ours = AsyncSeqpacket::new(ours).unwrap();

@@ -1,4 +1,4 @@
-//! Memory that this process shares with those that it gives the descriptor to.
+//! Memory that this process shares with other processes through a descriptor.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -9,8 +9,9 @@ use nix::fcntl::SealFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapping of a memory file, page-aligned and zero at first; unmapped when dropped. Whoever has the descriptor may write to it at any
-/// time, so it is to be used through atomics, or by copying what is checked afterwards.
+/// A mapping of a memory file, page-aligned and zero at first; unmapped when dropped. Every process
+/// with the descriptor may write to it at any time. So it is accessed through atomics, or copied
+/// before it is checked.
 #[derive(Debug)]
 pub(crate) struct Shared {
     base: NonNull<u8>,
@@ -19,13 +20,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// `name` is what `/proc` shows of it. A size of 0 is an error.
+    /// `name` is what `/proc` shows for it. A size of 0 is an error.
     pub(crate) fn new(name: &std::ffi::CStr, size: usize) -> io::Result<Shared> {
         let size = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         nix::unistd::ftruncate(&memory, size.get() as i64)?;
         seal(&memory, SealFlag::empty())?;
-        // SAFETY: a fresh shared mapping of a file of exactly this size, which nobody can change: it is sealed.
+        // SAFETY: a fresh shared mapping of a file of exactly this size, which cannot change
+        // because it is sealed.
         let base = unsafe {
             mmap(
                 None,
@@ -48,22 +50,22 @@ impl Shared {
         self.memory.as_fd()
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 }
 
-/// Fixes the size of a memory file. A process that shares it could otherwise shrink it, and every other
-/// process that touches the mapping beyond its end would get a SIGBUS. `more` are further seals; none can
-/// be added afterwards.
+/// Seals the size of a memory file. A process that shares it could otherwise shrink it, and every
+/// other process that touches the mapping beyond its end would get a SIGBUS. `more` are further
+/// seals; none can be added afterwards.
 pub(crate) fn seal(memory: &OwnedFd, more: SealFlag) -> io::Result<()> {
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL | more;
     nix::fcntl::fcntl(memory, nix::fcntl::FcntlArg::F_ADD_SEALS(seals))?;
     Ok(())
 }
 
-/// Whether a descriptor is a memory file whose size cannot change any more, and is `size` bytes.
+/// Whether a descriptor is a memory file of `size` bytes with a sealed size.
 pub fn is_sealed(memory: BorrowedFd<'_>, size: u64) -> bool {
     let fixed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
     let seals = nix::fcntl::fcntl(memory, nix::fcntl::FcntlArg::F_GET_SEALS);
@@ -71,7 +73,7 @@ pub fn is_sealed(memory: BorrowedFd<'_>, size: u64) -> bool {
     is_fixed && nix::sys::stat::fstat(memory).is_ok_and(|found| found.st_size as u64 == size)
 }
 
-/// Whether a descriptor is a memory file whose content cannot change any more.
+/// Whether a descriptor is a memory file with sealed content.
 pub fn is_sealed_content(memory: BorrowedFd<'_>) -> bool {
     let seals = nix::fcntl::fcntl(memory, nix::fcntl::FcntlArg::F_GET_SEALS);
     let fixed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE;
@@ -80,7 +82,7 @@ pub fn is_sealed_content(memory: BorrowedFd<'_>) -> bool {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; who has borrowed from it has borrowed `self`.
+        // SAFETY: exactly the mapping made in `new`; every borrow from it borrows `self`.
         let _ = unsafe { munmap(self.base.cast(), self.size.get()) };
     }
 }
@@ -93,7 +95,7 @@ mod tests {
     use nix::unistd::ftruncate;
 
     #[test]
-    fn shared_memory_refuses_another_size_and_another_seal() {
+    fn shared_memory_rejects_another_size_and_another_seal() {
         let shared = Shared::new(c"test", 8192).unwrap();
         let other = shared.fd().try_clone_to_owned().unwrap();
         for size in [0, 4096, 16384] {

@@ -1,24 +1,24 @@
-//! Signals to processes that are not ours alone to manage: those that a runtime has started.
+//! Signals for processes that this one has not started itself, such as the children of a runtime.
 
 use std::io;
 
 use nix::sys::signal;
 use nix::unistd::Pid;
 
-/// What a process can be told.
+/// A signal to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Stand still (`SIGSTOP`).
+    /// Stop (`SIGSTOP`).
     Stop,
-    /// Go on (`SIGCONT`).
+    /// Resume (`SIGCONT`).
     Continue,
-    /// Please end (`SIGTERM`).
+    /// Ask to exit (`SIGTERM`).
     Terminate,
-    /// End at once (`SIGKILL`).
+    /// Kill (`SIGKILL`).
     Kill,
 }
 
-/// Sends a signal to the process of this number; one that has ended already is no error.
+/// Sends a signal to the process with this pid. A process that has already exited is no error.
 pub fn send(pid: u32, to_send: Signal) -> io::Result<()> {
     let to_send = match to_send {
         Signal::Stop => signal::Signal::SIGSTOP,
@@ -26,7 +26,7 @@ pub fn send(pid: u32, to_send: Signal) -> io::Result<()> {
         Signal::Terminate => signal::Signal::SIGTERM,
         Signal::Kill => signal::Signal::SIGKILL,
     };
-    // 0 and what is negative as a pid_t would mean groups of processes.
+    // As a pid_t, 0 and negative numbers would mean process groups.
     let number = i32::try_from(pid).ok().filter(|number| *number > 0);
     let Some(number) = number else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_ended_and_one_that_has_ended_is_no_error() {
+    fn terminated_process_exits_and_a_second_signal_is_no_error() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_never_meant() {
+    fn pid_that_would_mean_a_group_is_rejected() {
         assert!(send(0, Signal::Continue).is_err());
         assert!(send(u32::MAX, Signal::Continue).is_err());
     }

@@ -1,4 +1,4 @@
-//! Signals that a process reads from a descriptor, instead of being interrupted by them.
+//! Signals that a process reads from a descriptor (signalfd) instead of being interrupted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,22 +6,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// What a supervisor is told by signals.
+/// What a signal asks a supervisor to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// A child has ended.
+    /// Reap a child that has exited.
     Child,
-    /// To end: `SIGTERM`, `SIGINT`.
+    /// Exit: `SIGTERM`, `SIGINT`.
     End,
-    /// To end when what is in flight is done: `SIGQUIT`.
+    /// Exit once in-flight requests are done: `SIGQUIT`.
     Drain,
-    /// To boot the application again: `SIGHUP`, `SIGUSR2`.
+    /// Reload the application: `SIGHUP`, `SIGUSR2`.
     Reload,
-    /// To open the logs again: `SIGUSR1`.
+    /// Reopen the logs: `SIGUSR1`.
     Reopen,
 }
 
-/// Signals that wait to be read.
+/// Blocked signals that wait to be read.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
@@ -29,7 +29,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks them in this thread, and has them wait. Threads that are started later inherit that.
+    /// Blocks the signals in this thread and queues them. Threads started later inherit the mask.
     pub fn take() -> io::Result<Signals> {
         let mut taken = SigSet::empty();
         for signal in [
@@ -50,7 +50,7 @@ impl Signals {
         Ok(Signals { fd, before })
     }
 
-    /// The next one; none when none waits.
+    /// The next signal, if any.
     pub fn read(&mut self) -> Option<Told> {
         loop {
             let read = self.fd.read_signal().ok().flatten()?;
@@ -66,7 +66,7 @@ impl Signals {
         }
     }
 
-    /// In a forked process: has them interrupt again.
+    /// Unblocks the signals again, for a forked process.
     pub fn give_back(self) {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
     }
@@ -92,7 +92,7 @@ pub fn wait(
     let _ = poll(&mut polled, limit.map_or(PollTimeout::NONE, Into::into));
 }
 
-/// Whether a descriptor takes something without a wait.
+/// Whether a descriptor accepts data without blocking.
 pub fn has_room(fd: impl AsFd) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];

@@ -1,4 +1,4 @@
-//! What is known of a connection without reading from it.
+//! Connection state that the kernel knows without a read from the socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -6,13 +6,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 
-/// Is it open, with nothing to read? Asked of the kernel: an event loop may not have heard yet.
+/// Whether a connection is open and has nothing to read. Asks the kernel, because an event loop may
+/// not have been told yet.
 pub fn is_silent(socket: &impl AsFd) -> bool {
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     recv(socket.as_fd().as_raw_fd(), &mut [0], flags) == Err(Errno::EAGAIN)
 }
 
-/// Connects to a unix socket at once or not at all: [`io::ErrorKind::WouldBlock`] where too many wait to be accepted.
+/// Connects to a unix socket without blocking: [`io::ErrorKind::WouldBlock`] if its backlog is
+/// full.
 pub fn connect_at_once(path: &std::path::Path) -> io::Result<OwnedFd> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -21,7 +23,7 @@ pub fn connect_at_once(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// How many connections may wait to be accepted at a socket that listens.
+/// Sets how many connections may wait to be accepted by a listening socket.
 pub fn set_backlog(socket: &impl AsFd, connections: i32) -> io::Result<()> {
     use nix::sys::socket::{Backlog, listen};
     listen(
@@ -31,7 +33,8 @@ pub fn set_backlog(socket: &impl AsFd, connections: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever writes at the other end of a unix socket fails from now on (EPIPE), but can still read.
+/// Rejects further data on a unix socket: from now on the other end's writes fail (EPIPE), but it
+/// can still read.
 pub fn refuse_more(socket: &impl AsFd) -> io::Result<()> {
     shutdown(socket.as_fd().as_raw_fd(), Shutdown::Read)?;
     Ok(())
@@ -45,7 +48,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn silence_ends_with_a_byte_or_with_the_other_end() {
+    fn silent_socket_is_reported_until_a_byte_or_a_close() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         assert!(is_silent(&ours));
         theirs.write_all(b"x").unwrap();
@@ -56,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_more_can_still_be_read() {
+    fn socket_that_rejects_data_can_still_be_read() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         refuse_more(&ours).unwrap();
         assert_eq!(

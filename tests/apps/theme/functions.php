@@ -3,7 +3,7 @@
 add_action('after_setup_theme', static function (): void {
     add_theme_support('title-tag');
     add_theme_support('automatic-feed-links');
-    // Pictures from s.w.org in place of what the font has.
+    // They would load images from s.w.org.
     remove_action('wp_head', 'print_emoji_detection_script', 7);
 });
 add_action('wp_enqueue_scripts', static function (): void {

@@ -2,7 +2,7 @@
 
 namespace Composer;
 
-/** Symfony asks Composer which packages are for development alone; of Debian's none is. */
+/** Tells Symfony which packages are for development only; none of Debian's is. */
 final class InstalledVersions
 {
     public static function isInstalled(): bool

@@ -4,7 +4,7 @@ namespace App;
 
 use Symfony\Component\HttpKernel\Bundle\Bundle as HttpKernelBundle;
 
-/** Tells a static property of its container, as bundles do. */
+/** Stores its container in a static property, as bundles do. */
 final class Bundle extends HttpKernelBundle
 {
     public static ?object $current = null;

@@ -6,7 +6,7 @@ use Illuminate\Database\Eloquent\Builder;
 use Illuminate\Database\Eloquent\Model;
 use Illuminate\Support\Facades\Auth;
 
-/** Scoped by who is there when the model is booted, as applications for several tenants do. */
+/** Has a scope for the user at the time the model is booted, like multi-tenant applications. */
 final class Note extends Model
 {
     public $timestamps = false;

@@ -2,7 +2,7 @@
 
 namespace App\Services;
 
-/** Has the request in a part that the container does not keep. */
+/** Has the request in an object that the container does not keep. */
 final class Deep
 {
     public function __construct(public Inner $inner)

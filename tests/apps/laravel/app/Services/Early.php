@@ -4,7 +4,7 @@ namespace App\Services;
 
 use Illuminate\Http\Request;
 
-/** A singleton that a provider makes while it boots. */
+/** A singleton that a provider creates during the boot. */
 final class Early
 {
     public string $tenant = 'nobody';

@@ -4,7 +4,7 @@ namespace App\Services;
 
 use Illuminate\Http\Request;
 
-/** A singleton that is given the request where it is made. */
+/** A singleton that gets the request in its constructor. */
 final class Keeper
 {
     public function __construct(public Request $request)

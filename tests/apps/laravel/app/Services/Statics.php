@@ -2,7 +2,7 @@
 
 namespace App\Services;
 
-/** Loaded by a request only. */
+/** Loaded only by a request. */
 final class Statics
 {
     private static ?object $user = null;

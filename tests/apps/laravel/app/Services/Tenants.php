@@ -2,7 +2,7 @@
 
 namespace App\Services;
 
-/** A singleton that a provider makes while it boots, and that requests change. */
+/** A singleton that a provider creates during the boot, and that requests change. */
 final class Tenants
 {
     /** @var list<string> */

@@ -90,7 +90,7 @@ final class Visitor
         return new Response($this->twig->render('form.html.twig', ['form' => $form->createView()]), $form->isSubmitted() ? 422 : 200);
     }
 
-    /** What lasts where no reset reaches: only where memory is restored it does not. */
+    /** Changes state that Symfony cannot reset; only restored memory loses it. */
     public function change(Request $request): Response
     {
         $this->twig->addGlobal('brand', 'of '.$this->user());

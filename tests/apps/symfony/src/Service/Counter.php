@@ -5,7 +5,7 @@ namespace App\Service;
 use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Contracts\Service\ResetInterface;
 
-/** Keeps something, and says how to reset it. */
+/** Keeps state, and has reset(). */
 final class Counter implements ResetInterface
 {
     /** @var list<string> */

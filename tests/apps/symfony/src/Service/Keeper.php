@@ -4,7 +4,7 @@ namespace App\Service;
 
 use Symfony\Component\HttpFoundation\Request;
 
-/** Keeps the first request that it sees, and cannot be reset. */
+/** Keeps the first request that it gets, and has no reset(). */
 final class Keeper
 {
     private ?Request $request = null;

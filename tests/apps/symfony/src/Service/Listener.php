@@ -6,7 +6,7 @@ use Symfony\Component\EventDispatcher\EventSubscriberInterface;
 use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Component\HttpKernel\Event\RequestEvent;
 
-/** Made while a request is there, and looks at it where it is made. */
+/** Created during a request, and reads it in its constructor. */
 final class Listener implements EventSubscriberInterface
 {
     public readonly string $madeBy;

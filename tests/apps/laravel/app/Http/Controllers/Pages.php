@@ -45,7 +45,7 @@ final class Pages
         return redirect('/page')->with('status', 'bye');
     }
 
-    /** Changes for this request all that an application may change at run time. */
+    /** Changes everything that an application may change at run time. */
     public function change(Request $request)
     {
         $name = Auth::user()->name ?? 'nobody';
@@ -74,7 +74,7 @@ final class Pages
         app()->instance('changed', $name);
         app()->bind(\App\Services\Keeper::class, static fn () => throw new \RuntimeException("the keeper of $name"));
         app()->terminating(static function () use ($name): void {
-            // What a warm-up registers must not run behind a visitor's request.
+            // A terminating callback of a warm-up must not run after a client's request.
             if (!isset($_SERVER['SURUS_WARMUP'])) {
                 file_put_contents(storage_path('terminated'), "$name\n", FILE_APPEND);
             }
@@ -100,7 +100,7 @@ final class Pages
         return response()->json([DB::transactionLevel(), DB::getQueryLog(), DB::table('notes')->count()]);
     }
 
-    /** Where no checkpoint reaches. */
+    /** Keeps state that the runner cannot restore. */
     public function keeps(Request $request)
     {
         static $kept;

@@ -17,7 +17,7 @@ use Illuminate\Support\Facades\Auth;
 use Illuminate\Support\Facades\Gate;
 use Illuminate\Support\Facades\Validator;
 
-/** Everything of a visitor that a controller may be given where it is made. */
+/** Gets everything about a client that can be injected into a controller. */
 final class Visitor extends Controller
 {
     private string $first;
