@@ -1,10 +1,10 @@
-//! What goes wrong between a function and the ways by which HTTP requests come to it?
+//! Rules about the triggers that send HTTP requests to a function.
 
 use super::API_SECONDS;
 use super::findings::{Finding, Runs, certain, perhaps};
 use super::stack::{Door, DoorKind, Function, Stack};
 
-/// Adds what is found to `found`.
+/// Adds findings to `found`.
 pub fn find(
     function: &Function,
     door: &Door,
@@ -30,16 +30,17 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), but its URL does not take streams, and visitors would see what \
-                     leads a stream; set InvokeMode: RESPONSE_STREAM, or mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but its URL does not, so \
+                         clients would see the stream's prelude; set InvokeMode: RESPONSE_STREAM, \
+                         or mode = \"buffered\""
                     ),
                 ),
                 (false, true) => perhaps(
                     found,
                     door.line,
                     format!(
-                        "the URL of {name} takes streams, but its answers are sent as a whole, and 6 MB are their limit; set [lambda] \
-                     mode = \"stream\", or remove InvokeMode"
+                        "the URL of {name} can stream, but its responses are buffered and limited \
+                         to 6 MB; set [lambda] mode = \"stream\", or remove InvokeMode"
                     ),
                 ),
                 _ => {}
@@ -56,8 +57,10 @@ pub fn find(
                         found,
                         door.line,
                         format!(
-                            "the URL of {name} has AuthType NONE, but without a permission for {action} it answers 403 (since October \
-                         2025 it needs two); add an AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and {}",
+                            "the URL of {name} has AuthType NONE, but without a permission for \
+                             {action} it answers 403 (since October 2025 it needs two); add an \
+                             AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and \
+                             {}",
                             if action.ends_with("Url") {
                                 "FunctionUrlAuthType: NONE"
                             } else {
@@ -74,8 +77,9 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), which an HTTP API does not take: visitors would see what leads a \
-                     stream; set mode = \"buffered\", or use a function URL"
+                        "{name} streams responses ([lambda] mode), but an HTTP API does not, so \
+                         clients would see the stream's prelude; set mode = \"buffered\", or use a \
+                         function URL"
                     ),
                 );
             }
@@ -84,8 +88,8 @@ pub fn find(
                     found,
                     timeout.line,
                     format!(
-                        "{name} may take {} s, but its HTTP API answers 503 after {API_SECONDS} s, and the function goes on for nobody; \
-                     lower Timeout to {}, or use a function URL",
+                        "{name} has Timeout {}, but its HTTP API answers 503 after {API_SECONDS} s \
+                         while the function continues; lower Timeout to {}, or use a function URL",
                         timeout.value,
                         API_SECONDS - 2
                     ),
@@ -101,8 +105,9 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), and its REST API takes streams only where its integration has \
-                     responseTransferMode: STREAM: elsewhere visitors see what leads a stream; set that, or mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but its REST API streams only \
+                         with responseTransferMode: STREAM in the integration; elsewhere clients \
+                         see the stream's prelude; set that, or mode = \"buffered\""
                     ),
                 );
             }
@@ -111,8 +116,8 @@ pub fn find(
                     found,
                     timeout.line,
                     format!(
-                        "{name} may take {} s, but its REST API answers 504 after 29 s unless its limit has been raised, and the \
-                     function goes on for nobody; lower Timeout to 28",
+                        "{name} has Timeout {}, but its REST API answers 504 after 29 s, unless \
+                         its limit is raised, while the function continues; lower Timeout to 28",
                         timeout.value
                     ),
                 );
@@ -122,24 +127,26 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set \
-                         BinaryMediaTypes: [\"*/*\"] on it, and for Surus [lambda] binary_media_types = [\"*/*\"]"
+                        "the REST API of {name} treats all bodies as text, which damages uploads \
+                         and images; set its BinaryMediaTypes: [\"*/*\"], and for Surus [lambda] \
+                         binary_media_types = [\"*/*\"]"
                     ),
                 ),
                 (false, true) => certain(
                     found,
                     door.line,
                     format!(
-                        "{name} sends compressed pages ([lambda] binary_media_types), and its REST API would pass them on as base64; \
-                         set BinaryMediaTypes: [\"*/*\"] on it"
+                        "{name} sends compressed pages ([lambda] binary_media_types), but its REST \
+                         API would pass them on as base64; set its BinaryMediaTypes: [\"*/*\"]"
                     ),
                 ),
                 (true, false) if !runs.streams => perhaps(
                     found,
                     door.line,
                     format!(
-                        "the REST API of {name} has BinaryMediaTypes, of which Surus does not know, so pages go out uncompressed; \
-                         set [lambda] binary_media_types, or SURUS_LAMBDA_BINARY_MEDIA_TYPES: '*/*' in the function's Environment"
+                        "the REST API of {name} has BinaryMediaTypes, but Surus is not told, so \
+                         pages are not compressed; set [lambda] binary_media_types, or \
+                         SURUS_LAMBDA_BINARY_MEDIA_TYPES: '*/*' in the function's Environment"
                     ),
                 ),
                 _ => {}
@@ -151,8 +158,9 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "the load balancer before {name} sends and takes one value of each header: of several cookies or equal names in \
-                         a query, only the last is sure to arrive; write TargetGroupAttributes: \
+                        "the load balancer of {name} passes on one value per header and query \
+                         parameter: of several cookies or equal names only the last is sure to \
+                         arrive; write TargetGroupAttributes: \
                          [{{Key: lambda.multi_value_headers.enabled, Value: \"true\"}}]"
                     ),
                 );
@@ -163,8 +171,9 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "a load balancer needs a permission before its target group can have {name}; add an AWS::Lambda::Permission \
-                         with Action: lambda:InvokeFunction and Principal: elasticloadbalancing.amazonaws.com, and DependsOn it"
+                        "a load balancer needs a permission before {name} can be in its target \
+                         group; add an AWS::Lambda::Permission with Action: lambda:InvokeFunction \
+                         and Principal: elasticloadbalancing.amazonaws.com, and DependsOn it"
                     ),
                 );
             }
@@ -173,7 +182,8 @@ pub fn find(
                     found,
                     door.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), which a load balancer does not take; set mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but a load balancer does not; \
+                         set mode = \"buffered\""
                     ),
                 );
             }

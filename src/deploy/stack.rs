@@ -1,4 +1,4 @@
-//! What a SAM or CloudFormation template says of functions and of what calls them.
+//! Functions of a SAM or CloudFormation template, and their triggers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub struct Stack {
     pub sources: Vec<Source>,
     pub doors: Vec<Door>,
     pub schedules: Vec<Schedule>,
-    /// `AWS::Lambda::Permission`: of which function, and for what.
+    /// `AWS::Lambda::Permission`s: function and action.
     pub permissions: Vec<(String, String)>,
 }
 
@@ -24,25 +24,25 @@ pub struct Stack {
 pub struct Function {
     pub name: String,
     pub line: usize,
-    /// Seconds; none where only the deployment knows.
+    /// In seconds; None if only the deployment knows it.
     pub timeout: Option<Said<u64>>,
-    /// MB.
+    /// In MB.
     pub memory: Option<Said<u64>>,
     pub runtime: Option<Said<String>>,
     pub is_image: bool,
     /// `_HANDLER`.
     pub handler: Option<Said<String>>,
-    /// Lambda's word for it; none where only the deployment knows.
+    /// Lambda's name for it; None if only the deployment knows it.
     pub architecture: Option<Said<String>>,
-    /// `CodeUri`, or the file or directory that `Code` names.
+    /// `CodeUri`, or the file or directory in `Code`.
     pub code: Option<Said<String>>,
-    /// The tool makes the zip by a build of its own.
+    /// The deployment tool builds the zip.
     pub is_built: bool,
-    /// As the template writes them, with whatever `${…}` stands for.
+    /// As in the template, with any `${…}`.
     pub layers: Vec<Said<String>>,
     pub snap_start: Option<usize>,
     pub reserved: Option<Said<u64>>,
-    /// Those whose values are known.
+    /// Only variables with known values.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Queue {
     pub line: usize,
     pub visibility: Option<Said<u64>>,
     pub is_fifo: bool,
-    /// The dead-letter queue's name, when it is of this template, and `maxReceiveCount`.
+    /// The dead-letter queue's name, if it is in this template, and `maxReceiveCount`.
     pub redrive: Option<Redrive>,
 }
 
@@ -69,7 +69,7 @@ pub enum Kind {
     Stream,
 }
 
-/// Records that Lambda fetches for a function.
+/// An event source mapping: records that Lambda fetches for a function.
 #[derive(Debug)]
 pub struct Source {
     pub function: String,
@@ -77,17 +77,17 @@ pub struct Source {
     pub line: usize,
     /// A queue of this template.
     pub queue: Option<String>,
-    /// As its ARN says.
+    /// According to the ARN.
     pub is_fifo: bool,
     pub batch: Option<Said<u64>>,
-    /// Seconds.
+    /// In seconds.
     pub window: Option<Said<u64>>,
     pub reports_failures: bool,
     pub attempts: Option<Said<u64>>,
     pub concurrency: Option<Said<u64>>,
 }
 
-/// Events that come by the clock.
+/// A schedule that triggers a function.
 #[derive(Debug)]
 pub struct Schedule {
     pub function: String,
@@ -95,7 +95,7 @@ pub struct Schedule {
     pub has_input: bool,
 }
 
-/// A way by which HTTP requests come.
+/// A trigger for HTTP requests.
 #[derive(Debug)]
 pub struct Door {
     pub function: String,
@@ -108,7 +108,7 @@ pub enum DoorKind {
     Url {
         streams: bool,
         is_public: bool,
-        /// SAM gives it its permissions.
+        /// SAM adds its permissions.
         by_sam: bool,
     },
     HttpApi,
@@ -116,16 +116,16 @@ pub enum DoorKind {
         takes_bytes: bool,
         streams: bool,
     },
-    /// A target group of a load balancer.
+    /// A load balancer's target group.
     Alb {
         multi_value: bool,
     },
 }
 
-/// Reads the template.
+/// Reads a template.
 pub fn read(template: &Node) -> anyhow::Result<Stack> {
     let Some(resources) = template.get("Resources") else {
-        bail!("it has no Resources; it is no template of SAM or CloudFormation");
+        bail!("not a SAM or CloudFormation template: it has no Resources");
     };
     let reader = Reader { template };
     let mut stack = Stack::default();
@@ -291,12 +291,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The first of `properties` that has a key says its value.
+    /// Reads a function. Of several `properties`, the first that has a key provides the value.
     fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> Function {
         let line = resource.line;
         let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
         let mut environment = BTreeMap::new();
-        // The function's own override those of all.
+        // The function's own variables override the global ones.
         for properties in properties.iter().rev() {
             let variables = properties.at(&["Environment", "Variables"]);
             for (key, value) in variables.map_or(&[][..], |node| node.entries()) {
@@ -329,7 +329,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text, with its line.
+    /// A string with its line.
     fn said(&self, node: Option<&Rc<Node>>) -> Option<Said<String>> {
         let value = self.text(node)?;
         Some(Said {
@@ -338,7 +338,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A target of a schedule.
+    /// One target of a schedule.
     fn schedule(&self, line: usize, target: &Rc<Node>) -> Schedule {
         Schedule {
             function: self.reference(target.get("Arn")),
@@ -347,7 +347,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The functions to which a load balancer leads.
+    /// The functions in a load balancer's target group.
     fn target_group(&self, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
         if self.text(properties.get("TargetType")).as_deref() != Some("lambda") {
             return;
@@ -423,12 +423,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A stream needs to be told where to begin.
+    /// Whether the source is a stream: only streams have a starting position.
     fn is_stream(&self, properties: &Node) -> bool {
         properties.get("StartingPosition").is_some()
     }
 
-    /// Does any REST API of the template hand on bodies that are no text?
+    /// Whether any REST API of the template passes binary bodies on.
     fn some_api_takes_bytes(&self) -> bool {
         let resources = self
             .template
@@ -445,18 +445,18 @@ impl Reader<'_> {
     }
 }
 
-/// Does a schedule send anything of its own?
+/// Whether a schedule sends an input of its own.
 fn has_input(properties: &Node) -> bool {
     ["Input", "InputPath", "InputTransformer"]
         .iter()
         .any(|name| properties.get(name).is_some())
 }
 
-/// Those of all functions come in addition to the function's own.
+/// The layers of all functions and of this one.
 fn layers(properties: &[&Rc<Node>]) -> Vec<Said<String>> {
     let lists = properties.iter().filter_map(|it| it.get("Layers"));
     let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
-        // What `Fn::Sub` puts into it does not change which layer it is.
+        // Values that `Fn::Sub` inserts do not change which layer it is.
         let text = match (&layer.value, layer.get("Fn::Sub")) {
             (Value::Text(text), _) => text,
             (_, Some(sub)) => sub.text()?,

@@ -1,9 +1,9 @@
-//! Which statuses of answers are failures of their events?
+//! `lambda.fail_on`: response statuses that make an HTTP event fail.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// One status, or all from the first to the last.
+/// A status, or a range of statuses including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Said", into = "String")]
 pub struct Statuses {
@@ -17,11 +17,11 @@ impl Statuses {
     }
 }
 
-/// As it is written in a configuration.
+/// A value in the configuration.
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a status such as 500, or some such as \"502-504\""
+    expecting = "expected a status such as 500, or a range such as \"502-504\""
 )]
 enum Said {
     One(u16),
@@ -44,7 +44,7 @@ impl TryFrom<Said> for Statuses {
         match (status(first), status(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Statuses { first, last }),
             _ => Err(format!(
-                "`{text}` is no status such as `500`, and not some such as `502-504`"
+                "`{text}` is neither a status such as `500` nor a range such as `502-504`"
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of one event.
+//! Serves one event: chooses the application or the handler, sends the response or the error.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -29,14 +29,14 @@ use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::http::{Application, plain};
 use crate::observe::named::Names;
 
-/// What answers events.
+/// The PHP code that answers events.
 pub struct Function {
-    /// Requests go to it, and other events when there is no handler.
+    /// Answers HTTP requests, and other events when there is no handler.
     pub application: Option<Application>,
-    /// Other events go to it, and requests when there is no application.
+    /// Answers other events, and HTTP requests when there is no application.
     pub handler: Option<Handler>,
     pub settings: Settings,
-    /// Lambda's names of events, for the log.
+    /// Lambda's request ids, for log lines.
     pub names: Names,
     pub next_event: AtomicU64,
 }
@@ -46,16 +46,18 @@ enum Answer {
     Streaming(Streaming),
 }
 
-const FORGED: &str = "a client sent POST /events, which PHP would take for an event that is not HTTP; refused with 403 (lambda.events_over_http)";
+const FORGED: &str = "rejected with 403: a client sent POST /events, which PHP would take for an \
+    event that is not HTTP (lambda.events_over_http)";
 
-/// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
+/// How long a response may be sent after the deadline: on managed instances the process
+/// continues.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How long a request of our own may take; Lambda's own limits are below it.
+/// Time limit of a request that Surus itself makes. Lambda's own limits are lower.
 const CALL: Duration = Duration::from_secs(600);
 
 impl Function {
-    /// The engines that it needs, each once.
+    /// The engines in use, each once.
     pub fn engines(&self) -> impl Iterator<Item = &Arc<dyn Engine>> {
         let handler = self.handler.as_ref().map(|handler| &handler.engine);
         let application = self.application.iter();
@@ -66,8 +68,9 @@ impl Function {
         others.filter(shared).chain(handler)
     }
 
-    /// Has an event answered, sends the answer, and returns when PHP has wholly done with it. An error means that the environment is at
-    /// its end; whatever PHP does is none.
+    /// Answers an event and returns when PHP has finished with it, including its shutdown
+    /// functions. An error means that the environment must end; failures of PHP are not
+    /// errors here.
     pub async fn serve(
         &self,
         api: &mut RuntimeApi,
@@ -90,7 +93,8 @@ impl Function {
             named: &named,
             workers: &workers,
         };
-        // The engine keeps to the deadline; a file on a network that is gone may not.
+        // The engine keeps the deadline, but reading a file from an unreachable network
+        // file system may not.
         let latest = task.deadline + reserve / 4 * 3;
         let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
         let answer = tokio::time::timeout_at(latest.into(), answer).await;
@@ -98,20 +102,24 @@ impl Function {
         let sent = send(api, invocation, answer);
         match tokio::time::timeout_at((invocation.deadline + LATE).into(), sent).await {
             Ok(sent) => sent?,
-            Err(_) => warn!(event = id, "Lambda has not taken the answer"),
+            Err(_) => warn!(event = id, "Lambda did not accept the response in time"),
         }
-        // Lambda freezes us as soon as we ask for the next event. Who is not done by then, the engine is about to kill.
+        // Lambda freezes this process once it asks for the next event. The engine kills
+        // workers that are not done by then.
         let last = invocation.deadline.max(latest) - reserve / 8;
         if tokio::time::timeout_at(last.into(), workers.wait())
             .await
             .is_err()
         {
-            warn!(event = id, "PHP has not ended the event at its deadline");
+            warn!(
+                event = id,
+                "PHP was still busy with the event at its deadline"
+            );
         }
         Ok(())
     }
 
-    /// Requests a URL for ourselves, and returns when PHP has wholly done with it.
+    /// Requests a URL on behalf of Surus and returns when PHP has finished with it.
     pub async fn call(&self, url: &str) -> anyhow::Result<StatusCode> {
         let mut request = Request::get(url).body(())?;
         let host = request.uri().authority();
@@ -129,12 +137,12 @@ impl Function {
                 let event = event(head, handler.script.clone());
                 handler.tell(event, handler::URL).await?
             }
-            (None, None) => bail!("there is neither an application nor a handler"),
+            (None, None) => bail!("there is neither an application nor a handler (lambda.handler)"),
         };
         ended(response, &workers).await
     }
 
-    /// Has the handler do what it has registered for a moment in the function's life.
+    /// Runs the callbacks that the handler has registered for a life-cycle moment.
     pub async fn tell(&self, moment: &'static str) -> anyhow::Result<()> {
         let Some(handler) = &self.handler else {
             return Ok(());
@@ -145,12 +153,12 @@ impl Function {
         let response = handler.tell(event, moment).await?;
         let status = ended(response, &workers).await?;
         if !status.is_success() {
-            bail!("{status}; the log may say why");
+            bail!("{status}; see the log for the cause");
         }
         Ok(())
     }
 
-    /// An event that nobody has sent.
+    /// An event that Surus itself creates.
     fn event(&self, request: Request<Body>, script: Script, workers: &TaskTracker) -> Event {
         Event {
             id: self.next_event.fetch_add(1, Ordering::Relaxed),
@@ -183,17 +191,17 @@ impl Function {
                 (Ok(None), None) => answer_other(application, payload.clone(), task).await,
                 (Err(malformed), _) => Err(Fault::new(
                     fault::MALFORMED_EVENT,
-                    format!("the event cannot be understood: {malformed}"),
+                    format!("malformed event: {malformed}"),
                 )),
             },
             (None, Some(handler)) => match self.read(payload) {
                 Ok(Some(request)) => return self.handle_request(handler, request, task).await,
-                // Whatever it is, it is the handler's.
+                // Any other event is the handler's.
                 _ => self.handle(handler, task).await,
             },
             (None, None) => Err(Fault::new(
                 fault::NO_HANDLER,
-                "there is neither an application nor a handler",
+                "there is neither an application nor a handler (lambda.handler)",
             )),
         };
         let answered = answered.or_else(|fault| {
@@ -202,20 +210,21 @@ impl Function {
             }
             info!(
                 event = task.id,
-                "a schedule without input has only kept the function warm"
+                "a schedule without input kept the function warm"
             );
             Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
         });
         answered.map(Answer::Whole)
     }
 
-    /// The request that an event stands for, if it does.
+    /// Converts an HTTP event to its request. None for other events.
     fn read(&self, payload: &[u8]) -> Result<Option<HttpEvent>, http_event::Malformed> {
         let mut read = http_event::read(payload, &self.settings)?;
         if let Some(event) = &mut read
             && !event.decodes_base64
         {
-            // Compressed text would be base64. Without this header neither Surus nor PHP compresses.
+            // A compressed body would be sent as base64. Without this header neither
+            // Surus nor PHP compresses.
             event.request.headers_mut().remove(header::ACCEPT_ENCODING);
         }
         Ok(read)
@@ -227,7 +236,7 @@ impl Function {
         answer.await
     }
 
-    /// Has a handler answer a request, as a request or as the event that it has come as.
+    /// Has the handler answer an HTTP event: as a request, or as the event itself.
     async fn handle_request(
         &self,
         handler: &Handler,
@@ -248,13 +257,13 @@ impl Function {
             .await
     }
 
-    /// Whether PHP would take a client's request for an event of Lambda's.
+    /// Whether PHP would mistake a client's request for an event of Lambda.
     fn is_forged(&self, request: &HttpEvent) -> bool {
         !self.settings.events_over_http && looks_like_event(&request.request)
     }
 
     async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, Fault> {
-        let why = "this path is for events that are not HTTP";
+        let why = "this path is reserved for events that are not HTTP";
         warn!(event = task.id, "{FORGED}");
         let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
         let (format, decodes) = (request.format, request.decodes_base64);
@@ -285,7 +294,7 @@ impl Function {
             .await
     }
 
-    /// What the service that has sent a request takes for its answer.
+    /// Converts a response to the format that the request's service expects.
     async fn answered(
         &self,
         format: &http_event::Format,
@@ -316,18 +325,18 @@ impl Function {
     }
 }
 
-/// Says once what a REST API makes of an answer that is not text.
+/// Warns once that a REST API passes a binary response on as base64.
 fn warn_of_base64() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         warn!(
-            "an answer is not text, and the REST API passes it on as base64 unless its binaryMediaTypes \
-             match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
+            "a response is binary, and the REST API passes it on as base64 unless its \
+             binaryMediaTypes match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
         );
     });
 }
 
-/// Waits until PHP has wholly done with what nobody reads the answer of.
+/// Waits until PHP has finished with a request of Surus itself, and returns the status.
 async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<StatusCode> {
     let (head, body) = response.into_parts();
     let body = take(body).await.map_err(|fault| anyhow!(fault.message))?;
@@ -339,7 +348,7 @@ async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<Stat
     }
 }
 
-/// Has an application answer what is not HTTP.
+/// Has the application answer an event that is not HTTP.
 async fn answer_other(
     application: &Application,
     payload: Bytes,
@@ -387,7 +396,7 @@ async fn send(
     }
 }
 
-/// A bug of ours costs the event that has met it, as one of PHP's does.
+/// Turns a panic into an error of the event that caused it, as a crash of PHP is.
 fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T, Fault> {
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
@@ -395,7 +404,7 @@ fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T
         let text = text.unwrap_or_default();
         Err(Fault::new(
             fault::BUG,
-            format!("surus has a bug, and this event has met it: {text}"),
+            format!("this event triggered a bug in surus: {text}"),
         ))
     })
 }
@@ -403,7 +412,7 @@ fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T
 fn overdue() -> Fault {
     Fault::new(
         fault::TIMED_OUT,
-        "there was no answer in time, and it was not PHP that was waited for",
+        "no response in time, although PHP was not the cause",
     )
 }
 
@@ -416,7 +425,7 @@ mod tests {
         let answer = async { panic!("index {} out of range", 7) };
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
         let fault = unwound::<()>(caught).err();
-        let fault = fault.expect("a panic is no answer");
+        let fault = fault.expect("a panic is an error");
         assert_eq!(fault.kind, fault::BUG);
         assert!(fault.message.contains("index 7 out of range"));
     }

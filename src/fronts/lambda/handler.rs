@@ -1,4 +1,5 @@
-//! Who has events done that are not HTTP: one call for each, or one for each of its records. Where there is no application, requests too.
+//! The PHP handler of events that are not HTTP: one call for each event, or one for each
+//! record. Without an application it also answers HTTP requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,30 +17,33 @@ use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::http::{check_relayed, fit, plain};
 
-/// The PHP that has events done which are not HTTP.
+/// The PHP handler.
 pub struct Handler {
     pub engine: Arc<dyn Engine>,
     pub script: Script,
-    /// Does records one by one; none where the handler gets them all at once.
+    /// Runs records one by one; None if the handler gets all of an event's records at once.
     pub batches: Option<Batches>,
-    /// Does Lambda hear which records have failed, when the answer names them?
+    /// Whether Lambda is told which records failed, if the result names them.
     pub partial_batch: PartialBatch,
-    /// It wants requests as such, as a handler of PSR-15 does. Known since it was offered one.
+    /// The handler takes requests instead of events, as a PSR-15 handler does. Known after
+    /// `offer`.
     pub takes_requests: AtomicBool,
 }
 
-/// The CGI variable that says what an event is, to a handler that may care: `http` for a request that has come as an event and is
-/// handed on as one, `request` for one that is a request again; and what is no event of Lambda's at all.
+/// The CGI variable that tells the handler what an event is. `http`: an HTTP event passed on as
+/// the event. `request`: an HTTP event converted to its request. Other values: something that
+/// Lambda did not send.
 const KIND: &str = "SURUS_EVENT";
 
-/// A URL that we request; a handler that takes no requests has none.
+/// A URL that Surus itself requests. A handler that takes no requests has no URLs.
 pub const URL: &str = "url";
 
-/// What a handler answers to the former that wants the latter.
+/// The response header by which a handler answers `http` if it wants `request`.
 static TAKES: HeaderName = HeaderName::from_static("surus-takes");
 
 impl Handler {
-    /// Has an event done. `next_event` is for the records that become events of their own.
+    /// Runs an event. Records that become events of their own take their ids from
+    /// `next_event`.
     pub async fn answer(
         &self,
         payload: &Bytes,
@@ -68,14 +72,15 @@ impl Handler {
             let event = task.event(request(record.event), self.script.clone(), origin());
             self.ask(event).await?.map_err(Failure::from)
         };
-        // It keeps the reserve itself.
+        // `run` keeps the reserve itself.
         let done = batches
             .run(&batch, task.id, task.invocation.deadline, handle)
             .await;
         done.map_err(|failure| Fault::of(&failure))
     }
 
-    /// Hands over the event that a request has come as. None when the handler wants the request: nothing has been done then.
+    /// Passes an HTTP event to the handler. None if the handler wants the request instead;
+    /// nothing has run then.
     pub async fn offer(&self, payload: &Bytes, task: &Task<'_>) -> Result<Option<Bytes>, Fault> {
         if self.takes_requests.load(Ordering::Relaxed) {
             return Ok(None);
@@ -94,7 +99,7 @@ impl Handler {
         self.whole(fitting(result(&head, body)?)?).map(Some)
     }
 
-    /// Hands over what is no event of Lambda's.
+    /// Passes an event to the handler that Lambda did not send.
     pub async fn tell(&self, mut event: Event, what: &str) -> Result<Response, Failure> {
         event.variables.push((KIND.into(), what.into()));
         if what == URL {
@@ -103,7 +108,7 @@ impl Handler {
         self.engine.handle(Box::new(event)).await
     }
 
-    /// Has a request answered.
+    /// Has the handler answer a request.
     pub async fn request(
         &self,
         http: HttpEvent,
@@ -115,7 +120,7 @@ impl Handler {
             return Ok(fit(plain(refusal.status, refusal.why), is_head).into_parts());
         }
         let script = Script {
-            // What stands before all of its paths has the name that it mostly has.
+            // A front controller is usually called /index.php.
             name: "/index.php".into(),
             ..self.script.clone()
         };
@@ -128,16 +133,16 @@ impl Handler {
         let response = self.engine.handle(Box::new(event)).await;
         let response = response.map_err(|failure| Fault::of(&failure))?;
         let (head, body) = response.into_parts();
-        // A handler that throws has failed, whatever it was asked.
+        // A handler that throws has failed, whether it was given an event or a request.
         if let Some(kind) = error_kind(&head) {
             return Err(Fault::told(kind, &take_result(&head, body).await?));
         }
         Ok(fit(http::Response::from_parts(head, body), is_head).into_parts())
     }
 
-    /// An answer that Lambda takes for what it says.
+    /// Makes the event fail if its result names failed records that Lambda would not read.
     fn whole(&self, answer: Bytes) -> Result<Bytes, Fault> {
-        // Lambda would take what nobody tells it of for done.
+        // Lambda would take records for done that the result names as failed.
         if self.partial_batch == PartialBatch::Off {
             batch::succeeded(&answer).map_err(|failure| Fault::of(&failure))?;
         }

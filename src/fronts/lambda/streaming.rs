@@ -1,4 +1,4 @@
-//! An answer on its way to a caller who takes it piece by piece.
+//! Streamed response bodies, with errors reported in trailers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,14 +14,15 @@ use tracing::error;
 use super::fault::Fault;
 use crate::event::ResponseBody;
 
-/// Lambda takes no more of an answer.
+/// Lambda's limit for a streamed response.
 pub const MOST: u64 = 200 << 20;
 
-/// What tells Lambda that a prelude comes first.
+/// Tells Lambda that a prelude precedes the body.
 pub const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/vnd.awslambda.http-integration-response");
 
-/// A response's body behind its prelude. An error in the middle goes into the trailers, where Lambda looks for it.
+/// A response body after its prelude. If PHP fails midway, the error goes into the trailers,
+/// where Lambda looks for it.
 pub struct Streaming {
     request: String,
     first: Option<Bytes>,
@@ -32,7 +33,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// `prelude` with the NUL bytes that end it. No more than `most` bytes are sent.
+    /// `prelude` includes its terminating NUL bytes. At most `most` bytes are sent.
     pub fn new(request: &str, prelude: Vec<u8>, body: ResponseBody, most: u64) -> Streaming {
         Streaming {
             request: request.to_string(),
@@ -47,8 +48,9 @@ impl Streaming {
     fn end(&mut self, fault: &Fault) -> Frame<Bytes> {
         self.ended = true;
         let request_id = &self.request[..];
-        error!(request_id, kind = %fault.kind, "the answer broke off: {}", fault.message);
-        // A script that still writes is told that nobody reads.
+        error!(request_id, kind = %fault.kind, "the response failed midway: {}", fault.message);
+        // Dropping the body tells a script that still writes that the response is no
+        // longer read.
         self.body = ResponseBody::empty();
         let mut trailers = HeaderMap::new();
         for (name, value) in [

@@ -1,4 +1,4 @@
-//! Deliveries of a FIFO queue with a dead-letter queue: which messages end in it?
+//! Deliveries of a FIFO queue with a dead-letter queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fronts::lambda::batch::{Batches, FifoFailure, read};
 
 const MAX_RECEIVES: u32 = 5;
 
-/// A message of a group, such as `a2`, and whether it fails by hanging or by throwing.
+/// A message, such as `a2` of group `a`, and how it fails, if it does.
 type Message = (&'static str, Option<Bad>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,8 +21,8 @@ enum Bad {
     Throws,
 }
 
-/// Delivers the queue's messages, all in one batch, until none is left. Each delivery is to another
-/// environment. Returns the dead letters, and how often each message was done.
+/// Delivers the queue's messages in one batch, each time to another environment, until none is
+/// left. Returns the dead letters, and how often each message was done.
 fn deliver(
     fifo_failure: FifoFailure,
     workers: usize,

@@ -1,4 +1,5 @@
-//! Is nothing lost, nothing acknowledged that failed, and order kept, whatever happens?
+//! Property tests of batches: no record is lost, no failed record is acknowledged, order is
+//! kept.
 #![allow(clippy::unwrap_used)]
 
 mod dead_letters;
@@ -60,7 +61,7 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
     let mut seen = BTreeSet::new();
     assert!(
         runs.iter().all(|run| seen.insert(run.index)),
-        "none runs twice"
+        "no record runs twice"
     );
     assert!(runs.iter().all(|run| run.beside <= workers));
     assert!(done.ended <= done.began + time, "answered in time");
@@ -157,7 +158,7 @@ proptest! {
 
     #[test]
     fn what_has_killed_workers_twice_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
-        // No time limit, so that whatever may begin does.
+        // Without a time limit, every record that may begin does.
         let mut work = work;
         work.retain(|work| work.outcome != Outcome::Hangs);
         prop_assume!(!work.is_empty());
@@ -216,7 +217,7 @@ fn waiting_jobs_take_their_time_once_per_round_of_workers() {
             assert_eq!(done.answer.unwrap(), r#"{"batchItemFailures":[]}"#);
             done.ended - done.began
         });
-        // tokio's clock has milliseconds, and rounds up.
+        // tokio's clock counts milliseconds and rounds up.
         let expected = Duration::from_millis(20 * rounds);
         assert!(
             took >= expected && took < expected + Duration::from_millis(2 * rounds),
@@ -250,7 +251,7 @@ fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
                 let order = done.runs.iter().map(|run| run.index);
                 ran.push(order.collect::<Vec<_>>());
             }
-            // Where nothing else limits it, it takes all the time there is, twice.
+            // Without a limit of its own, the record takes all the time, twice.
             let first = match record_timeout {
                 None => vec![0],
                 Some(_) => vec![0, 1, 2, 3],
@@ -273,7 +274,7 @@ fn a_strict_queue_hears_of_a_failure_as_an_error() {
         let done = run(&batches, Kind::Standard, &work, Duration::from_secs(30)).await;
         let error = done.answer.unwrap_err().to_string();
         assert!(
-            error.contains("1 of 3 records have not been done"),
+            error.contains("1 of 3 records failed or did not run"),
             "{error}"
         );
         assert!(error.contains(&id(1)), "{error}");
@@ -328,7 +329,7 @@ fn events_that_are_one_piece_of_work_are_no_batch() {
         r#"{"records":{"t-0":[{"offset":1}]}}"#,
         r#"{"eventSource":"aws:kafka","records":{}}"#,
         r#"{"eventSource":"aws:kafka","records":{"t-0":[]}}"#,
-        // A tumbling window hands its state from call to call.
+        // A tumbling window passes its state from call to call.
         r#"{"Records":[{"eventSource":"aws:kinesis","kinesis":{"partitionKey":"a","sequenceNumber":"1"}}],"window":{},"state":{}}"#,
     ] {
         assert!(read(&event.into()).is_none(), "{event}");
