@@ -1,7 +1,7 @@
 //! Rules about the deployed code: the zip, its architecture, its handler, and layers.
 
-use super::findings::{Finding, Runs, certain, perhaps};
-use super::stack::{Function, Said};
+use super::findings::{Finding, RunSettings, certain, perhaps};
+use super::stack::{Function, Located};
 
 /// The target of a function's `CodeUri`, as far as it is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Handler {
 }
 
 /// Adds findings to `found`.
-pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     match (&runs.code, &function.code) {
         (
@@ -127,7 +127,7 @@ fn of_architecture(
 
 /// Bref's layers with PHP: `arn:aws:lambda:eu-west-1:873528684822:layer:arm-php-84-fpm:1`, or
 /// `${bref:layer.php-84}`.
-fn is_of_bref(layer: &Said<String>) -> bool {
+fn is_of_bref(layer: &Located<String>) -> bool {
     let layer = layer.value.to_ascii_lowercase();
     let after = layer.split_once("layer:").map_or("", |(_, name)| name);
     let name = after.strip_prefix("arm-").unwrap_or(after);

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_package_is_installed_once() {
+    fn each_package_is_listed_once() {
         let extensions = ["dom", "xml", "opcache", "ctype", "pdo_mysql", "redis"]
             .map(str::to_string)
             .into();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_know_their_lines_and_tags() {
+    fn value_has_its_line_and_tag() {
         let node =
             parse("a:\n  b: !GetAtt Queue.Arn\n  c:\n    - 1\n    - !Ref X\nd: &x {e: f}\ng: *x\n")
                 .unwrap();
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_too() {
+    fn json_is_parsed() {
         let node = parse("{\n  \"a\": {\"Ref\": \"X\"}\n}").unwrap();
         assert_eq!(node.at(&["a", "Ref"]).unwrap().text(), Some("X"));
         assert_eq!(node.at(&["a"]).unwrap().line, 2);
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn syntax_error_names_its_line() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
         assert!(
             error("a: [1\nb: 2").contains("line 2"),

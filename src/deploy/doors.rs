@@ -1,15 +1,15 @@
 //! Rules about the triggers that send HTTP requests to a function.
 
 use super::API_SECONDS;
-use super::findings::{Finding, Runs, certain, perhaps};
-use super::stack::{Door, DoorKind, Function, Stack};
+use super::findings::{Finding, RunSettings, certain, perhaps};
+use super::stack::{Function, HttpTrigger, Stack, TriggerKind};
 
 /// Adds findings to `found`.
 pub fn find(
     function: &Function,
-    door: &Door,
+    trigger: &HttpTrigger,
     stack: &Stack,
-    runs: &Runs,
+    runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;
@@ -19,8 +19,8 @@ pub fn find(
             .as_ref()
             .filter(|timeout| timeout.value > limit)
     };
-    match &door.kind {
-        DoorKind::Url {
+    match &trigger.kind {
+        TriggerKind::Url {
             streams,
             is_public,
             by_sam,
@@ -28,7 +28,7 @@ pub fn find(
             match (runs.streams, streams) {
                 (true, false) => certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "{name} streams responses ([lambda] mode), but its URL does not, so \
                          clients would see the stream's prelude; set InvokeMode: RESPONSE_STREAM, \
@@ -37,7 +37,7 @@ pub fn find(
                 ),
                 (false, true) => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "the URL of {name} can stream, but its responses are buffered and limited \
                          to 6 MB; set [lambda] mode = \"stream\", or remove InvokeMode"
@@ -55,7 +55,7 @@ pub fn find(
                 if *is_public && !by_sam && !may(action) {
                     certain(
                         found,
-                        door.line,
+                        trigger.line,
                         format!(
                             "the URL of {name} has AuthType NONE, but without a permission for \
                              {action} it answers 403 (since October 2025 it needs two); add an \
@@ -71,11 +71,11 @@ pub fn find(
                 }
             }
         }
-        DoorKind::HttpApi => {
+        TriggerKind::HttpApi => {
             if runs.streams {
                 certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "{name} streams responses ([lambda] mode), but an HTTP API does not, so \
                          clients would see the stream's prelude; set mode = \"buffered\", or use a \
@@ -96,14 +96,14 @@ pub fn find(
                 );
             }
         }
-        DoorKind::RestApi {
+        TriggerKind::RestApi {
             takes_bytes,
             streams,
         } => {
             if runs.streams && !streams {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "{name} streams responses ([lambda] mode), but its REST API streams only \
                          with responseTransferMode: STREAM in the integration; elsewhere clients \
@@ -125,7 +125,7 @@ pub fn find(
             match (takes_bytes, runs.sends_base64) {
                 (false, false) => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "the REST API of {name} treats all bodies as text, which damages uploads \
                          and images; set its BinaryMediaTypes: [\"*/*\"], and for Surus [lambda] \
@@ -134,7 +134,7 @@ pub fn find(
                 ),
                 (false, true) => certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "{name} sends compressed pages ([lambda] binary_media_types), but its REST \
                          API would pass them on as base64; set its BinaryMediaTypes: [\"*/*\"]"
@@ -142,7 +142,7 @@ pub fn find(
                 ),
                 (true, false) if !runs.streams => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "the REST API of {name} has BinaryMediaTypes, but Surus is not told, so \
                          pages are not compressed; set [lambda] binary_media_types, or \
@@ -152,11 +152,11 @@ pub fn find(
                 _ => {}
             }
         }
-        DoorKind::Alb { multi_value } => {
+        TriggerKind::Alb { multi_value } => {
             if !multi_value {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "the load balancer of {name} passes on one value per header and query \
                          parameter: of several cookies or equal names only the last is sure to \
@@ -169,7 +169,7 @@ pub fn find(
             if !stack.permissions.iter().any(may) {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "a load balancer needs a permission before {name} can be in its target \
                          group; add an AWS::Lambda::Permission with Action: lambda:InvokeFunction \
@@ -180,7 +180,7 @@ pub fn find(
             if runs.streams {
                 certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
                         "{name} streams responses ([lambda] mode), but a load balancer does not; \
                          set mode = \"buffered\""

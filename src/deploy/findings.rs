@@ -18,7 +18,7 @@ pub struct Finding {
 
 /// How a function's PHP runs, given its configuration and the template's environment.
 #[derive(Debug, Clone)]
-pub struct Runs {
+pub struct RunSettings {
     pub streams: bool,
     pub workers: u64,
     /// PHP's memory_limit in MB; None without a limit or if unknown.
@@ -48,7 +48,7 @@ pub enum Failures {
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
 pub fn find(
     stack: &Stack,
-    runs: &dyn Fn(&Function) -> anyhow::Result<Runs>,
+    runs: &dyn Fn(&Function) -> anyhow::Result<RunSettings>,
 ) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     for function in &stack.functions {
@@ -70,12 +70,12 @@ pub fn find(
                 .find(|queue| Some(&queue.name) == source.queue.as_ref());
             of_source(function, source, queue, &runs, &mut found);
         }
-        for door in stack
-            .doors
+        for trigger in stack
+            .triggers
             .iter()
-            .filter(|door| door.function == function.name)
+            .filter(|trigger| trigger.function == function.name)
         {
-            doors::find(function, door, stack, &runs, &mut found);
+            doors::find(function, trigger, stack, &runs, &mut found);
         }
     }
     for queue in &stack.queues {
@@ -108,7 +108,7 @@ pub(super) fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
     });
 }
 
-fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     if let Some(runtime) = function
         .runtime
@@ -189,7 +189,7 @@ fn of_source(
     function: &Function,
     source: &Source,
     queue: Option<&Queue>,
-    runs: &Runs,
+    runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;

@@ -1,11 +1,16 @@
 //! Rules about schedules, whose events are empty unless the template sets an input.
 
 use super::code::Handler;
-use super::findings::{Finding, Runs, certain, perhaps};
+use super::findings::{Finding, RunSettings, certain, perhaps};
 use super::stack::{Function, Schedule};
 
 /// Adds findings to `found`.
-pub fn find(function: &Function, schedule: &Schedule, runs: &Runs, found: &mut Vec<Finding>) {
+pub fn find(
+    function: &Function,
+    schedule: &Schedule,
+    runs: &RunSettings,
+    found: &mut Vec<Finding>,
+) {
     let name = &function.name;
     if runs.handler == Handler::Application {
         let text = format!(

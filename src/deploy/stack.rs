@@ -6,15 +6,15 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::document::{Node, Value};
+pub use super::values::Located;
 use super::values::Reader;
-pub use super::values::Said;
 
 #[derive(Debug, Default)]
 pub struct Stack {
     pub functions: Vec<Function>,
     pub queues: Vec<Queue>,
     pub sources: Vec<Source>,
-    pub doors: Vec<Door>,
+    pub triggers: Vec<HttpTrigger>,
     pub schedules: Vec<Schedule>,
     /// `AWS::Lambda::Permission`s: function and action.
     pub permissions: Vec<(String, String)>,
@@ -25,23 +25,23 @@ pub struct Function {
     pub name: String,
     pub line: usize,
     /// In seconds; None if only the deployment knows it.
-    pub timeout: Option<Said<u64>>,
+    pub timeout: Option<Located<u64>>,
     /// In MB.
-    pub memory: Option<Said<u64>>,
-    pub runtime: Option<Said<String>>,
+    pub memory: Option<Located<u64>>,
+    pub runtime: Option<Located<String>>,
     pub is_image: bool,
     /// `_HANDLER`.
-    pub handler: Option<Said<String>>,
+    pub handler: Option<Located<String>>,
     /// Lambda's name for it; None if only the deployment knows it.
-    pub architecture: Option<Said<String>>,
+    pub architecture: Option<Located<String>>,
     /// `CodeUri`, or the file or directory in `Code`.
-    pub code: Option<Said<String>>,
+    pub code: Option<Located<String>>,
     /// The deployment tool builds the zip.
     pub is_built: bool,
     /// As in the template, with any `${…}`.
-    pub layers: Vec<Said<String>>,
+    pub layers: Vec<Located<String>>,
     pub snap_start: Option<usize>,
-    pub reserved: Option<Said<u64>>,
+    pub reserved: Option<Located<u64>>,
     /// Only variables with known values.
     pub environment: BTreeMap<String, String>,
 }
@@ -50,7 +50,7 @@ pub struct Function {
 pub struct Queue {
     pub name: String,
     pub line: usize,
-    pub visibility: Option<Said<u64>>,
+    pub visibility: Option<Located<u64>>,
     pub is_fifo: bool,
     /// The dead-letter queue's name, if it is in this template, and `maxReceiveCount`.
     pub redrive: Option<Redrive>,
@@ -60,7 +60,7 @@ pub struct Queue {
 pub struct Redrive {
     pub line: usize,
     pub to: Option<String>,
-    pub after: Option<Said<u64>>,
+    pub after: Option<Located<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +79,12 @@ pub struct Source {
     pub queue: Option<String>,
     /// According to the ARN.
     pub is_fifo: bool,
-    pub batch: Option<Said<u64>>,
+    pub batch: Option<Located<u64>>,
     /// In seconds.
-    pub window: Option<Said<u64>>,
+    pub window: Option<Located<u64>>,
     pub reports_failures: bool,
-    pub attempts: Option<Said<u64>>,
-    pub concurrency: Option<Said<u64>>,
+    pub attempts: Option<Located<u64>>,
+    pub concurrency: Option<Located<u64>>,
 }
 
 /// A schedule that triggers a function.
@@ -97,14 +97,14 @@ pub struct Schedule {
 
 /// A trigger for HTTP requests.
 #[derive(Debug)]
-pub struct Door {
+pub struct HttpTrigger {
     pub function: String,
     pub line: usize,
-    pub kind: DoorKind,
+    pub kind: TriggerKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DoorKind {
+pub enum TriggerKind {
     Url {
         streams: bool,
         is_public: bool,
@@ -182,7 +182,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
                     properties,
                 ));
             }
-            "AWS::Lambda::Url" => stack.doors.push(Door {
+            "AWS::Lambda::Url" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(properties.get("TargetFunctionArn")),
                 line: resource.line,
                 kind: reader.url(properties, false),
@@ -191,19 +191,19 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
                 reader.reference(properties.get("FunctionName")),
                 reader.text(properties.get("Action")).unwrap_or_default(),
             )),
-            "AWS::ApiGatewayV2::Integration" => stack.doors.push(Door {
+            "AWS::ApiGatewayV2::Integration" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(properties.get("IntegrationUri")),
                 line: resource.line,
-                kind: DoorKind::HttpApi,
+                kind: TriggerKind::HttpApi,
             }),
-            "AWS::ApiGateway::Method" => stack.doors.push(Door {
+            "AWS::ApiGateway::Method" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(
                     properties
                         .get("Integration")
                         .and_then(|integration| integration.get("Uri")),
                 ),
                 line: resource.line,
-                kind: DoorKind::RestApi {
+                kind: TriggerKind::RestApi {
                     takes_bytes: reader.some_api_takes_bytes(),
                     streams: reader
                         .text(
@@ -233,7 +233,7 @@ impl Reader<'_> {
             .iter()
             .find_map(|properties| properties.get("FunctionUrlConfig"))
         {
-            stack.doors.push(Door {
+            stack.triggers.push(HttpTrigger {
                 function: name.into(),
                 line: url.line,
                 kind: self.url(url, true),
@@ -253,7 +253,7 @@ impl Reader<'_> {
                 value: Value::Map(Vec::new()),
             });
             let properties = event.get("Properties").unwrap_or(&empty);
-            let door = |kind| Door {
+            let trigger = |kind| HttpTrigger {
                 function: name.into(),
                 line: event.line,
                 kind,
@@ -273,7 +273,7 @@ impl Reader<'_> {
                     event.line,
                     properties,
                 )),
-                "HttpApi" => stack.doors.push(door(DoorKind::HttpApi)),
+                "HttpApi" => stack.triggers.push(trigger(TriggerKind::HttpApi)),
                 "Schedule" | "ScheduleV2" => stack.schedules.push(Schedule {
                     function: name.into(),
                     line: event.line,
@@ -281,7 +281,7 @@ impl Reader<'_> {
                 }),
                 "Api" => {
                     let takes_bytes = self.some_api_takes_bytes();
-                    stack.doors.push(door(DoorKind::RestApi {
+                    stack.triggers.push(trigger(TriggerKind::RestApi {
                         takes_bytes,
                         streams: false,
                     }));
@@ -313,7 +313,7 @@ impl Reader<'_> {
             runtime: self.said(get("Runtime")),
             handler: self.said(get("Handler")),
             architecture: match get("Architectures") {
-                None => Some(Said {
+                None => Some(Located {
                     line,
                     value: "x86_64".into(),
                 }),
@@ -330,9 +330,9 @@ impl Reader<'_> {
     }
 
     /// A string with its line.
-    fn said(&self, node: Option<&Rc<Node>>) -> Option<Said<String>> {
+    fn said(&self, node: Option<&Rc<Node>>) -> Option<Located<String>> {
         let value = self.text(node)?;
-        Some(Said {
+        Some(Located {
             line: node?.line,
             value,
         })
@@ -360,10 +360,10 @@ impl Reader<'_> {
             is("Key", "lambda.multi_value_headers.enabled") && !is("Value", "false")
         });
         for target in items("Targets") {
-            stack.doors.push(Door {
+            stack.triggers.push(HttpTrigger {
                 function: self.reference(target.get("Id")),
                 line,
-                kind: DoorKind::Alb { multi_value },
+                kind: TriggerKind::Alb { multi_value },
             });
         }
     }
@@ -415,8 +415,8 @@ impl Reader<'_> {
         }
     }
 
-    fn url(&self, properties: &Node, by_sam: bool) -> DoorKind {
-        DoorKind::Url {
+    fn url(&self, properties: &Node, by_sam: bool) -> TriggerKind {
+        TriggerKind::Url {
             streams: self.text(properties.get("InvokeMode")).as_deref() == Some("RESPONSE_STREAM"),
             is_public: self.text(properties.get("AuthType")).as_deref() == Some("NONE"),
             by_sam,
@@ -453,7 +453,7 @@ fn has_input(properties: &Node) -> bool {
 }
 
 /// The layers of all functions and of this one.
-fn layers(properties: &[&Rc<Node>]) -> Vec<Said<String>> {
+fn layers(properties: &[&Rc<Node>]) -> Vec<Located<String>> {
     let lists = properties.iter().filter_map(|it| it.get("Layers"));
     let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
         // Values that `Fn::Sub` inserts do not change which layer it is.
@@ -462,7 +462,7 @@ fn layers(properties: &[&Rc<Node>]) -> Vec<Said<String>> {
             (_, Some(sub)) => sub.text()?,
             _ => return None,
         };
-        Some(Said {
+        Some(Located {
             line: layer.line,
             value: text.to_string(),
         })

@@ -6,7 +6,7 @@ use super::document::{Node, Value};
 
 /// A value of the template and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<T> {
+pub struct Located<T> {
     pub line: usize,
     pub value: T,
 }
@@ -31,9 +31,9 @@ impl Reader<'_> {
         default.text().map(str::to_string)
     }
 
-    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Said<u64>> {
+    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Located<u64>> {
         let value = self.text(node)?.trim().parse().ok()?;
-        Some(Said {
+        Some(Located {
             line: node?.line,
             value,
         })
@@ -45,9 +45,9 @@ impl Reader<'_> {
         node: Option<&Rc<Node>>,
         line: usize,
         default: u64,
-    ) -> Option<Said<u64>> {
+    ) -> Option<Located<u64>> {
         match node {
-            None => Some(Said {
+            None => Some(Located {
                 line,
                 value: default,
             }),

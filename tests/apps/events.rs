@@ -152,7 +152,7 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
                 body["errorMessage"]
                     .as_str()
                     .unwrap()
-                    .contains("(string) that JSON cannot say"),
+                    .contains("result of the handler (string) as JSON"),
                 "{body}"
             );
         }
@@ -174,8 +174,8 @@ fn an_event_reaches_its_handler_and_the_answer_comes_back_on_every_engine() {
 fn a_handler_that_is_not_there_is_said_with_its_path() {
     let site = with_events(Site::new()).write("nothing.php", "<?php");
     for (handler, says) in [
-        ("missing.php", "is not there"),
-        ("nothing.php", "has returned nothing"),
+        ("missing.php", "does not exist"),
+        ("nothing.php", "returned nothing"),
     ] {
         let classic = serve(&site, "classic", handler, &[]);
         let (_, body) = error(&classic, &json!({}));
@@ -192,7 +192,7 @@ fn a_handler_that_is_not_there_is_said_with_its_path() {
     let Err(log) = Surus::spawn(&site.www(), &args, &env) else {
         panic!("started without its handler");
     };
-    assert!(log.contains("missing.php is not there"), "{log}");
+    assert!(log.contains("missing.php does not exist"), "{log}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
-use crate::deploy::findings::{self, Failures, Runs};
+use crate::deploy::findings::{self, Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};
@@ -135,13 +135,13 @@ fn runs(
     memory: Option<u64>,
     function: &stack::Function,
     deployed: &Deployed,
-) -> Runs {
+) -> RunSettings {
     let lambda = &config.lambda;
     let limit = config
         .php
         .get("memory_limit")
         .map_or("128M".into(), |value| value.entries().concat());
-    Runs {
+    RunSettings {
         streams: lambda.mode == Mode::Stream,
         workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),

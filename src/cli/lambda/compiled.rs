@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcache_gets_a_directory_that_it_can_write_to() {
+    fn opcache_gets_a_writable_directory() {
         let package = tempfile::tempdir().unwrap();
         std::fs::create_dir(package.path().join("id")).unwrap();
         std::fs::write(package.path().join("id/a.php.bin"), "x").unwrap();

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_is_named_after_its_directory() {
+    fn function_name_is_the_directory_name() {
         for (path, name) in [
             ("/srv/shop", "shop"),
             ("/srv/My_Shop 2", "my-shop-2"),

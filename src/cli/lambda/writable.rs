@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packaged_cache_is_copied_and_log_files_lead_to_stderr() {
+    fn packaged_cache_is_copied_and_log_files_link_to_stderr() {
         let package = tempfile::tempdir().unwrap();
         fs::create_dir_all(package.path().join("prod/twig")).unwrap();
         fs::write(package.path().join("prod/twig/a.php"), "<?php").unwrap();

@@ -26,16 +26,16 @@ pub struct Unreachable {
 }
 
 /// A request to Lambda that can be repeated if the connection turns out to be dead.
-pub struct Ask {
+pub struct ApiRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: http::HeaderMap,
     pub body: Bytes,
 }
 
-impl Ask {
-    pub fn get(uri: Uri) -> Ask {
-        Ask {
+impl ApiRequest {
+    pub fn get(uri: Uri) -> ApiRequest {
+        ApiRequest {
             method: Method::GET,
             uri,
             headers: http::HeaderMap::new(),
@@ -43,11 +43,11 @@ impl Ask {
         }
     }
 
-    pub fn post(uri: Uri, body: Bytes) -> Ask {
-        Ask {
+    pub fn post(uri: Uri, body: Bytes) -> ApiRequest {
+        ApiRequest {
             method: Method::POST,
             body,
-            ..Ask::get(uri)
+            ..ApiRequest::get(uri)
         }
     }
 
@@ -89,9 +89,9 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the response's header. A kept connection may have died
-    /// since its last use, so a request that fails is sent once more on a new connection.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+    /// Sends a request and waits for the response's header. A kept connection may have died since
+    /// its last use, so a request that fails is sent once more on a new connection.
+    pub async fn ask(&mut self, ask: &ApiRequest) -> Result<http::Response<Incoming>, Unreachable> {
         let was_kept = self.sender.is_some();
         match self.attempt(ask).await {
             Err(error) if was_kept => {
@@ -102,16 +102,16 @@ impl Connection {
         }
     }
 
-    async fn attempt(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+    async fn attempt(&mut self, ask: &ApiRequest) -> Result<http::Response<Incoming>, Unreachable> {
         let body = Either::Left(Full::new(ask.body.clone()));
         self.send(ask.request(body)).await
     }
 
-    /// Sends a body that is still being produced. There is no second attempt because the
-    /// bytes already sent are not kept.
+    /// Sends a body that is still being produced. There is no second attempt because the bytes
+    /// already sent are not kept.
     pub async fn stream(
         &mut self,
-        ask: &Ask,
+        ask: &ApiRequest,
         body: Stream,
     ) -> Result<http::Response<Incoming>, Unreachable> {
         self.send(ask.request(Either::Right(body))).await

@@ -7,10 +7,10 @@ use http::{HeaderValue, StatusCode, Uri};
 use http_body_util::BodyExt;
 use tracing::{debug, info};
 
-use super::connection::{Ask, Connection};
+use super::connection::{ApiRequest, Connection};
 
-/// Registers an extension without events. Lambda kills a runtime without SIGTERM unless there
-/// is an extension. The runtime itself may be one, and without events it costs no time.
+/// Registers an extension without events. Lambda kills a runtime without SIGTERM unless there is an
+/// extension. The runtime itself may be one, and without events it costs no time.
 pub async fn register(connection: Connection) {
     match tokio::time::timeout(LIMIT, attempt(connection)).await {
         Ok(Ok(())) => {}
@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 async fn attempt(mut connection: Connection) -> Result<(), String> {
     let uri = Uri::from_static("/2020-01-01/extension/register");
-    let mut ask = Ask::post(uri, Bytes::from_static(br#"{"events":[]}"#));
+    let mut ask = ApiRequest::post(uri, Bytes::from_static(br#"{"events":[]}"#));
     let name = HeaderValue::from_static("surus");
     ask.headers.insert("lambda-extension-name", name);
     let json = HeaderValue::from_static("application/json");
@@ -46,11 +46,11 @@ async fn attempt(mut connection: Connection) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks for the next event, which never comes. The start-up is complete only once every
-/// extension has asked.
+/// Asks for the next event, which never comes. The start-up is complete only once every extension
+/// has asked.
 async fn wait(mut connection: Connection, identifier: HeaderValue) {
     let uri = Uri::from_static("/2020-01-01/extension/event/next");
-    let mut ask = Ask::get(uri);
+    let mut ask = ApiRequest::get(uri);
     ask.headers
         .insert("lambda-extension-identifier", identifier);
     let mut pause = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use crate::event::Failure;
 
 /// An error as Lambda shows it to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct FunctionError {
     /// Begins with `Runtime.` or `Function.`; Lambda reports anything else as
     /// `Runtime.Unknown`.
     pub kind: Cow<'static, str>,
@@ -24,9 +24,9 @@ pub struct Fault {
     pub more: Map<String, Value>,
 }
 
-impl Fault {
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Fault {
-        Fault {
+impl FunctionError {
+    pub fn new(kind: &'static str, message: impl Into<String>) -> FunctionError {
+        FunctionError {
             kind: kind.into(),
             name: None,
             message: message.into(),
@@ -36,24 +36,26 @@ impl Fault {
     }
 
     /// Converts an engine's failure.
-    pub fn of(failure: &Failure) -> Fault {
+    pub fn of(failure: &Failure) -> FunctionError {
         match failure {
-            Failure::Thrown(what) => Fault::new(THROWN, what.clone()),
-            Failure::Died(_) => Fault::new(DIED, format!("{failure}; see the log for the cause")),
-            Failure::TimedOut => Fault::new(
+            Failure::Thrown(what) => FunctionError::new(THROWN, what.clone()),
+            Failure::Died(_) => {
+                FunctionError::new(DIED, format!("{failure}; see the log for the cause"))
+            }
+            Failure::TimedOut => FunctionError::new(
                 TIMED_OUT,
                 "PHP did not respond in time and was stopped; see the log for where. Raise the \
                  function's timeout or shorten the work",
             ),
-            Failure::Busy(_) => Fault::new(BUSY, failure.to_string()),
-            Failure::Malformed(_) => Fault::new(MALFORMED_ANSWER, failure.to_string()),
-            Failure::TooLarge(_) => Fault::new(TOO_LARGE, failure.to_string()),
+            Failure::Busy(_) => FunctionError::new(BUSY, failure.to_string()),
+            Failure::Malformed(_) => FunctionError::new(MALFORMED_ANSWER, failure.to_string()),
+            Failure::TooLarge(_) => FunctionError::new(TOO_LARGE, failure.to_string()),
         }
     }
 
     /// A response above Lambda's limit.
-    pub fn too_large(size: u64, most: u64) -> Fault {
-        Fault::new(
+    pub fn too_large(size: u64, most: u64) -> FunctionError {
+        FunctionError::new(
             TOO_LARGE,
             format!(
                 "the response has {size} bytes, Lambda accepts {most}; stream it (lambda.mode = \
@@ -64,36 +66,36 @@ impl Fault {
     }
 
     /// A response above the limit of the service that sent the request.
-    pub fn refused(service: &http_event::Format, too_much: TooMuch) -> Fault {
+    pub fn rejected(service: &http_event::Format, too_much: TooMuch) -> FunctionError {
         let TooMuch {
             what,
             size,
             most,
             remedy,
         } = too_much;
-        Fault::new(
+        FunctionError::new(
             TOO_LARGE,
             format!("{what} {size} bytes, {service} accepts {most}; {remedy}"),
         )
     }
 
     /// A streamed response above Lambda's limit.
-    pub fn too_long(most: u64) -> Fault {
+    pub fn too_long(most: u64) -> FunctionError {
         let message = format!(
             "the streamed response exceeds the {most} bytes that Lambda accepts; put it into S3 \
              and respond with a link"
         );
-        Fault::new(TOO_LARGE, message)
+        FunctionError::new(TOO_LARGE, message)
     }
 
     /// Reads an error that the PHP library reports: the header's value and the body.
-    pub fn told(kind: &str, body: &[u8]) -> Fault {
+    pub fn reported(kind: &str, body: &[u8]) -> FunctionError {
         let told: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut more = told.as_object().cloned().unwrap_or_default();
         more.retain(|name, _| !["errorMessage", "errorType", "stackTrace"].contains(&&**name));
         let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_string);
         let stack = told.get("stackTrace").and_then(Value::as_array);
-        Fault {
+        FunctionError {
             kind: match is_kind(kind) {
                 true => Cow::Owned(kind.to_string()),
                 false => THROWN.into(),
@@ -119,7 +121,7 @@ impl Fault {
     }
 
     /// A shortened copy of an error whose JSON has `size` bytes.
-    fn within(&self, size: usize) -> Fault {
+    fn within(&self, size: usize) -> FunctionError {
         let mut left = MOST_KEPT;
         let frames = self.stack.iter().take_while(|frame| {
             let fits = frame.len() <= left;
@@ -127,7 +129,7 @@ impl Fault {
             fits
         });
         let message = beginning(&self.message, MOST_KEPT);
-        Fault {
+        FunctionError {
             kind: self.kind.clone(),
             name: self
                 .name
@@ -182,8 +184,8 @@ impl Fault {
 }
 
 /// For the records of a batch, which fail like calls of an engine.
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Failure {
+impl From<FunctionError> for Failure {
+    fn from(fault: FunctionError) -> Failure {
         match &*fault.kind {
             DIED => Failure::Died(fault.message),
             TIMED_OUT => Failure::TimedOut,
@@ -206,15 +208,15 @@ pub const INIT: &str = "Runtime.InitError";
 pub const BEFORE_SNAPSHOT: &str = "Runtime.BeforeCheckpointError";
 pub const AFTER_RESTORE: &str = "Runtime.AfterRestoreError";
 
-/// X-Ray ignores causes above 64 KB. A larger one is left out, so that Lambda does not reject
-/// the whole error.
+/// X-Ray ignores causes above 64 KB. A larger one is left out, so that Lambda does not reject the
+/// whole error.
 const LARGEST_CAUSE: usize = 60_000;
 
 /// Characters quoted of a response that is not an error message.
 const MOST_QUOTED: usize = 1000;
 
-/// Bytes kept of the message and of the stack of an error above Lambda's limit. JSON may turn
-/// one byte into six.
+/// Bytes kept of the message and of the stack of an error above Lambda's limit. JSON may turn one
+/// byte into six.
 const MOST_KEPT: usize = 256 * 1024;
 
 /// Whether Lambda accepts the kind: `(Runtime|Function)\.[A-Z][a-zA-Z]+`.
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_one_that_lambda_knows() {
+    fn every_error_kind_is_valid() {
         for kind in [
             THROWN,
             TIMED_OUT,
@@ -316,18 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_tells_reaches_the_caller() {
+    fn library_error_reaches_the_caller() {
         let body = br##"{"errorType":"LogicException","errorMessage":"no","stackTrace":["#0 /a.php(3): f()"]}"##;
-        let fault = Fault::told("Function.Error", body);
+        let fault = FunctionError::reported("Function.Error", body);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();
         assert_eq!(said, serde_json::from_slice::<Value>(body).unwrap());
-        assert_eq!(Fault::told("nonsense", b"oops").kind, THROWN);
-        assert_eq!(Fault::told("nonsense", b"oops").message, "oops");
+        assert_eq!(FunctionError::reported("nonsense", b"oops").kind, THROWN);
+        assert_eq!(FunctionError::reported("nonsense", b"oops").message, "oops");
     }
 
     #[test]
-    fn what_lambda_would_not_take_is_shortened_and_says_so() {
-        let mut fault = Fault::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
+    fn large_error_is_shortened_and_says_so() {
+        let mut fault = FunctionError::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
         assert!(fault.body().len() <= LARGEST);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();
         assert_eq!(said["errorMessage"], fault.message, "it fits");
@@ -346,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_a_header_of_ascii() {
-        let mut fault = Fault::new(THROWN, "gr\u{fc}n \u{1f418}\n");
+    fn xray_cause_is_ascii() {
+        let mut fault = FunctionError::new(THROWN, "gr\u{fc}n \u{1f418}\n");
         fault.stack = vec!["#0 /var/task/a.php(12): f()".into(), "{main}".into()];
         let text = fault.cause("/var/task").unwrap();
         assert!(http::HeaderValue::from_str(&text).is_ok(), "{text}");

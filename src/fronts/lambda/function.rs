@@ -15,7 +15,7 @@ use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::handler::{self, Handler};
 use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
@@ -49,8 +49,7 @@ enum Answer {
 const FORGED: &str = "rejected with 403: a client sent POST /events, which PHP would take for an \
     event that is not HTTP (lambda.events_over_http)";
 
-/// How long a response may be sent after the deadline: on managed instances the process
-/// continues.
+/// How long a response may be sent after the deadline: on managed instances the process continues.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Time limit of a request that Surus itself makes. Lambda's own limits are lower.
@@ -69,8 +68,8 @@ impl Function {
     }
 
     /// Answers an event and returns when PHP has finished with it, including its shutdown
-    /// functions. An error means that the environment must end; failures of PHP are not
-    /// errors here.
+    /// functions. An error means that the environment must end; failures of PHP are not errors
+    /// here.
     pub async fn serve(
         &self,
         api: &mut RuntimeApi,
@@ -87,14 +86,14 @@ impl Function {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
-            said_deadline: invocation.deadline,
+            reported_deadline: invocation.deadline,
             trace: invocation.trace(),
             thawed,
             named: &named,
             workers: &workers,
         };
-        // The engine keeps the deadline, but reading a file from an unreachable network
-        // file system may not.
+        // The engine keeps the deadline, but reading a file from an unreachable network file system
+        // may not.
         let latest = task.deadline + reserve / 4 * 3;
         let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
         let answer = tokio::time::timeout_at(latest.into(), answer).await;
@@ -104,8 +103,8 @@ impl Function {
             Ok(sent) => sent?,
             Err(_) => warn!(event = id, "Lambda did not accept the response in time"),
         }
-        // Lambda freezes this process once it asks for the next event. The engine kills
-        // workers that are not done by then.
+        // Lambda freezes this process once it asks for the next event. The engine kills workers
+        // that are not done by then.
         let last = invocation.deadline.max(latest) - reserve / 8;
         if tokio::time::timeout_at(last.into(), workers.wait())
             .await
@@ -174,7 +173,7 @@ impl Function {
         }
     }
 
-    async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
+    async fn answer(&self, task: &Task<'_>) -> Result<Answer, FunctionError> {
         let payload = &task.invocation.payload;
         if warm::is_warmer(payload) {
             return Ok(Answer::Whole(Bytes::from_static(warm::ANSWER.as_bytes())));
@@ -189,7 +188,7 @@ impl Function {
                 }
                 (Ok(None), Some(handler)) => self.handle(handler, task).await,
                 (Ok(None), None) => answer_other(application, payload.clone(), task).await,
-                (Err(malformed), _) => Err(Fault::new(
+                (Err(malformed), _) => Err(FunctionError::new(
                     fault::MALFORMED_EVENT,
                     format!("malformed event: {malformed}"),
                 )),
@@ -199,7 +198,7 @@ impl Function {
                 // Any other event is the handler's.
                 _ => self.handle(handler, task).await,
             },
-            (None, None) => Err(Fault::new(
+            (None, None) => Err(FunctionError::new(
                 fault::NO_HANDLER,
                 "there is neither an application nor a handler (lambda.handler)",
             )),
@@ -223,14 +222,14 @@ impl Function {
         if let Some(event) = &mut read
             && !event.decodes_base64
         {
-            // A compressed body would be sent as base64. Without this header neither
-            // Surus nor PHP compresses.
+            // A compressed body would be sent as base64. Without this header neither Surus nor PHP
+            // compresses.
             event.request.headers_mut().remove(header::ACCEPT_ENCODING);
         }
         Ok(read)
     }
 
-    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
+    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, FunctionError> {
         let payload = &task.invocation.payload;
         let answer = handler.answer(payload, task, &self.next_event);
         answer.await
@@ -242,10 +241,10 @@ impl Function {
         handler: &Handler,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         if let Some(answer) = handler.offer(&task.invocation.payload, task).await? {
             let size = limits::size(request.format, answer.len());
-            size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
+            size.map_err(|too_much| FunctionError::rejected(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
         if self.is_forged(&request) {
@@ -262,7 +261,7 @@ impl Function {
         !self.settings.events_over_http && looks_like_event(&request.request)
     }
 
-    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, Fault> {
+    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, FunctionError> {
         let why = "this path is reserved for events that are not HTTP";
         warn!(event = task.id, "{FORGED}");
         let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
@@ -275,7 +274,7 @@ impl Function {
         application: &Application,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         let HttpEvent {
             request,
             origin,
@@ -302,11 +301,11 @@ impl Function {
         head: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         if self.settings.fail_on.iter().any(|it| it.have(head.status)) {
             return Err(unsuccessful(head.status, &take(body).await?));
         }
-        let refused = |too_much| Fault::refused(format, too_much);
+        let refused = |too_much| FunctionError::rejected(format, too_much);
         limits::headers(*format, &head.headers).map_err(refused)?;
         if self.settings.mode == Mode::Stream {
             let prelude = http_event::prelude(format, &head);
@@ -343,7 +342,7 @@ async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<Stat
     workers.close();
     workers.wait().await;
     match error_kind(&head) {
-        Some(kind) => Err(anyhow!(Fault::told(kind, &body).message)),
+        Some(kind) => Err(anyhow!(FunctionError::reported(kind, &body).message)),
         None => Ok(head.status),
     }
 }
@@ -353,7 +352,7 @@ async fn answer_other(
     application: &Application,
     payload: Bytes,
     task: &Task<'_>,
-) -> Result<Bytes, Fault> {
+) -> Result<Bytes, FunctionError> {
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
     let body = take_result(&head, body).await?;
@@ -366,7 +365,7 @@ async fn ask(
     origin: Origin,
     context: Option<(Cow<'static, str>, String)>,
     task: &Task<'_>,
-) -> Result<(http::response::Parts, ResponseBody), Fault> {
+) -> Result<(http::response::Parts, ResponseBody), FunctionError> {
     let (head, body) = request.into_parts();
     let asks = origin.clone();
     let event = |head, script| {
@@ -376,14 +375,14 @@ async fn ask(
     };
     match application.answer(head, asks, event).await {
         Ok(response) => Ok(response.into_parts()),
-        Err(failure) => Err(Fault::of(&failure)),
+        Err(failure) => Err(FunctionError::of(&failure)),
     }
 }
 
 async fn send(
     api: &mut RuntimeApi,
     to: &Invocation,
-    answer: Result<Answer, Fault>,
+    answer: Result<Answer, FunctionError>,
 ) -> anyhow::Result<()> {
     match answer {
         Ok(Answer::Whole(payload)) => api.respond(to, payload).await,
@@ -397,20 +396,22 @@ async fn send(
 }
 
 /// Turns a panic into an error of the event that caused it, as a crash of PHP is.
-fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T, Fault> {
+fn unwound<T>(
+    result: Result<Result<T, FunctionError>, Box<dyn Any + Send>>,
+) -> Result<T, FunctionError> {
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_default();
-        Err(Fault::new(
+        Err(FunctionError::new(
             fault::BUG,
             format!("this event triggered a bug in surus: {text}"),
         ))
     })
 }
 
-fn overdue() -> Fault {
-    Fault::new(
+fn overdue() -> FunctionError {
+    FunctionError::new(
         fault::TIMED_OUT,
         "no response in time, although PHP was not the cause",
     )
@@ -421,7 +422,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_an_error_of_one_event() {
+    async fn panic_is_an_error_of_its_event() {
         let answer = async { panic!("index {} out of range", 7) };
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
         let fault = unwound::<()>(caught).err();

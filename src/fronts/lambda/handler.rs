@@ -1,5 +1,5 @@
-//! The PHP handler of events that are not HTTP: one call for each event, or one for each
-//! record. Without an application it also answers HTTP requests.
+//! The PHP handler of events that are not HTTP: one call for each event, or one for each record.
+//! Without an application it also answers HTTP requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use http::response::Parts;
 use http::{HeaderName, Method, Request};
 
 use super::batch::{self, Batches, PartialBatch, Record};
-use super::fault::Fault;
+use super::fault::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
 use super::task::{Task, origin, request};
@@ -30,9 +30,9 @@ pub struct Handler {
     pub takes_requests: AtomicBool,
 }
 
-/// The CGI variable that tells the handler what an event is. `http`: an HTTP event passed on as
-/// the event. `request`: an HTTP event converted to its request. Other values: something that
-/// Lambda did not send.
+/// The CGI variable that tells the handler what an event is. `http`: an HTTP event passed on as the
+/// event. `request`: an HTTP event converted to its request. Other values: something that Lambda
+/// did not send.
 const KIND: &str = "SURUS_EVENT";
 
 /// A URL that Surus itself requests. A handler that takes no requests has no URLs.
@@ -49,7 +49,7 @@ impl Handler {
         payload: &Bytes,
         task: &Task<'_>,
         next_event: &AtomicU64,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Bytes, FunctionError> {
         let Some((batches, batch)) = self
             .batches
             .as_ref()
@@ -57,7 +57,8 @@ impl Handler {
         else {
             let event = task.event(request(payload.clone()), self.script.clone(), origin());
             let answered = self.ask(event).await;
-            return self.whole(answered.unwrap_or_else(|failure| Err(Fault::of(&failure)))?);
+            return self
+                .whole(answered.unwrap_or_else(|failure| Err(FunctionError::of(&failure)))?);
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +66,7 @@ impl Handler {
             let task = Task {
                 id,
                 deadline: record.deadline,
-                said_deadline: record.deadline,
+                reported_deadline: record.deadline,
                 trace: record.trace.as_deref().or(task.trace),
                 ..*task
             };
@@ -76,12 +77,16 @@ impl Handler {
         let done = batches
             .run(&batch, task.id, task.invocation.deadline, handle)
             .await;
-        done.map_err(|failure| Fault::of(&failure))
+        done.map_err(|failure| FunctionError::of(&failure))
     }
 
-    /// Passes an HTTP event to the handler. None if the handler wants the request instead;
-    /// nothing has run then.
-    pub async fn offer(&self, payload: &Bytes, task: &Task<'_>) -> Result<Option<Bytes>, Fault> {
+    /// Passes an HTTP event to the handler. None if the handler wants the request instead; nothing
+    /// has run then.
+    pub async fn offer(
+        &self,
+        payload: &Bytes,
+        task: &Task<'_>,
+    ) -> Result<Option<Bytes>, FunctionError> {
         if self.takes_requests.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -89,7 +94,7 @@ impl Handler {
         event.variables.push((KIND.into(), "http".into()));
         let response = self.engine.handle(Box::new(event)).await;
         let (head, body) = response
-            .map_err(|failure| Fault::of(&failure))?
+            .map_err(|failure| FunctionError::of(&failure))?
             .into_parts();
         let body = take_result(&head, body).await?;
         if head.headers.contains_key(&TAKES) {
@@ -113,7 +118,7 @@ impl Handler {
         &self,
         http: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<(Parts, ResponseBody), Fault> {
+    ) -> Result<(Parts, ResponseBody), FunctionError> {
         let (head, body) = http.request.into_parts();
         let is_head = head.method == Method::HEAD;
         if let Err(refusal) = check_relayed(&head) {
@@ -131,25 +136,28 @@ impl Handler {
             .variables
             .extend(context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json)));
         let response = self.engine.handle(Box::new(event)).await;
-        let response = response.map_err(|failure| Fault::of(&failure))?;
+        let response = response.map_err(|failure| FunctionError::of(&failure))?;
         let (head, body) = response.into_parts();
         // A handler that throws has failed, whether it was given an event or a request.
         if let Some(kind) = error_kind(&head) {
-            return Err(Fault::told(kind, &take_result(&head, body).await?));
+            return Err(FunctionError::reported(
+                kind,
+                &take_result(&head, body).await?,
+            ));
         }
         Ok(fit(http::Response::from_parts(head, body), is_head).into_parts())
     }
 
     /// Makes the event fail if its result names failed records that Lambda would not read.
-    fn whole(&self, answer: Bytes) -> Result<Bytes, Fault> {
+    fn whole(&self, answer: Bytes) -> Result<Bytes, FunctionError> {
         // Lambda would take records for done that the result names as failed.
         if self.partial_batch == PartialBatch::Off {
-            batch::succeeded(&answer).map_err(|failure| Fault::of(&failure))?;
+            batch::succeeded(&answer).map_err(|failure| FunctionError::of(&failure))?;
         }
         Ok(answer)
     }
 
-    async fn ask(&self, event: Event) -> Result<Result<Bytes, Fault>, Failure> {
+    async fn ask(&self, event: Event) -> Result<Result<Bytes, FunctionError>, Failure> {
         let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
         let body = take_result(&head, body).await;
         Ok(body.and_then(|body| fitting(result(&head, body)?)))

@@ -13,8 +13,8 @@ use serde_json::Value;
 pub struct Invocation {
     /// Lambda's request id.
     pub id: HeaderValue,
-    /// Sent back with the response if present: Lambda matches the response to this
-    /// invocation by it.
+    /// Sent back with the response if present: Lambda matches the response to this invocation by
+    /// it.
     pub nonce: Option<HeaderValue>,
     /// When Lambda ends the function.
     pub deadline: Instant,
@@ -26,8 +26,8 @@ pub struct Invocation {
 const LONGEST: Duration = Duration::from_secs(900);
 
 impl Invocation {
-    /// Reads a response to `/next`. None without a request id: every event has one, and
-    /// URLs contain it.
+    /// Reads a response to `/next`. None without a request id: every event has one, and URLs
+    /// contain it.
     pub fn new(
         mut head: HeaderMap,
         payload: Bytes,
@@ -57,8 +57,7 @@ impl Invocation {
         })
     }
 
-    /// Limits `wanted`, the time kept for ending PHP and sending the response, to the time
-    /// left.
+    /// Limits `wanted`, the time kept for ending PHP and sending the response, to the time left.
     pub fn reserve(&self, wanted: Duration, now: Instant) -> Duration {
         wanted.min(self.deadline.saturating_duration_since(now) / 4)
     }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_an_instant_of_this_process() {
+    fn deadline_is_an_instant_of_this_process() {
         let now = Instant::now();
         let id = ("lambda-runtime-aws-request-id", "a");
         let at = |text| {
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_event_hears_its_own_deadline() {
+    fn part_of_an_event_gets_its_own_deadline() {
         let id = ("lambda-runtime-aws-request-id", "a");
         let heard = |said, earlier| {
             let said = [id, ("lambda-runtime-deadline-ms", said)];
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_header_is_none() {
+    fn empty_header_counts_as_missing() {
         let now = Instant::now();
         for id in ["", "a b", "../next"] {
             assert!(invocation(&[("lambda-runtime-aws-request-id", id)], now).is_none());
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn php_hears_all_that_lambda_says() {
+    fn php_gets_all_of_lambdas_metadata() {
         let said = invocation(
             &[
                 ("lambda-runtime-aws-request-id", "a-1"),

@@ -1,8 +1,8 @@
 //! AWS Lambda: `surus lambda`.
 //!
 //! `runtime` fetches events from Lambda's Runtime API. `http_event` converts HTTP events to
-//! requests and responses to the format that the event's service expects. `batch` distributes
-//! the records of other events to several workers. All of them reach PHP as
+//! requests and responses to the format that the event's service expects. `batch` distributes the
+//! records of other events to several workers. All of them reach PHP as
 //! [`Event`](crate::event::Event).
 
 pub mod batch;
@@ -38,11 +38,10 @@ use crate::units::{self, Time};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The PHP file that handles events that are not HTTP; it returns a callable or an
-    /// object with `handle`. Default: the file that `_HANDLER` names, if it is one.
+    /// The PHP file that handles events that are not HTTP; it returns a callable or an object with
+    /// `handle`. Default: the file that `_HANDLER` names, if it is one.
     pub handler: Option<PathBuf>,
-    /// The PHP file that passes such events to the handler. Default: the Composer
-    /// package's.
+    /// The PHP file that passes such events to the handler. Default: the Composer package's.
     pub script: Option<PathBuf>,
     /// The directory of OPcache's compiled files in a package.
     pub compiled: Option<PathBuf>,
@@ -50,16 +49,15 @@ pub struct Settings {
     pub cache: Option<PathBuf>,
     /// How responses to HTTP events are sent.
     pub mode: Mode,
-    /// Time kept from each event's deadline for ending late workers and sending the
-    /// response.
+    /// Time kept from each event's deadline for ending late workers and sending the response.
     pub reserve: Time,
-    /// If the boot takes longer, Surus asks Lambda for the first event, which then waits
-    /// for the boot.
+    /// If the boot takes longer, Surus asks Lambda for the first event, which then waits for the
+    /// boot.
     pub init_timeout: Time,
     /// Register as an extension, so that Lambda sends SIGTERM before it ends this process.
     pub extension: bool,
-    /// Lets `POST /events` of HTTP clients reach the application, which cannot tell it from
-    /// an event that Lambda has sent.
+    /// Lets `POST /events` of HTTP clients reach the application, which cannot tell it from an
+    /// event that Lambda has sent.
     pub events_over_http: bool,
     /// SnapStart: URLs requested before the snapshot.
     pub before_snapshot: Vec<String>,
@@ -69,13 +67,13 @@ pub struct Settings {
     pub strip_stage: http_event::StripStage,
     /// A prefix removed from the path, such as a custom domain's API mapping.
     pub base_path: Option<http_event::PathPrefix>,
-    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64
-    /// for these types.
+    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these
+    /// types.
     pub binary_media_types: Vec<http_event::MediaType>,
     /// Response statuses that make an HTTP event fail.
     pub fail_on: Vec<fail_on::Statuses>,
-    /// Proxies in front of the service, such as a CDN; their `X-Forwarded-For` and `-Host`
-    /// are trusted.
+    /// Proxies in front of the service, such as a CDN; their `X-Forwarded-For` and `-Host` are
+    /// trusted.
     #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
@@ -94,8 +92,8 @@ pub struct Settings {
 pub enum Mode {
     /// As a whole.
     Buffered,
-    /// While they are produced. Only for callers that accept streams: others would get the
-    /// prelude as part of the response.
+    /// While they are produced. Only for callers that accept streams: others would get the prelude
+    /// as part of the response.
     Stream,
 }
 

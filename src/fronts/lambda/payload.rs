@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::response::Parts;
 use http_body_util::BodyExt;
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::runtime_api::LARGEST;
 use crate::event::ResponseBody;
 
@@ -21,13 +21,13 @@ pub fn error_kind(head: &Parts) -> Option<&str> {
 }
 
 /// The result of an event that is not HTTP.
-pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
+pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
     if let Some(kind) = error_kind(head) {
-        return Err(Fault::told(kind, &body));
+        return Err(FunctionError::reported(kind, &body));
     }
     // Frameworks answer with these statuses if no route matches.
     if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&head.status) {
-        return Err(Fault::new(
+        return Err(FunctionError::new(
             fault::NO_HANDLER,
             "the event is not HTTP and the application has no POST /events; name the PHP file for \
              such events in lambda.handler, or as the function's handler",
@@ -43,23 +43,23 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
 }
 
 /// The error of a response without a success status.
-pub fn unsuccessful(status: StatusCode, body: &[u8]) -> Fault {
+pub fn unsuccessful(status: StatusCode, body: &[u8]) -> FunctionError {
     let said = fault::shortened(body);
-    Fault::new(
+    FunctionError::new(
         fault::THROWN,
         format!("PHP responded to the event with status {status}: {said}"),
     )
 }
 
-/// Collects a response that Lambda needs as a whole. Of a response above the limit only the
-/// size is kept.
-pub async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
+/// Collects a response that Lambda needs as a whole. Of a response above the limit only the size is
+/// kept.
+pub async fn take(body: ResponseBody) -> Result<Bytes, FunctionError> {
     take_up_to(LARGEST, body).await
 }
 
-/// Collects PHP's result of an event that is not HTTP. An error may exceed Lambda's limit,
-/// because it can be shortened.
-pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Fault> {
+/// Collects PHP's result of an event that is not HTTP. An error may exceed Lambda's limit, because
+/// it can be shortened.
+pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, FunctionError> {
     let most = match error_kind(head) {
         Some(_) => LARGEST_ERROR,
         None => LARGEST,
@@ -67,7 +67,7 @@ pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Faul
     take_up_to(most, body).await
 }
 
-async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
+async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, FunctionError> {
     let mut body = match body {
         ResponseBody::Full(bytes) => return Ok(bytes),
         body => body,
@@ -75,7 +75,10 @@ async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
     let mut taken = BytesMut::new();
     let mut size = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|failure| Fault::of(&failure))?.into_data() else {
+        let Ok(data) = frame
+            .map_err(|failure| FunctionError::of(&failure))?
+            .into_data()
+        else {
             continue;
         };
         size += data.len();
@@ -85,15 +88,18 @@ async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
         }
     }
     match size > most {
-        true => Err(Fault::too_large(size as u64, LARGEST as u64)),
+        true => Err(FunctionError::too_large(size as u64, LARGEST as u64)),
         false => Ok(taken.freeze()),
     }
 }
 
 /// Rejects a payload above Lambda's limit.
-pub fn fitting(payload: Bytes) -> Result<Bytes, Fault> {
+pub fn fitting(payload: Bytes) -> Result<Bytes, FunctionError> {
     match payload.len() > LARGEST {
-        true => Err(Fault::too_large(payload.len() as u64, LARGEST as u64)),
+        true => Err(FunctionError::too_large(
+            payload.len() as u64,
+            LARGEST as u64,
+        )),
         false => Ok(payload),
     }
 }

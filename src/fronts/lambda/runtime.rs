@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::connection::Connection;
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::function::Function;
 use super::invocation::Invocation;
 use super::runtime_api::RuntimeApi;
-use super::thaw::Watch;
+use super::thaw::FreezeWatch;
 use super::{Settings, extension, snapshot};
 
 /// What Lambda tells a process at its start.
@@ -119,7 +119,7 @@ async fn serve(
     let (first, function) = match tokio::time::timeout(limit, begun).await {
         Ok(Ok(function)) => (None, function),
         Ok(Err(error)) => {
-            api.fail_init(&Fault::new(fault::INIT, format!("{error:#}")))
+            api.fail_init(&FunctionError::new(fault::INIT, format!("{error:#}")))
                 .await?;
             return Err(error);
         }
@@ -182,14 +182,14 @@ async fn boot_late(
         match result {
             Ok(Ok(function)) => return Ok((invocation, function)),
             Ok(Err(error)) => {
-                let fault = Fault::new(fault::INIT, format!("{error:#}"));
+                let fault = FunctionError::new(fault::INIT, format!("{error:#}"));
                 api.fail(&invocation, &fault).await?;
                 return Err(error);
             }
             Err(_) => {
                 let message =
                     "PHP is still booting; raise the function's timeout or shorten the boot";
-                let fault = Fault::new(fault::TIMED_OUT, message);
+                let fault = FunctionError::new(fault::TIMED_OUT, message);
                 api.fail(&invocation, &fault).await?;
             }
         }
@@ -206,7 +206,7 @@ async fn serve_events(
         function.serve(&mut api, &first, None).await?;
     }
     loop {
-        let (next, thawed) = Watch::begin().wait(api.next()).await;
+        let (next, thawed) = FreezeWatch::begin().wait(api.next()).await;
         let next = next?;
         if let Some(thawed) = thawed {
             info!(seconds = thawed.as_secs(), "resumed after a freeze");

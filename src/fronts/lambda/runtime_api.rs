@@ -10,15 +10,15 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::{debug, error, info, warn};
 
-use super::connection::{Ask, Connection, Stream};
-use super::fault::{Fault, shortened};
+use super::connection::{ApiRequest, Connection, Stream};
+use super::fault::{FunctionError, shortened};
 use super::invocation::Invocation;
 use crate::observe::log;
 
 /// A client of the Runtime API. All its errors are fatal for this environment.
 pub struct RuntimeApi {
     connection: Connection,
-    next: Ask,
+    next: ApiRequest,
     /// The application's directory, for X-Ray.
     directory: String,
 }
@@ -27,7 +27,7 @@ pub struct RuntimeApi {
 pub const LARGEST: usize = 6 * 1024 * 1024 + 100;
 
 /// How long `next` retries without success before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
 
 /// Pauses between retries grow from `SHORTEST` to `LONGEST`.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -45,7 +45,7 @@ impl RuntimeApi {
         let next = Uri::from_static("/2018-06-01/runtime/invocation/next");
         RuntimeApi {
             connection,
-            next: Ask::get(next),
+            next: ApiRequest::get(next),
             directory,
         }
     }
@@ -60,8 +60,7 @@ impl RuntimeApi {
         let mut failing = None;
         let mut pause = SHORTEST;
         loop {
-            // Lambda may freeze this process from here on, so pending log lines are
-            // written first.
+            // Lambda may freeze this process from here on, so pending log lines are written first.
             log::written().await;
             let asked = Instant::now();
             let why = match self.connection.ask(&self.next).await {
@@ -72,10 +71,10 @@ impl RuntimeApi {
                 Err(unreachable) => unreachable.to_string(),
             };
             // A failure after a long wait starts a new series of retries.
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > GIVE_UP_AFTER {
                 (failing, pause) = (None, SHORTEST);
             }
-            if failing.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            if failing.get_or_insert_with(Instant::now).elapsed() > GIVE_UP_AFTER {
                 bail!("cannot get the next event: {why}");
             }
             warn!("cannot get the next event, retrying: {why}");
@@ -86,7 +85,7 @@ impl RuntimeApi {
 
     /// Sends the response to an event.
     pub async fn respond(&mut self, to: &Invocation, payload: Bytes) -> anyhow::Result<()> {
-        let mut ask = Ask::post(path(to, "response")?, payload);
+        let mut ask = ApiRequest::post(path(to, "response")?, payload);
         ask.headers.insert(header::CONTENT_TYPE, JSON);
         echo(&mut ask.headers, to);
         let sent = self.connection.ask(&ask).await;
@@ -100,7 +99,7 @@ impl RuntimeApi {
         content_type: HeaderValue,
         body: Stream,
     ) -> anyhow::Result<()> {
-        let mut ask = Ask::post(path(to, "response")?, Bytes::new());
+        let mut ask = ApiRequest::post(path(to, "response")?, Bytes::new());
         let headers = &mut ask.headers;
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(MODE.clone(), HeaderValue::from_static("streaming"));
@@ -116,7 +115,7 @@ impl RuntimeApi {
     }
 
     /// Reports that an event failed.
-    pub async fn fail(&mut self, to: &Invocation, fault: &Fault) -> anyhow::Result<()> {
+    pub async fn fail(&mut self, to: &Invocation, fault: &FunctionError) -> anyhow::Result<()> {
         error!(request_id = to.id(), kind = %fault.kind, "the event failed: {}", fault.message);
         let mut ask = self.failure(path(to, "error")?, fault);
         echo(&mut ask.headers, to);
@@ -125,7 +124,7 @@ impl RuntimeApi {
     }
 
     /// Reports that the function could not start.
-    pub async fn fail_init(&mut self, fault: &Fault) -> anyhow::Result<()> {
+    pub async fn fail_init(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/init/error");
         log::written().await;
         let ask = self.failure(uri, fault);
@@ -133,14 +132,14 @@ impl RuntimeApi {
         settle("the start-up error", "", sent).await
     }
 
-    /// SnapStart: returns when the process continues, here or in a restored copy. Lambda
-    /// takes the snapshot meanwhile.
+    /// SnapStart: returns when the process continues, here or in a restored copy. Lambda takes the
+    /// snapshot meanwhile.
     pub async fn restored(&mut self) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/next");
         log::written().await;
-        // A new connection: an old one does not survive the snapshot, and this request
-        // must not be repeated.
-        let response = self.connection.another().ask(&Ask::get(uri)).await?;
+        // A new connection: an old one does not survive the snapshot, and this request must not be
+        // repeated.
+        let response = self.connection.another().ask(&ApiRequest::get(uri)).await?;
         let status = response.status();
         if status != StatusCode::OK {
             let body = response.into_body().collect().await?.to_bytes();
@@ -151,7 +150,7 @@ impl RuntimeApi {
     }
 
     /// SnapStart: reports that the restored process cannot serve events.
-    pub async fn fail_restore(&mut self, fault: &Fault) -> anyhow::Result<()> {
+    pub async fn fail_restore(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/error");
         log::written().await;
         let ask = self.failure(uri, fault);
@@ -159,8 +158,8 @@ impl RuntimeApi {
         settle("the restore error", "", sent).await
     }
 
-    fn failure(&self, uri: Uri, fault: &Fault) -> Ask {
-        let mut ask = Ask::post(uri, fault.body());
+    fn failure(&self, uri: Uri, fault: &FunctionError) -> ApiRequest {
+        let mut ask = ApiRequest::post(uri, fault.body());
         ask.headers.insert(header::CONTENT_TYPE, JSON);
         let kind = HeaderValue::from_str(&fault.kind);
         ask.headers
@@ -201,20 +200,20 @@ async fn invocation(
             let invocation = Invocation::new(head.headers, payload, now.0, now.1);
             Ok(invocation.ok_or_else(|| "the event has no valid request id".to_string()))
         }
-        StatusCode::INTERNAL_SERVER_ERROR => bail!(gone(&payload)),
+        StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&payload)),
         status => Ok(Err(format!("{status}: {}", shortened(&payload)))),
     }
 }
 
-fn gone(body: &[u8]) -> String {
+fn environment_ended(body: &[u8]) -> String {
     format!(
         "Lambda reports that this environment cannot continue: {}",
         shortened(body)
     )
 }
 
-/// Handles Lambda's reply to a response. Only a 500 is an error, since it ends the environment;
-/// all other failures concern one event that is over.
+/// Handles Lambda's reply to a response. Only a 500 is an error, since it ends the environment; all
+/// other failures concern one event that is over.
 async fn settle(
     what: &str,
     request_id: &str,
@@ -238,7 +237,7 @@ async fn settle(
     };
     match status {
         status if status.is_success() => {}
-        StatusCode::INTERNAL_SERVER_ERROR => bail!(gone(&body)),
+        StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&body)),
         StatusCode::GONE => info!(
             request_id,
             "{what} came too late; Lambda has already ended the event"

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use tracing::info;
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::function::Function;
 use super::runtime_api::RuntimeApi;
 
@@ -12,7 +12,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     let hooks = &function.settings.before_snapshot;
     if let Err(error) = call(function, hooks, "before_snapshot").await {
         let error = error.context("before the snapshot (lambda.before_snapshot)");
-        let fault = Fault::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
+        let fault = FunctionError::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
         api.fail_init(&fault).await?;
         return Err(error);
     }
@@ -21,15 +21,15 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     info!("restored from a snapshot");
     if let Err(error) = restored(function).await {
         let error = error.context("after the restore (lambda.after_restore)");
-        let fault = Fault::new(fault::AFTER_RESTORE, format!("{error:#}"));
+        let fault = FunctionError::new(fault::AFTER_RESTORE, format!("{error:#}"));
         api.fail_restore(&fault).await?;
         return Err(error);
     }
     Ok(())
 }
 
-/// All copies of a snapshot begin with the same memory: random numbers and seeds in it would
-/// repeat in every copy, and its connections are dead. So every engine restarts its workers.
+/// All copies of a snapshot begin with the same memory: random numbers and seeds in it would repeat
+/// in every copy, and its connections are dead. So every engine restarts its workers.
 async fn restored(function: &Function) -> anyhow::Result<()> {
     for engine in function.engines() {
         engine.renew().await?;

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use tracing::error;
 
-use super::fault::Fault;
+use super::fault::FunctionError;
 use crate::event::ResponseBody;
 
 /// Lambda's limit for a streamed response.
@@ -21,8 +21,8 @@ pub const MOST: u64 = 200 << 20;
 pub const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/vnd.awslambda.http-integration-response");
 
-/// A response body after its prelude. If PHP fails midway, the error goes into the trailers,
-/// where Lambda looks for it.
+/// A response body after its prelude. If PHP fails midway, the error goes into the trailers, where
+/// Lambda looks for it.
 pub struct Streaming {
     request: String,
     first: Option<Bytes>,
@@ -45,12 +45,11 @@ impl Streaming {
         }
     }
 
-    fn end(&mut self, fault: &Fault) -> Frame<Bytes> {
+    fn end(&mut self, fault: &FunctionError) -> Frame<Bytes> {
         self.ended = true;
         let request_id = &self.request[..];
         error!(request_id, kind = %fault.kind, "the response failed midway: {}", fault.message);
-        // Dropping the body tells a script that still writes that the response is no
-        // longer read.
+        // Dropping the body tells a script that still writes that the response is no longer read.
         self.body = ResponseBody::empty();
         let mut trailers = HeaderMap::new();
         for (name, value) in [
@@ -92,13 +91,13 @@ impl Body for Streaming {
                 self.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 match self.sent > self.most {
                     true => {
-                        let fault = Fault::too_long(self.most);
+                        let fault = FunctionError::too_long(self.most);
                         self.end(&fault)
                     }
                     false => frame,
                 }
             }
-            Some(Err(failure)) => self.end(&Fault::of(&failure)),
+            Some(Err(failure)) => self.end(&FunctionError::of(&failure)),
         };
         Poll::Ready(Some(Ok(frame)))
     }
@@ -128,14 +127,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_answer_has_no_trailers() {
+    async fn complete_stream_has_no_trailers() {
         let body = body(vec![Ok("a"), Ok("b")]);
         let streaming = Streaming::new("r", b"{}".into(), body, MOST);
         assert_eq!(sent(streaming).await, ("{}ab".into(), None));
     }
 
     #[tokio::test]
-    async fn what_breaks_off_says_so_behind_the_body_and_not_in_it() {
+    async fn failed_stream_has_its_error_in_trailers() {
         let body = body(vec![Ok("a"), Err(Failure::Died("SIGSEGV".into())), Ok("b")]);
         let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, MOST)).await;
         assert_eq!(text, "{}a");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_sent_than_lambda_takes() {
+    async fn stream_above_the_limit_is_cut() {
         let body = body(vec![Ok("12345"), Ok("678"), Ok("9")]);
         let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, 8)).await;
         assert_eq!(text, "{}12345");

@@ -22,7 +22,7 @@ pub struct Task<'a> {
     /// When PHP must stop, so that time remains to report it.
     pub deadline: Instant,
     /// The deadline that PHP is told: Lambda's, or that of a record.
-    pub said_deadline: Instant,
+    pub reported_deadline: Instant,
     /// The event's X-Ray trace.
     pub trace: Option<&'a str>,
     pub thawed: Option<Duration>,
@@ -45,7 +45,7 @@ impl Task<'_> {
             origin,
             variables: self
                 .invocation
-                .variables(self.said_deadline, self.trace, self.thawed),
+                .variables(self.reported_deadline, self.trace, self.thawed),
             deadline: self.deadline,
             patience: None,
             spool: None,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_that_look_like_events_are_known_however_they_are_written() {
+    fn request_that_looks_like_an_event_is_recognized_in_any_spelling() {
         let looks = |method, target: &str| {
             let request = Request::builder().method(method).uri(target);
             looks_like_event(&request.body(()).unwrap())

@@ -40,19 +40,19 @@ impl Clocks {
 }
 
 /// Detects freezes while this process waits for an event.
-pub struct Watch {
+pub struct FreezeWatch {
     since: Clocks,
     beats: Interval,
     last_beat: Instant,
 }
 
-impl Watch {
-    pub fn begin() -> Watch {
+impl FreezeWatch {
+    pub fn begin() -> FreezeWatch {
         let first = tokio::time::Instant::now() + BEAT;
         let mut beats = tokio::time::interval_at(first, BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let since = Clocks::read();
-        Watch {
+        FreezeWatch {
             since,
             beats,
             last_beat: since.monotonic,
@@ -81,8 +81,7 @@ impl Watch {
     }
 }
 
-/// How late a heartbeat is. A process that is frozen while the machine runs misses its
-/// heartbeats.
+/// How late a heartbeat is. A process that is frozen while the machine runs misses its heartbeats.
 fn late(last: Instant, now: Instant) -> Duration {
     now.duration_since(last).saturating_sub(BEAT)
 }
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_has_jumped_tells_of_a_freeze() {
+    fn clock_jump_is_a_freeze() {
         let then = Clocks::read();
         let after = |monotonic, since_boot, real| Clocks {
             monotonic: then.monotonic + Duration::from_secs(monotonic),
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_beat_tells_of_a_freeze() {
+    fn late_heartbeat_is_a_freeze() {
         let now = Instant::now();
         assert_eq!(late(now, now + BEAT), Duration::ZERO);
         assert_eq!(late(now, now + BEAT * 8), BEAT * 7);

@@ -24,8 +24,7 @@ pub fn is_warmer(event: &[u8]) -> bool {
             || event.get("source").and_then(Value::as_str) == Some("serverless-plugin-warmup"))
 }
 
-/// Whether the event is what EventBridge (a rule or a schedule) sends if no input is
-/// configured.
+/// Whether the event is what EventBridge (a rule or a schedule) sends if no input is configured.
 pub fn is_schedule_without_input(event: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Schedule<'a> {

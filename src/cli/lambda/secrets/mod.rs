@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_name_a_parameter_a_secret_or_nothing() {
+    fn value_refers_to_a_parameter_a_secret_or_neither() {
         let secret = |id: &str, key: Option<&str>| {
             let (id, key) = (id.into(), key.map(str::to_string));
             Some(Source::Secret { id, key })

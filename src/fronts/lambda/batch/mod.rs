@@ -1,9 +1,9 @@
 //! Distributes the records of one event to several workers.
 //!
 //! Lambda delivers the records of a queue or stream as one event. [`read`] finds them.
-//! [`Batches::run`] has a worker handle each record, as an event with this record only, and
-//! reports which must come again (`batchItemFailures`). A record's failure affects only the
-//! records that its source orders after it.
+//! [`Batches::run`] has a worker handle each record, as an event with this record only, and reports
+//! which must come again (`batchItemFailures`). A record's failure affects only the records that
+//! its source orders after it.
 
 mod read;
 mod report;
@@ -32,9 +32,9 @@ use suspects::Suspects;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// All in one call, as Lambda sends them. The default, because `record` reports
-    /// failures in `batchItemFailures`. Lambda reads those only if the event source mapping
-    /// has `ReportBatchItemFailures`; otherwise it would delete failed records.
+    /// All in one call, as Lambda sends them. The default, because `record` reports failures in
+    /// `batchItemFailures`. Lambda reads those only if the event source mapping has
+    /// `ReportBatchItemFailures`; otherwise it would delete failed records.
     #[default]
     Whole,
     /// Each in a call of its own, on all workers.
@@ -78,8 +78,8 @@ pub struct Record {
     pub deadline: Instant,
 }
 
-/// Runs batches. It lives as long as the process, because it remembers which records have
-/// killed or blocked workers.
+/// Runs batches. It lives as long as the process, because it remembers which records have killed or
+/// blocked workers.
 #[derive(Debug)]
 pub struct Batches {
     workers: usize,
@@ -102,13 +102,12 @@ impl Batches {
         }
     }
 
-    /// Has `handler` run every record and returns the response for Lambda, before the
-    /// deadline.
+    /// Has `handler` run every record and returns the response for Lambda, before the deadline.
     ///
     /// `handler` runs one record; [`Failure::Died`] means that the record crashed its
-    /// worker. It keeps the record's deadline and is dropped otherwise. The result is an
-    /// error only if Lambda is not told about single records. `event` is Surus's id of the
-    /// whole event, for log lines.
+    /// worker. It keeps the record's deadline and is dropped otherwise. The result is an error only
+    /// if Lambda is not told about single records. `event` is Surus's id of the whole event, for
+    /// log lines.
     pub async fn run<F, Done>(
         &self,
         batch: &Batch,

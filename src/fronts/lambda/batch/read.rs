@@ -71,9 +71,9 @@ impl Batch {
         &self.records[index].id
     }
 
-    /// The record to begin with. A message that always times out keeps later messages from
-    /// running, and they come again with it. So each delivery begins with another
-    /// partition, and the others run before they become dead letters.
+    /// The record to begin with. A message that always times out keeps later messages from running,
+    /// and they come again with it. So each delivery begins with another partition, and the others
+    /// run before they become dead letters.
     pub(super) fn start(&self) -> usize {
         let receives = self.records.iter().map(|item| item.receives).max();
         let partitions = self.records.iter().map(|item| item.partition).max();
@@ -123,8 +123,7 @@ struct Outer<'a> {
     records: Option<&'a RawValue>,
     #[serde(borrow, rename = "eventSource")]
     source: Option<Cow<'a, str>>,
-    /// Tumbling windows pass state from event to event, so one call must see the whole
-    /// event.
+    /// Tumbling windows pass state from event to event, so one call must see the whole event.
     window: Option<IgnoredAny>,
 }
 
@@ -221,8 +220,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
         };
         let (source, id, partition) = match record.source.as_ref() {
             "aws:sqs" => {
-                // Standard queues may have groups too; those are tenants,
-                // without order.
+                // Standard queues may have groups too; those are tenants, without order.
                 let source = Source::Sqs { fifo: is_fifo() };
                 let group = record.attributes.as_ref();
                 let group = group.and_then(|attributes| attributes.message_group_id.as_deref());

@@ -7,9 +7,9 @@ use serde::de::IgnoredAny;
 use super::read::{Batch, Source};
 use crate::event::Failure;
 
-/// An error if the handler's result names failures in `batchItemFailures`. A handler of one
-/// record thereby reports that this record failed. A handler of all records thereby fails the
-/// event if Lambda would not read the names (`partial_batch = "off"`).
+/// An error if the handler's result names failures in `batchItemFailures`. A handler of one record
+/// thereby reports that this record failed. A handler of all records thereby fails the event if
+/// Lambda would not read the names (`partial_batch = "off"`).
 pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Answer {
@@ -36,8 +36,8 @@ pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
     let mut named = vec![false; batch.len()];
     let mut first = true;
     for &index in failed {
-        // A stream restarts at the record that is named, so only the first counts: of
-        // all records, or of its partition.
+        // A stream restarts at the record that is named, so only the first counts: of all records,
+        // or of its partition.
         let group = match batch.source {
             Source::Sqs { .. } => index,
             Source::Kafka => batch.records[index].partition,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handler_may_name_what_failed() {
+    fn reported_failures_are_recognized() {
         for done in [
             "",
             "null",

@@ -11,8 +11,8 @@ pub enum Rule {
     Partition,
     /// All that have not begun.
     All,
-    /// All later records of the event, since the source restarts at the first failure.
-    /// Earlier records still run.
+    /// All later records of the event, since the source restarts at the first failure. Earlier
+    /// records still run.
     Checkpoint,
 }
 
@@ -29,8 +29,7 @@ enum State {
 pub struct Schedule {
     rule: Rule,
     workers: usize,
-    /// The record to begin with. After the last record the schedule continues with the
-    /// first.
+    /// The record to begin with. After the last record the schedule continues with the first.
     start: usize,
     states: Vec<State>,
     partitions: Vec<Partition>,
@@ -39,8 +38,8 @@ pub struct Schedule {
     ready: BTreeSet<usize>,
     /// The same for partitions with a suspect. Their records run last, each alone.
     late: BTreeSet<usize>,
-    /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if
-    /// one ran last and failed, everything done before it would come again.
+    /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if one ran
+    /// last and failed, everything done before it would come again.
     suspects: BTreeSet<usize>,
     running: usize,
     is_one_alone: bool,
@@ -99,8 +98,7 @@ impl Schedule {
         schedule
     }
 
-    /// The record that begins now. None while it must wait for running records, and at the
-    /// end.
+    /// The record that begins now. None while it must wait for running records, and at the end.
     pub fn next(&mut self) -> Option<usize> {
         if self.is_one_alone || self.running >= self.workers {
             return None;
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_partition_only_the_first_begins() {
+    fn only_the_first_of_a_partition_begins() {
         let mut schedule = schedule(&[0, 0, 1, 0, 1], Rule::Partition, &[]);
         assert_eq!(begin(&mut schedule), [0, 2]);
         schedule.ended(2, true);
@@ -214,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_begin_than_there_are_workers() {
+    fn running_records_do_not_exceed_the_workers() {
         let mut schedule = schedule(&[0, 1, 2, 3, 4, 5], Rule::Alone, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
         schedule.ended(1, false);
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_checkpoint_nothing_begins_and_before_it_everything() {
+    fn records_before_a_checkpoint_run_and_later_ones_do_not() {
         let mut schedule = schedule(&[0, 1, 2, 3, 4, 0, 2], Rule::Checkpoint, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
         schedule.ended(0, true);
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_the_first_failure_is_the_end() {
+    fn first_failure_stops_all_records_by_rule() {
         let mut schedule = schedule(&[0, 1, 0, 2, 3, 4], Rule::All, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 3, 4]);
         schedule.ended(1, false);
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_and_its_partition_run_last_and_alone() {
+    fn suspect_partition_runs_last_and_alone() {
         let mut schedule = schedule(&[0, 1, 0, 2], Rule::Partition, &[2]);
         assert_eq!(begin(&mut schedule), [1, 3]);
         schedule.ended(1, true);
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_of_a_stream_keeps_its_place_and_is_alone() {
+    fn suspect_of_a_stream_keeps_its_position_and_runs_alone() {
         let mut schedule = schedule(&[0, 1, 2, 3], Rule::Checkpoint, &[1]);
         assert_eq!(begin(&mut schedule), [0]);
         schedule.ended(0, true);

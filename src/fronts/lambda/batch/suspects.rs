@@ -1,11 +1,10 @@
-//! Records that have crashed workers in this environment, or have blocked them until their
-//! timeout.
+//! Records that have crashed workers in this environment, or have blocked them until their timeout.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// From this many lost workers on, a record runs last and alone. A single loss may be the fault
-/// of another record that ran at the same time.
+/// From this many lost workers on, a record runs last and alone. A single loss may be the fault of
+/// another record that ran at the same time.
 const SUSPECT: u32 = 2;
 /// Limit of remembered records. If more records fail, the function crashes on any input.
 const REMEMBERED: usize = 1024;
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_time_makes_a_suspect_and_success_clears_it() {
+    fn second_crash_makes_a_suspect_and_success_clears_it() {
         let workers = Suspects::default();
         assert_eq!(workers.note("a"), 1);
         assert!(!workers.is_suspect("a"));
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_suspects_stay_longest() {
+    fn suspects_are_bounded_and_forgotten_last() {
         let workers = Suspects::default();
         workers.note("bad");
         workers.note("bad");

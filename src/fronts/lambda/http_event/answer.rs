@@ -111,8 +111,8 @@ impl<'a> Headers<'a> {
         let body = self.body;
         self.headers.iter().filter(move |(name, value)| {
             if **name == CONTENT_LENGTH {
-                // In a response to HEAD this is the length of GET's body, but
-                // the service counts the bytes of this body.
+                // In a response to HEAD this is the length of GET's body, but the service counts
+                // the bytes of this body.
                 return body.is_none_or(|len| {
                     len == 0 || value.to_str().is_ok_and(|text| text == len.to_string())
                 });
@@ -199,9 +199,9 @@ impl Json {
 
     /// `"headers":{"name":"value, value","set-cookie":"cookie","Set-cookie":"cookie"}`
     ///
-    /// These services have no field for two cookies. But names in different case are
-    /// different keys in JSON and one header for the client. `set-cookie` has 512
-    /// spellings; cookies beyond that are dropped.
+    /// These services have no field for two cookies. But names in different case are different keys
+    /// in JSON and one header for the client. `set-cookie` has 512 spellings; cookies beyond that
+    /// are dropped.
     fn one_each(&mut self, headers: &Headers<'_>) {
         self.raw(r#","headers":{"#);
         let mut comma = "";
@@ -283,8 +283,8 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(eight) = bytes[at..].first_chunk() {
         let word = u64::from_ne_bytes(*eight);
         let (quote, backslash) = (word ^ (EACH * 0x22), word ^ (EACH * 0x5c));
-        // The highest bit marks a byte below 0x20, or one that became 0. A borrow may
-        // mark one byte too many.
+        // The highest bit marks a byte below 0x20, or one that became 0. A borrow may mark one byte
+        // too many.
         let control = word.wrapping_sub(EACH * 0x20) & !word;
         let quote = quote.wrapping_sub(EACH) & !quote;
         let backslash = backslash.wrapping_sub(EACH) & !backslash;

@@ -34,8 +34,8 @@ impl From<MediaType> for String {
     }
 }
 
-/// Whether the service decodes a base64 response to a request with these headers. REST APIs
-/// match the first media type of `Accept`; all other services always decode.
+/// Whether the service decodes a base64 response to a request with these headers. REST APIs match
+/// the first media type of `Accept`; all other services always decode.
 pub fn decodes(format: Format, configured: &[MediaType], headers: &HeaderMap) -> bool {
     if format != Format::Rest || configured.iter().any(|it| it.0 == "*/*") {
         return true;

@@ -1,7 +1,7 @@
 //! Lazy access to the JSON fields of an event, in their order.
 //!
-//! Fields are located first and parsed on demand. The event's service must be known before a
-//! field of the wrong type is an error, and most fields are never needed.
+//! Fields are located first and parsed on demand. The event's service must be known before a field
+//! of the wrong type is an error, and most fields are never needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -132,8 +132,8 @@ impl<'a> Object<'a> {
         let Some(json) = self.json(name) else {
             return Ok(None);
         };
-        // Most strings have no escapes, so the text between the quotation marks is the
-        // value. It was checked when the event was read.
+        // Most strings have no escapes, so the text between the quotation marks is the value. It
+        // was checked when the event was read.
         if let Some(inner) = json
             .strip_prefix('"')
             .and_then(|rest| rest.strip_suffix('"'))
@@ -206,8 +206,7 @@ impl<'a> Object<'a> {
 
     fn malformed(&self, name: &str, error: &serde_json::Error) -> Malformed {
         let error = error.to_string();
-        // The position counts from the beginning of the field, which the user does not
-        // see.
+        // The position counts from the beginning of the field, which the user does not see.
         let what = error
             .rsplit_once(" at line ")
             .map_or(&*error, |(what, _)| what);

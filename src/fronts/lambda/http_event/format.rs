@@ -15,8 +15,7 @@ pub enum Format {
     HttpApiV2,
     /// The URL of a function.
     FunctionUrl,
-    /// An Application Load Balancer. Lists of header values are an attribute of its target
-    /// group.
+    /// An Application Load Balancer. Lists of header values are an attribute of its target group.
     Alb { multi_value: bool },
     /// VPC Lattice, event structure `V1`.
     LatticeV1,

@@ -10,8 +10,8 @@ use super::Malformed;
 use super::fields::{Object, Pairs};
 use crate::event::Address;
 
-/// The headers of an event, in its order. `headers` has one value per name. If the service
-/// sends `multiValueHeaders`, those contain everything that `headers` does.
+/// The headers of an event, in its order. `headers` has one value per name. If the service sends
+/// `multiValueHeaders`, those contain everything that `headers` does.
 pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     let (mut at, mut pairs) = ("multiValueHeaders", event.pairs("multiValueHeaders")?);
     if pairs.is_empty() {
@@ -20,8 +20,7 @@ pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     map(&pairs, at)
 }
 
-/// Maximum number of header names. PHP accepts fewer variables, and a `HeaderMap` is limited
-/// too.
+/// Maximum number of header names. PHP accepts fewer variables, and a `HeaderMap` is limited too.
 const MOST: usize = 1024;
 
 fn map(pairs: &Pairs<'_>, at: &str) -> Result<HeaderMap, Malformed> {
@@ -56,8 +55,8 @@ pub fn header_value(text: &str, at: &str, name: &str) -> Result<HeaderValue, Mal
     })
 }
 
-/// Adds the cookies, which version 2 sends as a list. A function URL sends them among the
-/// headers too.
+/// Adds the cookies, which version 2 sends as a list. A function URL sends them among the headers
+/// too.
 pub fn insert_cookies(headers: &mut HeaderMap, cookies: &[Cow<'_, str>]) -> Result<(), Malformed> {
     if !cookies.is_empty() {
         let value = header_value(&cookies.join("; "), "cookies", "cookie")?;
@@ -66,14 +65,13 @@ pub fn insert_cookies(headers: &mut HeaderMap, cookies: &[Cow<'_, str>]) -> Resu
     Ok(())
 }
 
-/// Whether the client's connection to the service used TLS; `usual` if the service does not
-/// say.
+/// Whether the client's connection to the service used TLS; `usual` if the service does not say.
 pub fn https(headers: &HeaderMap, usual: bool) -> bool {
     last(headers, "x-forwarded-proto").map_or(usual, |proto| proto.eq_ignore_ascii_case("https"))
 }
 
-/// The client's address as the load balancer saw it. Only the last one is trustworthy; the
-/// client may have sent those before it.
+/// The client's address as the load balancer saw it. Only the last one is trustworthy; the client
+/// may have sent those before it.
 pub fn forwarded_for(headers: &HeaderMap) -> Option<Address> {
     address(last(headers, "x-forwarded-for")?)
 }

@@ -2,8 +2,8 @@
 //!
 //! Seven services send HTTP requests as events, each in its own format. [`read`] restores the
 //! client's request as far as the service has kept it; [`write`] and [`prelude`] write the
-//! response. None of them does I/O. `docs/lambda-http.md` lists what each service loses, and
-//! what Surus does about it.
+//! response. None of them does I/O. `docs/lambda-http.md` lists what each service loses, and what
+//! Surus does about it.
 
 mod answer;
 mod binary;
@@ -66,8 +66,7 @@ impl Malformed {
     }
 }
 
-/// Converts an event to a request. None if the event is JSON, but not of a service that sends
-/// HTTP.
+/// Converts an event to a request. None if the event is JSON, but not of a service that sends HTTP.
 pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malformed> {
     let text = std::str::from_utf8(event).map_err(|error| {
         let what = format!("not UTF-8 after {} bytes", error.valid_up_to());

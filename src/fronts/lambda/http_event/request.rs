@@ -57,7 +57,7 @@ pub fn of(
 }
 
 /// Facts that each format has in a different place.
-struct Said<'a> {
+struct RequestFacts<'a> {
     method: Cow<'a, str>,
     protocol: Option<Cow<'a, str>>,
     client: Option<Cow<'a, str>>,
@@ -69,8 +69,8 @@ fn said<'a>(
     format: Format,
     event: &Object<'a>,
     context: Option<&Object<'a>>,
-) -> Result<Said<'a>, Malformed> {
-    let mut said = Said {
+) -> Result<RequestFacts<'a>, Malformed> {
+    let mut said = RequestFacts {
         method: Cow::Borrowed("POST"),
         protocol: None,
         client: None,
@@ -94,8 +94,7 @@ fn said<'a>(
         }
         Format::Alb { .. } => said.method = event.required("httpMethod")?,
         Format::LatticeV1 | Format::LatticeV2 => said.method = event.required("method")?,
-        // The event is a message on a connection, so the handshake's method does not
-        // matter.
+        // The event is a message on a connection, so the handshake's method does not matter.
         Format::WebSocket => {}
     }
     if matches!(format, Format::Rest | Format::HttpApiV1 | Format::WebSocket)
@@ -231,8 +230,8 @@ fn client(format: Format, said: Option<&str>, headers: &HeaderMap) -> Option<Add
     }
 }
 
-/// Whether the service passes queries on undecoded, gives the client's address only in a
-/// header, and may lack TLS.
+/// Whether the service passes queries on undecoded, gives the client's address only in a header,
+/// and may lack TLS.
 fn is_balancer(format: Format) -> bool {
     matches!(
         format,

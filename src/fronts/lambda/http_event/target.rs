@@ -74,8 +74,7 @@ fn strip<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
-/// Longer targets are not valid URIs. The limit also stops the expansion of a long list of
-/// values.
+/// Longer targets are not valid URIs. The limit also stops the expansion of a long list of values.
 const MAX: usize = u16::MAX as usize;
 
 /// Builder of a request target.
@@ -133,8 +132,8 @@ impl Target {
         let mut kept = 0;
         for (at, byte) in bytes.iter().enumerate() {
             let is_legal = match part {
-                // A `%` is always legal in a query. In a path it must begin an
-                // escape, otherwise the service has decoded the path.
+                // A `%` is always legal in a query. In a path it must begin an escape, otherwise
+                // the service has decoded the path.
                 Part::Path => {
                     IN_PATH[usize::from(*byte)] && (*byte != b'%' || is_encoding(&bytes[at..]))
                 }
@@ -196,8 +195,7 @@ fn is_encoding(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit())
 }
 
-/// Keeps what RFC 3986 allows in a query, except separators and characters with another
-/// meaning.
+/// Keeps what RFC 3986 allows in a query, except separators and characters with another meaning.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

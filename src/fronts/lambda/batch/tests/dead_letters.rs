@@ -76,7 +76,7 @@ fn deliver(
 }
 
 #[test]
-fn good_messages_behind_a_failing_one_of_another_group_are_never_dead_letters() {
+fn good_message_of_another_group_never_becomes_a_dead_letter() {
     for bad in [Bad::Hangs, Bad::Throws] {
         for fifo_failure in [FifoFailure::Group, FifoFailure::Message, FifoFailure::Batch] {
             for workers in [1, 2, 4] {
@@ -99,7 +99,7 @@ fn good_messages_behind_a_failing_one_of_another_group_are_never_dead_letters() 
 }
 
 #[test]
-fn messages_behind_a_failing_one_of_their_group_go_on_where_that_is_configured() {
+fn good_message_of_the_same_group_runs_if_configured() {
     let messages = [
         ("a1", None),
         ("a2", Some(Bad::Throws)),

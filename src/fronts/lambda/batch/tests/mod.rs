@@ -1,5 +1,4 @@
-//! Property tests of batches: no record is lost, no failed record is acknowledged, order is
-//! kept.
+//! Property tests of batches: no record is lost, no failed record is acknowledged, order is kept.
 #![allow(clippy::unwrap_used)]
 
 mod dead_letters;
@@ -122,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_acknowledged_that_failed(
+    fn batch_loses_no_record_and_acknowledges_no_failure(
         kind in kinds(), work in works(), workers in 1..6_usize, strict: bool, own: Option<u8>, time in 50..3000_u64,
     ) {
         let settings = Settings {
@@ -139,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_can_be_read_can_be_taken_apart(
+    fn readable_event_splits_into_records(
         kind in kinds(), work in works(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
         let mut event = event(kind, &work).to_vec();
@@ -157,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_killed_workers_twice_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
+    fn suspect_record_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
         // Without a time limit, every record that may begin does.
         let mut work = work;
         work.retain(|work| work.outcome != Outcome::Hangs);
@@ -196,7 +195,7 @@ fn waiting(records: usize) -> Vec<Work> {
 }
 
 #[test]
-fn waiting_jobs_take_their_time_once_per_round_of_workers() {
+fn waiting_records_run_concurrently_on_all_workers() {
     for (records, workers, rounds) in [
         (10, 1, 10),
         (10, 2, 5),
@@ -227,7 +226,7 @@ fn waiting_jobs_take_their_time_once_per_round_of_workers() {
 }
 
 #[test]
-fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
+fn hanging_record_becomes_a_suspect() {
     let mut work = waiting(4);
     work[0].outcome = Outcome::Hangs;
     paused(async {
@@ -262,7 +261,7 @@ fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
 }
 
 #[test]
-fn a_strict_queue_hears_of_a_failure_as_an_error() {
+fn failed_record_is_an_error_without_partial_batches() {
     let mut work = waiting(3);
     work[1].outcome = Outcome::Throws;
     let settings = Settings {
@@ -313,7 +312,7 @@ fn ten_thousand_records_are_one_batch() {
 }
 
 #[test]
-fn events_that_are_one_piece_of_work_are_no_batch() {
+fn event_without_separable_records_is_not_a_batch() {
     for event in [
         "",
         "{}",
@@ -337,7 +336,7 @@ fn events_that_are_one_piece_of_work_are_no_batch() {
 }
 
 #[test]
-fn a_record_brings_its_trace() {
+fn record_keeps_its_trace() {
     let event = r#"{"Records":[{"messageId":"a","eventSource":"aws:sqs","attributes":{"AWSTraceHeader":"Root=1-2-3"}}]}"#;
     let batch = read(&event.into()).unwrap();
     let record = batch.record(0, std::time::Instant::now());

@@ -1,5 +1,4 @@
-//! Model of a batch: events of every source, scripted workers, and Lambda's reading of the
-//! result.
+//! Model of a batch: events of every source, scripted workers, and Lambda's reading of the result.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
