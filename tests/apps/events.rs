@@ -271,7 +271,7 @@ fn a_psr_15_handler_is_asked_with_the_event_as_a_request() {
     }
 }
 
-/// `examples/queue`: one of its two messages says no name.
+/// `examples/queue`: one of its two messages has no name.
 #[test]
 fn the_queue_example_greets_and_names_what_failed() {
     let site = with_events(Site::new()).copy(&example("queue").join("handler.php"), "handler.php");
@@ -290,7 +290,7 @@ fn the_queue_example_greets_and_names_what_failed() {
             body["errorMessage"]
                 .as_str()
                 .unwrap()
-                .ends_with("says no name.")
+                .ends_with("has no name")
         );
         surus.wait_for_log(|log| log.contains("Hello, Hannibal!"));
     }

@@ -131,13 +131,13 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
 /// Returns the files that could not be compiled.
 async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let mut arguments = vec!["--mount", "--propagation", "private"];
-    let become_it = if surus_sys::process::is_root() {
+    let run_as = if surus_sys::process::is_root() {
         AS_ROOT
     } else {
         arguments.extend(["--user", "--map-root-user"]);
         AS_USER
     };
-    let enter = format!("{ENTER}{become_it}");
+    let enter = format!("{ENTER}{run_as}");
     let root_text = root
         .to_str()
         .context("the temporary directory is not UTF-8")?;
@@ -182,8 +182,8 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
             emulator.stop().await;
             let log = log.lock().unwrap_or_else(PoisonError::into_inner);
             bail!(
-                "cannot run the package's PHP here to compile its files (--compile): {}; it needs root, \
-                 or a system that lets users unshare:\n{}",
+                "cannot run the package's PHP here to compile its files (--compile): {}; it needs \
+                 root, or a system that lets users unshare:\n{}",
                 error.kind,
                 log.join("\n")
             );

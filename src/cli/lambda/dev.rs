@@ -42,7 +42,7 @@ pub struct Args {
     /// Maximum number of execution environments; each handles one event at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     environments: usize,
-    /// Queue to take messages from: the URL of a local SQS, such as http://127.0.0.1:9324/000000000000/jobs
+    /// URL of a queue of a local SQS, such as http://127.0.0.1:9324/000000000000/jobs
     #[arg(long, value_name = "URL")]
     sqs: Option<String>,
     /// Maximum number of messages in a batch
