@@ -1,4 +1,4 @@
-//! Do batches of records keep their promises with real PHP workers, which crash, hang and throw?
+//! Tests of batches with real PHP workers that crash, hang and throw.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/tree.rs"]
@@ -25,7 +25,7 @@ use surus::units::Time;
 
 const ENGINES: [&str; 3] = ["classic", "worker", "rewind"];
 
-/// Does what the message's body says, and notes when it begins and when it has done it.
+/// Does what the message's body says, and notes when it begins and when it is done.
 const HANDLER: &str = r#"<?php
 return static function (array $event): void {
     [$record] = $event['Records'];
@@ -39,7 +39,7 @@ return static function (array $event): void {
         case 'throw':
             throw new RuntimeException('as told');
         case 'meet':
-            // Until four are here at once; they would wait in vain for each other in a row.
+            // Until four run at the same time, which never happens if they run one after another.
             for ($i = 0; $i < 3000 && substr_count(file_get_contents(getenv('NOTES')), 'begins') < 4; ++$i) {
                 usleep(10000);
             }
@@ -49,7 +49,7 @@ return static function (array $event): void {
 };
 "#;
 
-/// An engine whose workers handle events.
+/// An engine for events.
 struct Workers {
     pool: Arc<dyn Engine>,
     script: Script,
@@ -106,7 +106,7 @@ impl Workers {
         Workers { pool, script, dir }
     }
 
-    /// Has one record done, as the front does it.
+    /// Runs one record as the front end does.
     async fn handle(&self, record: Record) -> Result<Bytes, Failure> {
         let request = http::Request::builder()
             .method("POST")
@@ -167,7 +167,7 @@ impl Workers {
             .collect()
     }
 
-    /// What the handlers have noted since the last time.
+    /// The handlers' new notes.
     fn notes(&self) -> Vec<(String, String)> {
         let path: PathBuf = self.dir.path().join("notes");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -187,7 +187,7 @@ fn open_to_all(path: &Path, mode: u32) {
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_costs_its_record_and_no_other() {
+async fn crash_fails_only_its_record() {
     for engine in ENGINES {
         let workers = Workers::boot(engine, 3).await;
         let batches = Batches::new(&Settings::default(), 3);
@@ -201,7 +201,7 @@ async fn a_crash_costs_its_record_and_no_other() {
             .filter(|(_, message)| message.0 != "well")
             .map(|(number, _)| number.to_string())
             .collect();
-        // The third time the killers are suspects, and the last to run.
+        // In the third round the killers are suspects and run last.
         for round in 0..3 {
             assert_eq!(
                 workers.run(&batches, &messages, TIMEOUT).await,
@@ -230,8 +230,8 @@ async fn a_crash_costs_its_record_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_hangs_costs_its_own_time_and_its_worker_comes_back() {
-    // Side by side, as they only wait.
+async fn hanging_record_fails_alone_and_its_worker_is_replaced() {
+    // The engines run at the same time, since the records only wait.
     let engines = ENGINES.map(|engine| async move {
         let workers = Workers::boot(engine, 1).await;
         let settings = Settings {
@@ -248,7 +248,7 @@ async fn a_record_that_hangs_costs_its_own_time_and_its_worker_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_without_order_run_side_by_side() {
+async fn unordered_records_run_concurrently() {
     for engine in ENGINES {
         let workers = Workers::boot(engine, 4).await;
         let batches = Batches::new(&Settings::default(), 4);
@@ -258,7 +258,7 @@ async fn records_without_order_run_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_run_side_by_side_and_each_in_its_order_whatever_crashes() {
+async fn groups_run_concurrently_and_keep_their_order_despite_crashes() {
     for engine in ENGINES {
         let workers = Workers::boot(engine, 3).await;
         let batches = Batches::new(&Settings::default(), 3);
@@ -274,7 +274,7 @@ async fn groups_run_side_by_side_and_each_in_its_order_whatever_crashes() {
             })
             .collect();
         let failed = workers.run(&batches, &messages, TIMEOUT).await;
-        // The rest of their groups with them.
+        // Including the rest of their groups.
         let expected = (17..50).step_by(5).chain((23..50).step_by(5));
         assert_eq!(
             failed,

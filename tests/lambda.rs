@@ -1,4 +1,4 @@
-//! `surus lambda`, with Lambda's side of the Runtime API played by the test.
+//! Tests of `surus lambda` against a stand-in for Lambda's Runtime API.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/mod.rs"]

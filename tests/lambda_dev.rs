@@ -1,7 +1,9 @@
-//! Does an application behind Lambda's fronts answer as it does behind `surus serve`? The emulator is Lambda, `surus lambda` its runtime.
+//! Tests that applications respond behind Lambda's services as behind `surus serve`. The emulator
+//! plays Lambda with `surus lambda` as its runtime.
 //!
-//! The corpus is the oracle's, for which `tests/oracle.rs` shows that `surus serve` answers as php-fpm does. What Lambda does not carry
-//! is in `lambda_dev/exceptions.toml`. `ORACLE_CASE=word` asks only the cases whose names contain it.
+//! The corpus is the oracle's: `tests/oracle.rs` shows that `surus serve` responds like php-fpm.
+//! `lambda_dev/exceptions.toml` lists what Lambda does not carry. `ORACLE_CASE=word` runs only the
+//! cases with this word in their names.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Do events of AWS Lambda become the requests that clients sent, and answers what their services understand?
+//! Tests of the conversion of AWS Lambda's events to requests, and of responses to what each
+//! service accepts.
 #![allow(clippy::unwrap_used)]
 
 mod lambda_events {

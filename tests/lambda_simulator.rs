@@ -1,4 +1,4 @@
-//! Does `surus lambda` live as `lambda-simulator` expects a runtime to? It is neither ours nor AWS's: what it sees is asserted.
+//! Tests of `surus lambda` against `lambda-simulator`, an independent implementation of Lambda.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/function_url.rs"]
@@ -16,7 +16,7 @@ use lambda_simulator::{
 };
 use surus_sys::signal::{self, Signal};
 
-/// Nothing here takes so long.
+/// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const INDEX: &str = "<?php
@@ -25,7 +25,7 @@ file_put_contents(__DIR__.'/count', $count() + 1);
 if ('/die' === $_SERVER['REQUEST_URI']) { posix_kill(posix_getpid(), 9); }
 echo $_SERVER['REQUEST_URI'], ' ', $count(), ' ', json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId;";
 
-/// `surus lambda` with files of its own. Dropping it ends it.
+/// `surus lambda` with its own files. Dropping it ends the process.
 struct Function {
     child: Child,
     dir: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Function {
         Function { child, dir }
     }
 
-    /// This process and all that come from it.
+    /// This process and its descendants.
     fn processes(&self) -> Vec<u32> {
         let mut all = vec![self.child.id()];
         let mut at = 0;
@@ -69,7 +69,7 @@ impl Function {
         all
     }
 
-    /// Waits for its end; what it has logged comes beside how it ended.
+    /// Waits until it exits; returns the exit status and the log.
     async fn end(mut self) -> (ExitStatus, String) {
         let until = Instant::now() + LIMIT;
         let status = loop {
@@ -88,7 +88,7 @@ impl Function {
 
 impl Drop for Function {
     fn drop(&mut self) {
-        // A process that is stopped takes no other signal.
+        // A stopped process handles no other signal.
         for pid in self.processes() {
             let _ = signal::send(pid, Signal::Continue);
         }
@@ -97,7 +97,7 @@ impl Drop for Function {
     }
 }
 
-/// A letter: `T` is stopped, `Z` has ended.
+/// A process's state: `T` is stopped, `Z` has exited.
 fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
@@ -113,7 +113,7 @@ async fn until_ready(simulator: &Simulator) {
     until(simulator, "ready", is_ready).await;
 }
 
-/// What has become of an event.
+/// The outcome of an event.
 async fn outcome(simulator: &Simulator, id: &str) -> InvocationState {
     let is_over = || async {
         let state = simulator.get_invocation_state(id).await.unwrap();
@@ -127,7 +127,7 @@ async fn outcome(simulator: &Simulator, id: &str) -> InvocationState {
 }
 
 #[tokio::test]
-async fn the_start_ends_with_the_first_next_and_events_come_in_their_order() {
+async fn start_ends_with_the_first_next_and_events_keep_their_order() {
     let simulator = Simulator::builder().build().await.unwrap();
     simulator.enable_telemetry_capture().await;
     assert_eq!(simulator.phase().await, SimulatorPhase::Initializing);
@@ -137,10 +137,10 @@ async fn the_start_ends_with_the_first_next_and_events_come_in_their_order() {
     let ended = ended.await;
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].record["status"], "success");
-    // All that is booted before: nothing has been asked of PHP.
+    // Everything has booted, but PHP has not run a request.
     assert!(!function.dir.path().join("count").exists());
 
-    // As an extension that wants nothing, registered in time, and waiting for what never comes.
+    // As an extension without events, registered in time and waiting for an event that never comes.
     let extensions = simulator.get_registered_extensions().await;
     let names: Vec<_> = extensions
         .iter()
@@ -180,7 +180,7 @@ async fn the_start_ends_with_the_first_next_and_events_come_in_their_order() {
 }
 
 #[tokio::test]
-async fn an_error_is_reported_and_the_next_event_is_answered() {
+async fn error_is_reported_and_the_next_event_is_answered() {
     let simulator = Simulator::builder().build().await.unwrap();
     let _function = Function::start(&simulator, &[("index.php", INDEX)], &[]);
     let died = simulator.enqueue_payload(get("/die")).await;
@@ -199,13 +199,13 @@ async fn an_error_is_reported_and_the_next_event_is_answered() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_is_an_error_of_the_start_and_ends_the_runtime() {
+async fn failed_start_is_an_init_error_and_ends_the_runtime() {
     let simulator = Simulator::builder().build().await.unwrap();
     let broken = "<?php throw new DomainException('no such table'); surus_serve(fn () => 1);";
     let env = [("SURUS_ENGINE_NAME", "rewind")];
     let function = Function::start(&simulator, &[("index.php", broken)], &env);
     let has_failed = || async { simulator.get_init_error().await.is_some() };
-    until(&simulator, "the error of the start", has_failed).await;
+    until(&simulator, "the start-up error", has_failed).await;
     let error = simulator.get_init_error().await.unwrap();
     assert!(error.contains("no such table"), "{error}");
     assert_eq!(simulator.phase().await, SimulatorPhase::Initializing);
@@ -217,13 +217,13 @@ async fn a_start_that_fails_is_an_error_of_the_start_and_ends_the_runtime() {
 }
 
 #[tokio::test]
-async fn it_is_frozen_between_events_and_goes_on_as_if_nothing_had_been() {
+async fn frozen_function_serves_the_next_event() {
     let freezing = Simulator::builder().freeze_mode(FreezeMode::Process);
     let simulator = freezing.build().await.unwrap();
     let function = Function::start(&simulator, &[("index.php", INDEX)], &[]);
     until_ready(&simulator).await;
     let processes = function.processes();
-    // Surus, the template and a worker.
+    // Surus, the prototype process and a worker.
     assert!(processes.len() >= 3, "{processes:?}");
     for pid in &processes {
         simulator.register_freeze_pid(*pid);
@@ -238,7 +238,7 @@ async fn it_is_frozen_between_events_and_goes_on_as_if_nothing_had_been() {
         until(&simulator, "frozen", || async { simulator.is_frozen() }).await;
         assert!(
             simulator.freeze_epoch() > epoch,
-            "it has been thawed for the event"
+            "it is resumed for the event"
         );
         let are_stopped = || async { processes.iter().all(|pid| state_of(*pid) == Some('T')) };
         until(&simulator, "every process is stopped", are_stopped).await;
@@ -248,7 +248,7 @@ async fn it_is_frozen_between_events_and_goes_on_as_if_nothing_had_been() {
 }
 
 #[tokio::test]
-async fn at_the_end_it_goes_with_all_of_its_processes() {
+async fn shutdown_ends_all_processes() {
     let simulator = Simulator::builder().build().await.unwrap();
     let function = Function::start(&simulator, &[("index.php", INDEX)], &[]);
     let id = simulator.enqueue_payload(get("/")).await;
@@ -258,7 +258,7 @@ async fn at_the_end_it_goes_with_all_of_its_processes() {
     );
     let processes = function.processes();
     assert!(processes.len() >= 3, "{processes:?}");
-    // Lambda says SIGTERM to a runtime that has registered an extension; the simulator leaves it to who has started it.
+    // Lambda sends SIGTERM to a runtime with an extension. The simulator leaves that to the test.
     signal::send(function.child.id(), Signal::Terminate).unwrap();
     let (status, log) = function.end().await;
     assert_eq!((status.code(), status.signal()), (Some(0), None), "{log}");

@@ -305,7 +305,7 @@ fn what_does_not_fit_says_what_takes_the_room() {
     let made = project.package(&zip, &["--bootstrap", bootstrap.to_str().unwrap()]);
     let said = text(&made);
     assert!(!made.status.success(), "{said}");
-    assert!(said.contains("Lambda takes 262144000 bytes"), "{said}");
+    assert!(said.contains("Lambda accepts 262144000 bytes"), "{said}");
     assert!(said.contains("300.0 MiB  video.mp4"), "{said}");
     assert!(!zip.exists());
 }
@@ -402,7 +402,7 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
     let refused = project.package(&zip, &args);
     let said = text(&refused);
     assert!(
-        !refused.status.success() && said.contains("is there already"),
+        !refused.status.success() && said.contains("exists and differs"),
         "{said}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "FROM scratch\n");

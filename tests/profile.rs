@@ -117,7 +117,7 @@ fn an_application_that_fails_has_no_profile() {
     assert!(
         !fine
             && text.contains("no such table")
-            && text.contains("GET /broken.php is answered with 500"),
+            && text.contains("GET /broken.php failed with status 500"),
         "{text}"
     );
 }
@@ -154,5 +154,8 @@ fn handler_is_profiled_with_an_event() {
     }
     fs::remove_file(path("surus.toml")).unwrap();
     let (success, text) = profile(dir.path(), &["--event", "event.json"]);
-    assert!(!success && text.contains("there is no handler"), "{text}");
+    assert!(
+        !success && text.contains("no handler; name its PHP file"),
+        "{text}"
+    );
 }

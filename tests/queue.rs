@@ -1,7 +1,8 @@
-//! Do messages of a queue of SQS end as they should, whatever happens to the workers? ElasticMQ is the queue, `surus lambda` the
-//! function, the emulator what is between them.
+//! Tests of SQS messages with workers that fail. ElasticMQ is the queue, `surus lambda` the
+//! function, and the emulator polls the queue.
 //!
-//! ElasticMQ comes from `scripts/elasticmq` and needs Java; where either is missing nothing is tested, and the test says so.
+//! ElasticMQ comes from `scripts/elasticmq` and needs Java. Without either the tests print why they
+//! test nothing.
 //! Ten times as many messages: `make test-queue`.
 #![allow(clippy::unwrap_used)]
 
@@ -24,12 +25,13 @@ use elasticmq::{Queue, Server};
 use function::{Consumer, Killer, TIMEOUT};
 use witness::{Seen, Witness};
 
-/// What has failed comes again after this. So does what is being done where something stands still for so long, which is the queue's right:
-/// who settles each of the times that a message is handed out by itself, is right all the same.
+/// When failed messages come again. Messages in progress come again too if the machine stalls for
+/// this long, as SQS permits. The account judges each delivery by itself, so it stays correct.
 const VISIBILITY: Duration = Duration::from_secs(3);
-/// For messages that shall not become dead letters. Those behind one that fails come again with it, which counts for them, too.
+/// For messages that must not become dead letters. Those behind a failing one come again with it,
+/// which counts for them, too.
 const MANY: u32 = 100;
-/// Nothing here takes so long where nothing is wrong.
+/// Longer than a run without failures takes.
 const LONG: Duration = Duration::from_secs(180);
 
 struct Run {
@@ -40,17 +42,18 @@ struct Run {
     kills: usize,
 }
 
-/// What has become of the messages.
+/// The fate of the messages.
 struct Outcome {
     account: Account,
     seen: Seen,
     dead: BTreeSet<Name>,
-    /// Found while they were done. Nothing panics before all that runs beside it has come to its end.
+    /// Mistakes found while the messages ran. The test reports them only when all concurrent runs
+    /// are over.
     wrong: Vec<String>,
 }
 
 impl Run {
-    /// Sends the messages, and has them done until none is left. None where there is no queue to be had.
+    /// Sends the messages and runs the function until none is left. None if there is no queue.
     async fn run(&self, messages: &[Message]) -> Option<Outcome> {
         let server = tokio::task::spawn_blocking(Server::get).await.unwrap()?;
         let began = Instant::now();
@@ -58,7 +61,7 @@ impl Run {
         let witness = Witness::start(queue.address().to_string()).await;
         let url = queue.url_through(witness.address);
         let consumer = Consumer::start(&url, self.reports_failures).await;
-        // A mapping is refused whose messages would come again so soon.
+        // The emulator rejects a mapping with such a short visibility timeout, so it is set later.
         let impatient = queue.clone();
         tokio::task::spawn_blocking(move || impatient.set_visibility(VISIBILITY))
             .await
@@ -74,7 +77,7 @@ impl Run {
         let killed = killer.end();
         let (notes, complaints) = consumer.end().await;
         let seen = witness.seen();
-        // Of these the queue itself says more.
+        // The queue itself tells more about these.
         let is_refusal = |line: &String| line.contains("not deleted, though done");
         let mut wrong: Vec<String> = complaints
             .into_iter()
@@ -119,7 +122,7 @@ impl Run {
     }
 }
 
-/// From several threads, one for the messages of a group.
+/// Sends from several threads, one thread per group.
 fn send(queue: &Queue, messages: Vec<(String, usize)>) {
     const THREADS: usize = 4;
     std::thread::scope(|scope| {
@@ -133,7 +136,7 @@ fn send(queue: &Queue, messages: Vec<(String, usize)>) {
     });
 }
 
-/// Waits until there are no messages. The number of those that are left in spite of that.
+/// Waits until the queue is empty. Returns the number of messages that are left.
 fn until_empty(queue: &Queue) -> usize {
     let limit = Instant::now() + LONG;
     loop {
@@ -145,8 +148,9 @@ fn until_empty(queue: &Queue) -> usize {
     }
 }
 
-/// Two in a hundred fail the first or the first two times, one in two hundred kills its worker, half of these when it is done. They are
-/// spread over the groups evenly, in each of which one has to wait for the other.
+/// Two of a hundred messages fail the first or the first two times. One of two hundred kills its
+/// worker, half of these when done. They are spread evenly over the groups, in each of which one
+/// must wait for the other.
 fn messages(count: usize, groups: usize) -> Vec<Message> {
     let mut all: Vec<Message> = (0..count)
         .map(|at| Message {
@@ -182,14 +186,14 @@ fn messages(count: usize, groups: usize) -> Vec<Message> {
     all
 }
 
-/// Has all of them done while workers are killed, and finds what is wrong with that.
-async fn all_are_done(
+/// Runs all messages while workers are killed, and returns what went wrong.
+async fn run_all(
     name: &'static str,
     is_fifo: bool,
     reports_failures: bool,
     count: usize,
 ) -> Vec<String> {
-    // A group of a queue that has none is only a name.
+    // A standard queue ignores groups.
     let messages = messages(count, 50);
     let run = Run {
         name,
@@ -214,7 +218,7 @@ async fn all_are_done(
     if is_fifo {
         wrong.extend(account.out_of_order(&outcome.dead, deleted, !reports_failures));
     }
-    // The messages that were told to, did.
+    // The messages failed as often as they should.
     for message in messages {
         let least = 1 + message.fails + message.dies + message.late;
         let times = account.times(message.name());
@@ -236,8 +240,8 @@ fn nothing(wrong: [Vec<String>; 2]) {
     );
 }
 
-/// Some that always fail, among others.
-async fn what_always_fails_is_dead(name: &'static str, is_fifo: bool) -> Vec<String> {
+/// Some messages always fail, among others.
+async fn run_poison(name: &'static str, is_fifo: bool) -> Vec<String> {
     let messages: Vec<Message> = (0..40)
         .map(|at| (at % 8, at / 8))
         .map(|(group, number)| Message {
@@ -268,7 +272,7 @@ async fn what_always_fails_is_dead(name: &'static str, is_fifo: bool) -> Vec<Str
     for message in &messages {
         let is_dead = outcome.dead.contains(&message.name());
         let times = account.times(message.name());
-        // One that succeeds may be dead because it was behind one that fails, and came as often.
+        // A good message may be dead if it was behind a failing one and came as often.
         let may_be_dead = is_fifo && message.group < 3 && message.number > 2;
         let is_right = match message.fails {
             0 => !is_dead || may_be_dead,
@@ -281,36 +285,36 @@ async fn what_always_fails_is_dead(name: &'static str, is_fifo: bool) -> Vec<Str
     wrong
 }
 
-// Most of their time is spent waiting for messages to become visible, so they do it at once.
+// They mostly wait for messages to become visible, so they run at the same time.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_message_is_done_and_those_of_a_group_in_their_order() {
+async fn every_message_runs_and_groups_keep_their_order() {
     nothing(
         tokio::join!(
-            all_are_done("standard", false, true, 1000),
-            all_are_done("groups", true, true, 1000),
+            run_all("standard", false, true, 1000),
+            run_all("groups", true, true, 1000),
         )
         .into(),
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_that_fail_as_a_whole_come_again_as_a_whole() {
+async fn failed_whole_batch_comes_again_as_a_whole() {
     nothing(
         tokio::join!(
-            all_are_done("whole", false, false, 100),
-            all_are_done("whole-groups", true, false, 100),
+            run_all("whole", false, false, 100),
+            run_all("whole-groups", true, false, 100),
         )
         .into(),
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_always_fail_become_dead_letters() {
+async fn message_that_always_fails_becomes_a_dead_letter() {
     nothing(
         tokio::join!(
-            what_always_fails_is_dead("poison", false),
-            what_always_fails_is_dead("poison-groups", true),
+            run_poison("poison", false),
+            run_poison("poison-groups", true),
         )
         .into(),
     );
@@ -318,15 +322,12 @@ async fn messages_that_always_fail_become_dead_letters() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "40 seconds; ten times as many messages"]
-async fn ten_thousand_messages_are_done() {
-    nothing([all_are_done("many", false, true, 10_000).await, Vec::new()]);
+async fn ten_thousand_messages_run() {
+    nothing([run_all("many", false, true, 10_000).await, Vec::new()]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "40 seconds; ten times as many messages"]
-async fn ten_thousand_messages_of_groups_are_done_in_their_order() {
-    nothing([
-        all_are_done("many-groups", true, true, 10_000).await,
-        Vec::new(),
-    ]);
+async fn ten_thousand_grouped_messages_run_in_order() {
+    nothing([run_all("many-groups", true, true, 10_000).await, Vec::new()]);
 }

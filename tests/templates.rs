@@ -1,4 +1,4 @@
-//! Are the templates of `surus lambda template` ones that the tools accept which they are for?
+//! Tests that the deployment tools accept the templates of `surus lambda template`.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 const BUFFERED: &str = "[lambda]\nhandler = \"events.php\"\n";
 
-/// What is asked for, with the configuration beside it.
+/// Configurations and options.
 const CASES: &[(&str, &[&str])] = &[
     (BUFFERED, &["--http", "url"]),
     (
@@ -56,7 +56,7 @@ fn surus(args: &[&str], project: &Path) -> Output {
         .unwrap()
 }
 
-/// The template, for a tool and its options.
+/// The template for a tool with these options.
 fn template(tool: &str, configuration: &str, options: &[&str]) -> String {
     let project = project(configuration);
     let output = surus(&[&[tool], options].concat(), project.path());
@@ -65,7 +65,8 @@ fn template(tool: &str, configuration: &str, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A program that `make setup` installs. None: the test has said why, and passes; where nobody reads that, it fails.
+/// A program that `make setup` installs. If it is missing, the test prints why and passes; with
+/// `CI` set it fails.
 fn installed(name: &str) -> Option<PathBuf> {
     let us = Path::new(env!("CARGO_BIN_EXE_surus"));
     let path = us
@@ -78,7 +79,7 @@ fn installed(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     let text = format!(
-        "skipped: there is no {}; make setup installs it",
+        "skipped: {} is missing; make setup installs it",
         path.display()
     );
     assert!(std::env::var_os("CI").is_none(), "{text}");
@@ -101,7 +102,7 @@ fn accepts(program: &Path, args: &[&str], files: &[PathBuf]) {
     );
 }
 
-/// The templates of all cases, in files.
+/// Writes the templates of all cases to files.
 fn all(tool: &str, extension: &str, dir: &Path) -> Vec<PathBuf> {
     let write = |(index, (configuration, options)): (usize, &(&str, &[&str]))| {
         let file = dir.join(format!("{index}.{extension}"));
@@ -112,7 +113,7 @@ fn all(tool: &str, extension: &str, dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn cloudformation_accepts_what_is_for_sam() {
+fn sam_template_is_valid_cloudformation() {
     let Some(lint) = installed("cfn-lint") else {
         return;
     };
@@ -125,7 +126,7 @@ fn cloudformation_accepts_what_is_for_sam() {
 }
 
 #[test]
-fn terraform_can_read_what_is_for_it() {
+fn terraform_template_is_valid() {
     let Some(parse) = installed("hcl2tojson") else {
         return;
     };
@@ -135,9 +136,9 @@ fn terraform_can_read_what_is_for_it() {
     }
 }
 
-/// What is easily forgotten, and hurts: in each tool's words.
+/// Settings whose absence hurts, in each tool's syntax.
 #[test]
-fn every_tool_is_told_what_is_easily_forgotten() {
+fn every_template_has_the_easily_forgotten_settings() {
     for (tool, words) in [
         (
             "sam",
@@ -188,14 +189,14 @@ fn every_tool_is_told_what_is_easily_forgotten() {
 }
 
 #[test]
-fn what_would_not_work_is_refused() {
+fn invalid_template_options_are_rejected() {
     for (configuration, options, expected) in [
         (
             BUFFERED,
             &["--http", "api", "--timeout", "60"][..],
             "an HTTP API answers 503 after 30 s",
         ),
-        (BUFFERED, &["--http", "none"], "nothing would ever call"),
+        (BUFFERED, &["--http", "none"], "nothing would call"),
         (BUFFERED, &["--memory", "64"], "128 to 10240 MB"),
         (BUFFERED, &["--timeout", "901"], "1 to 900 seconds"),
         (
@@ -203,7 +204,7 @@ fn what_would_not_work_is_refused() {
             &["--name", "my shop"],
             "letters, digits and dashes",
         ),
-        (BUFFERED, &["--env", "1A=x"], "begins with a letter"),
+        (BUFFERED, &["--env", "1A=x"], "starts with a letter"),
         ("", &["--queue", "fifo"], "[lambda] handler"),
     ] {
         let project = project(configuration);
@@ -216,9 +217,9 @@ fn what_would_not_work_is_refused() {
     }
 }
 
-/// The Dockerfile needs a PHP to name its packages after; the one that the tests build.
+/// The Dockerfile names its packages after a PHP version: the one that the tests build for.
 #[test]
-fn the_image_has_the_extensions_of_the_project() {
+fn dockerfile_has_the_projects_extensions() {
     let dir = project("[package]\nextensions = [\"redis\"]\n");
     std::fs::write(
         dir.path().join("composer.json"),

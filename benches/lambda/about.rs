@@ -9,8 +9,9 @@ pub fn print() {
     println!("# Performance on AWS Lambda\n");
     println!("<!-- `make bench-lambda` writes this page. -->");
     println!(
-        "What Surus costs as the runtime of a function. AWS is played by the emulator of `surus lambda dev`; what that costs itself is \
-         measured beside it, by a bare echo that does nothing but speak the Runtime API.\n"
+        "For operators who choose an engine: the cost of Surus as the runtime of a function. The \
+         emulator of `surus lambda dev` plays AWS. A bare echo that only speaks the Runtime API \
+         shows the emulator's own cost.\n"
     );
     println!("| | |\n|---|---|");
     let arguments: Vec<_> = std::env::args()

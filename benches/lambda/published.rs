@@ -101,7 +101,7 @@ pub fn print(measured: &[((App, &str), &[Duration])]) {
         .iter()
         .filter(|entry| entry.published_as == "nobody")
     {
-        print_row("nobody", entry.what_happens, entry.name, "", "");
+        print_row("–", entry.what_happens, entry.name, "", "");
     }
 }
 

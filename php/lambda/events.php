@@ -1,6 +1,7 @@
 <?php
 
-// What Surus runs for events of AWS Lambda that are not HTTP. The file that SURUS_HANDLER names returns what handles them.
+// Entry point for events of AWS Lambda that are not HTTP. SURUS_HANDLER names the file that returns
+// the handler.
 
 (static function (): void {
     $file = (string) ($_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER'));
@@ -16,7 +17,7 @@
             break;
         }
     }
-    // Behind it, so that the application's version of this package is the one that counts.
+    // Registered last, so that the application's version of this package wins.
     spl_autoload_register(static function (string $class): void {
         if (str_starts_with($class, 'Surus\\') && is_file($file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php')) {
             require $file;

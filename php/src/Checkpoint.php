@@ -3,9 +3,9 @@
 namespace Surus;
 
 /**
- * Notes what objects and static properties hold and puts it back later, so that an application that
- * goes on living keeps nothing of a request. Out of reach: static variables of functions, variables
- * that closures have captured, and what objects of PHP's extensions hold.
+ * Saves the properties of objects and static properties and restores them later, so that a
+ * long-running application keeps nothing of a request. Not covered: static variables of functions,
+ * variables captured by closures, and the internal state of extensions' objects.
  */
 final class Checkpoint
 {
@@ -15,27 +15,27 @@ final class Checkpoint
     /** @var array<int, array{object, array<string, mixed>, list<string>}> the same, by object id */
     private array $onDemand = [];
 
-    /** @var array<int, true> object ids of $onDemand that are to be put back */
+    /** @var array<int, true> object ids of $onDemand to restore */
     private array $touched = [];
 
-    /** @var array<int, object> by object id; they are held, so that no id is given to another object */
+    /** @var array<int, object> by object id; held so that PHP does not reuse an id */
     private array $seen = [];
 
-    /** @var list<array{\Closure, array<string, mixed>}> what puts static properties back, and their values */
+    /** @var list<array{\Closure, array<string, mixed>}> restorers of static properties, and the values */
     private array $statics = [];
 
     private int $classes = 0;
 
-    /** @var array<class-string, \Closure> what writes the properties that a class declares */
+    /** @var array<class-string, \Closure> writers of the properties that a class declares */
     private static array $writers = [];
 
     /**
-     * @param \Closure(\ReflectionClass<object>): bool $hasStatics says whose static properties are put back
-     * @param array<class-string, list<string>>        $keeps      properties that requests may change for good
-     * @param list<class-string>                       $leaves     objects that requests may change for good, with
-     *                                                             all that is only reached through them
-     * @param list<class-string>                       $onDemandClasses objects that are put back where touch() has
-     *                                                             named them: for what is many and seldom changes
+     * @param \Closure(\ReflectionClass<object>): bool $hasStatics selects the classes with static properties to restore
+     * @param array<class-string, list<string>>        $keeps      properties that keep what requests change
+     * @param list<class-string>                       $leaves     objects that keep what requests change, with all
+     *                                                             that is only reached through them
+     * @param list<class-string>                       $onDemandClasses objects that are restored only after touch(): for
+     *                                                             classes with many objects that seldom change
      */
     public function __construct(
         private readonly \Closure $hasStatics,
@@ -45,7 +45,7 @@ final class Checkpoint
     ) {
     }
 
-    /** Notes an object and all that is reached from it. */
+    /** Saves an object and all that is reachable from it. */
     public function note(object $root): void
     {
         $this->follow([$root]);
@@ -71,7 +71,7 @@ final class Checkpoint
         }
     }
 
-    /** Notes the static properties of all classes, and what is reached from them. */
+    /** Saves the static properties of all classes, and what is reachable from them. */
     public function noteStatics(): void
     {
         $classes = get_declared_classes();
@@ -87,13 +87,13 @@ final class Checkpoint
         }
     }
 
-    /** An object of an on-demand class has been used, and may have changed. */
+    /** Marks an object of an on-demand class as used, so that it is restored. */
     public function touch(object $object): void
     {
         $this->touched[spl_object_id($object)] = true;
     }
 
-    /** Puts everything back. */
+    /** Restores everything. */
     public function restore(): void
     {
         foreach ($this->objects as [$object, $then, $kept]) {
@@ -107,7 +107,7 @@ final class Checkpoint
         $this->touched = [];
         $classes = get_declared_classes();
         foreach (\array_slice($classes, $this->classes) as $class) {
-            // Loaded by the request: at the checkpoint it would have had its defaults.
+            // The class was loaded by the request, so it had its defaults at the checkpoint.
             $this->noteClass(
                 new \ReflectionClass($class),
                 static fn (\ReflectionProperty $property) => $property->hasDefaultValue()
@@ -121,7 +121,7 @@ final class Checkpoint
         }
     }
 
-    /** Is this an object that is put back? */
+    /** Whether this object is restored. */
     public function has(object $object): bool
     {
         return ($this->seen[spl_object_id($object)] ?? null) === $object;
@@ -129,8 +129,8 @@ final class Checkpoint
 
     private function leaves(object $object): bool
     {
-        // The values of an enumeration do not change, and a lazy object would be initialized by
-        // being looked at.
+        // The values of an enumeration do not change, and looking at a lazy object would initialize
+        // it.
         if ($object instanceof \UnitEnum || $object instanceof \Throwable || self::isLazy($object)) {
             return true;
         }
@@ -140,7 +140,7 @@ final class Checkpoint
             }
         }
 
-        // The runner is at work while it puts things back.
+        // The runner runs during the restore.
         return str_starts_with($object::class, 'Surus\\');
     }
 
@@ -149,7 +149,7 @@ final class Checkpoint
     {
         $properties = [];
         foreach (get_mangled_object_vars($object) as $name => $value) {
-            $properties[$name] = $value; // a copy, and never a reference
+            $properties[$name] = $value; // a copy, never a reference
         }
         $kept = [];
         foreach ($this->keeps as $class => $names) {
@@ -181,7 +181,7 @@ final class Checkpoint
         }
         $values = [];
         foreach ($class->getProperties(\ReflectionProperty::IS_STATIC) as $property) {
-            // What is inherited belongs to the parent, where it is noted.
+            // Inherited properties are saved with the parent class.
             if ($property->class === $class->name) {
                 foreach ($value($property) as $found) {
                     $values[$property->name] = $found;
@@ -236,12 +236,12 @@ final class Checkpoint
             try {
                 (self::$writers[$class])($object, $short, $had, $then[$name] ?? null);
             } catch (\Error) {
-                // Read-only, and initialized since.
+                // A read-only property that the request has initialized.
             }
         }
     }
 
-    /** @return list<mixed> what a closure leads to */
+    /** @return list<mixed> objects and variables of a closure */
     private static function captured(\Closure $closure): array
     {
         $function = new \ReflectionFunction($closure);

@@ -2,7 +2,7 @@
 
 namespace Surus;
 
-/** What PHP holds for the whole process and requests change: locale, time zone, encoding. */
+/** Saves process-wide settings that requests change: locale, time zone, encoding. */
 final class Process
 {
     private readonly string $timeZone;

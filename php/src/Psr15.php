@@ -7,13 +7,13 @@ use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Surus\Lambda\Hook;
 
-/** Has a PSR-15 handler, such as a Slim 4 or Mezzio application, handle every request that comes. */
+/** Serves requests with a PSR-15 handler, such as a Slim 4 or Mezzio application. */
 final class Psr15
 {
     private const PIECE = 65536;
 
     /**
-     * @param callable(): ServerRequestInterface $request makes a request from the superglobals, as
+     * @param callable(): ServerRequestInterface $request creates a request from the superglobals, as
      *                                                    Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...) does
      */
     public static function serve(RequestHandlerInterface $handler, callable $request): void
@@ -29,7 +29,8 @@ final class Psr15
         header(sprintf('HTTP/%s %d %s', $response->getProtocolVersion(), $response->getStatusCode(), $response->getReasonPhrase()));
         foreach ($response->getHeaders() as $name => $values) {
             foreach ($values as $number => $value) {
-                // The first of a name replaces what PHP has set, such as its own Content-Type; the others are more of them.
+                // The first value of a name replaces PHP's own, such as Content-Type; the others
+                // are added.
                 header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $response->getStatusCode());
             }
         }

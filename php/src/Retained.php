@@ -3,8 +3,8 @@
 namespace Surus;
 
 /**
- * Finds what keeps objects of a request (the request, its session, its user) after that request has
- * ended, and names each place once. Watching costs a weak reference; the search runs only where an
+ * Finds what keeps objects of a request (the request, its session, its user) after the request has
+ * ended, and reports each place once. Watching costs a weak reference. The search runs only if an
  * object has outlived its request, and then for the 1st, 2nd, 4th, 8th … time.
  */
 final class Retained
@@ -20,11 +20,11 @@ final class Retained
     private int $suspicions = 0;
 
     /**
-     * @param \Closure(): iterable<string, mixed>      $roots         where the search begins, besides statics
-     * @param \Closure(\ReflectionClass<object>): bool $isApplication is this a class of the application, and
-     *                                                                not of a library?
+     * @param \Closure(): iterable<string, mixed>      $roots         roots of the search, besides statics
+     * @param \Closure(\ReflectionClass<object>): bool $isApplication whether a class is the application's and not
+     *                                                                a library's
      * @param \Closure(string): void                   $log
-     * @param list<string>                             $harmless      namespaces whose classes replace what they keep
+     * @param list<string>                             $harmless      namespaces of classes that replace what they keep
      *                                                                before they use it
      */
     public function __construct(
@@ -42,7 +42,7 @@ final class Retained
         }
     }
 
-    /** To be called where a request has ended, and no caller holds its objects. */
+    /** Call this after a request, when no caller holds its objects any more. */
     public function check(): void
     {
         if (!self::alive($this->watched)) {
@@ -52,7 +52,7 @@ final class Retained
         }
         $times = ++$this->suspicions;
         if (0 === ($times & ($times - 1))) {
-            // Cycles of garbage hold objects, too, and nobody reaches them.
+            // Unreachable cycles hold objects, too, until they are collected.
             gc_collect_cycles();
             foreach (self::alive($this->watched) as $object) {
                 $this->name($object);
@@ -62,15 +62,15 @@ final class Retained
     }
 
     /**
-     * What reaches an object: "App\Basket->request"; null where it was not found, '' where only
-     * what is harmless reaches it. $onlyRoots: the application's classes alone, and without
-     * statics.
+     * The path to an object: "App\Basket->request". Null if none was found, '' if only harmless
+     * classes
+     * reach the object. $onlyRoots: searches only the application's classes, and no statics.
      */
     public function holder(object $wanted, bool $onlyRoots = false): ?string
     {
         $queue = new \SplQueue();
-        // First, so that what is in the container is not blamed on a class that holds the
-        // container.
+        // The roots come first, so that a class holding the container is not blamed for what is in
+        // it.
         foreach (($this->roots)() as $name => $value) {
             $queue->enqueue([$value, $name, null]);
         }
@@ -119,14 +119,14 @@ final class Retained
 
     private function name(object $object): void
     {
-        $holder = $this->holder($object) ?? 'something that was not found (an extension, a running generator)';
+        $holder = $this->holder($object) ?? 'something unknown (an extension, a running generator)';
         if ('' === $holder || isset($this->named[$holder])) {
             return;
         }
         $this->named[$holder] = true;
         ($this->log)(\sprintf(
-            'surus: %s keeps the %s of a request that has ended; on the engine "%s" the next visitor may be '
-            .'answered with it. Clear it when a request ends, or use the engine "rewind", which restores all memory',
+            'surus: %s keeps the %s of a request that has ended; on the engine "%s" the next visitor may get '
+            .'it. Clear it when a request ends, or use the engine "rewind", which restores all memory',
             ltrim(str_replace('(library) ', '', $holder), '\\'),
             $object::class,
             Engine::name() ?? 'worker',
@@ -144,7 +144,7 @@ final class Retained
         return false;
     }
 
-    /** @return iterable<array{mixed, string, ?\ReflectionClass<object>}> what an object holds, where, in which class */
+    /** @return iterable<array{mixed, string, ?\ReflectionClass<object>}> an object's parts: value, place, class */
     private function parts(object $object): iterable
     {
         if ($object instanceof \Closure) {
@@ -171,7 +171,7 @@ final class Retained
         }
     }
 
-    /** @return iterable<string, mixed> static properties, and the static variables of the application's functions */
+    /** @return iterable<string, mixed> static properties, and static variables of the application's functions */
     private function statics(): iterable
     {
         foreach (get_declared_classes() as $name) {

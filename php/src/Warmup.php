@@ -3,8 +3,7 @@
 namespace Surus;
 
 /**
- * The request in hand, where it is one of `engine.warmup`: no visitor has sent it, and nobody reads
- * its answer.
+ * The current request, if it is a warm-up (`engine.warmup`), which no visitor has sent.
  */
 final class Warmup
 {
@@ -12,7 +11,7 @@ final class Warmup
     {
     }
 
-    /** Null where a visitor has sent the request. */
+    /** Null if a visitor has sent the request. */
     public static function current(): ?self
     {
         $said = $_SERVER['SURUS_WARMUP'] ?? null;
@@ -26,8 +25,8 @@ final class Warmup
     }
 
     /**
-     * Has $do run when the warm-up has ended, by exit() too, behind the shutdown functions of the
-     * application.
+     * Runs $do at the end of the warm-up, after the application's shutdown functions, also after
+     * exit().
      */
     public static function afterwards(\Closure $do): void
     {

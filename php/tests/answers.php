@@ -1,6 +1,6 @@
 <?php
 
-// Is what goes back to Lambda in the form that it takes?
+// Tests of the results and errors that go back to Lambda.
 
 use Surus\Lambda\Answer;
 use Surus\Lambda\Console;
@@ -22,7 +22,7 @@ $load = static function (string $code): Handler {
 };
 
 return [
-    'every error has a name that Lambda takes' => static function () {
+    'error names are valid for Lambda' => static function () {
         $anonymous = [new class extends Exception {}, new class extends LogicException {}];
         foreach ([[new Zählt3(), 'Zhlt'], [new E(), 'Exception'], [$anonymous[0], 'Exception'], [$anonymous[1], 'LogicException'], [new Surus\Lambda\Event\NotThisEvent('x', 1), 'NotThisEvent']] as [$thrown, $name]) {
             $type = Answer::error($thrown)->headers['Lambda-Runtime-Function-Error-Type'];
@@ -30,14 +30,14 @@ return [
             same(1, preg_match('/^(Runtime|Function)\.[A-Z][a-zA-Z]+$/', $type));
         }
     },
-    'an error says what was thrown, and what caused it' => static function () {
+    'an error contains the exception and its cause' => static function () {
         $answer = Answer::error(new RuntimeException("not UTF-8: \xff", 0, new LogicException('before')));
         $body = json_decode($answer->body, true, flags: JSON_THROW_ON_ERROR);
         same([500, 'RuntimeException', "not UTF-8: \u{fffd}"], [$answer->status, $body['errorType'], $body['errorMessage']]);
         same(__FILE__.':'.(__LINE__ - 3), $body['stackTrace'][0]);
         same(true, in_array('caused by LogicException: before', $body['stackTrace'], true));
     },
-    'a handler is whatever can handle' => static function () use ($load) {
+    'all types of handlers are accepted' => static function () use ($load) {
         $context = new Context('id', 5, 'arn', 'trace');
         same([1, 'id'], $load('<?php return fn (array $event, Surus\Lambda\Context $context) => [$event[0], $context->awsRequestId];')->handle([1], $context));
         same(1, $load('<?php return fn ($event) => $event;')->handle(1, $context));
@@ -47,18 +47,18 @@ return [
         same(3, $load('<?php return strlen(...);')->handle('abc', $context));
         same(1, $load('<?php return fn (Surus\Lambda\Event\Sqs $event) => count($event);')->handle(['Records' => [['eventSource' => 'aws:sqs']]], $context));
     },
-    'a handler of Bref is given the context of Bref' => static function () use ($load) {
+    'a Bref handler gets Bref\'s context' => static function () use ($load) {
         eval('namespace Bref\Context; final class Context { function __construct(public string $a, public int $b, public string $c, public string $d) {} }');
         $handler = $load('<?php return new class { function handle(mixed $event, Bref\Context\Context $context): mixed { return (array) $context; } };');
         same(['a' => 'id', 'b' => 5, 'c' => 'arn', 'd' => 'trace'], $handler->handle([], new Context('id', 5, 'arn', 'trace')));
     },
-    'a file that returns no handler is told so' => static function () use ($load) {
-        throws(UnexpectedValueException::class, 'has returned nothing', static fn () => $load('<?php'));
-        throws(UnexpectedValueException::class, 'has returned string', static fn () => $load('<?php return "strlen";'));
-        throws(RuntimeException::class, '/no/such.php is not there', static fn () => Handler::load('/no/such.php'));
-        throws(RuntimeException::class, 'No handler is configured', static fn () => Handler::load(''));
+    'a file without a handler is an error' => static function () use ($load) {
+        throws(UnexpectedValueException::class, 'returned nothing', static fn () => $load('<?php'));
+        throws(UnexpectedValueException::class, 'returned string', static fn () => $load('<?php return "strlen";'));
+        throws(RuntimeException::class, '/no/such.php does not exist', static fn () => Handler::load('/no/such.php'));
+        throws(RuntimeException::class, 'no handler is configured', static fn () => Handler::load(''));
     },
-    'a script runs a command per event' => static function () use ($load) {
+    'a script runs one command per event' => static function () use ($load) {
         ini_set('error_log', '/dev/null');
         $script = tempnam(sys_get_temp_dir(), 'console');
         file_put_contents($script, '#!/usr/bin/env php
@@ -69,12 +69,12 @@ return [
         $answer = $console->handle(['command' => 'app:fail 3'], new Context());
         $body = json_decode($answer->body, true);
         same([500, 3, 'Function.CommandFailed'], [$answer->status, $body['exitCode'], $answer->headers['Lambda-Runtime-Function-Error-Type']]);
-        same('`app:fail 3` has ended with exit code 3: ["app:fail","3"]!', $body['errorMessage']);
+        same('`app:fail 3` failed with exit code 3: ["app:fail","3"]!', $body['errorMessage']);
         throws(InvalidArgumentException::class, 'runs commands', static fn () => $console->handle(['no' => 1], new Context()));
         same('["x"]!', json_decode(Handler::load($script)->handle('x', new Context())->body, true)['output']);
         unlink($script);
     },
-    'the time that is left' => static function () {
+    'remaining time of a context' => static function () {
         same(null, (new Context())->remainingMs());
         same(0, (new Context('', 1))->remainingMs());
         same(true, (new Context('', (int) (microtime(true) * 1000) + 60000))->getRemainingTimeInMillis() > 50000);

@@ -1,6 +1,6 @@
 <?php
 
-// Is everything put back that can be, and named what cannot?
+// Tests that a checkpoint restores all that it can, and that retained objects are named.
 
 use Surus\Checkpoint;
 use Surus\Retained;
@@ -66,14 +66,14 @@ $search = static function (array $roots, object $wanted, array $harmless = []) u
 };
 
 return [
-    'properties of all kinds are put back' => static function () use ($ours): void {
+    'properties of all kinds are restored' => static function () use ($ours): void {
         $checkpoint = new Checkpoint($ours);
         $held = new HeldToo();
         $before = $held->seen();
         $checkpoint->note($held);
         $checkpoint->noteStatics();
         foreach (['ada', 'bob'] as $visitor) {
-            // The second has a read-only property that is there already.
+            // The second visitor finds the read-only property initialized.
             try {
                 $held->change($visitor);
             } catch (Error $error) {
@@ -85,7 +85,7 @@ return [
             same('boot, too', $held->ownName());
         }
     },
-    'objects are put back that only a closure or an array leads to' => static function () use ($noStatics): void {
+    'objects reachable only through a closure or an array are restored' => static function () use ($noStatics): void {
         $hidden = new Held();
         $deep = new Held();
         $root = new stdClass();
@@ -100,7 +100,7 @@ return [
         same([null, ['boot'], 'boot'], array_slice($deep->seen(), 0, 3));
         same(2, count($root->list));
     },
-    'what is kept on purpose stays, and what is on demand waits for it' => static function () use ($noStatics): void {
+    'kept properties stay, and on-demand objects are restored after touch()' => static function () use ($noStatics): void {
         $basket = new Basket();
         $leaf = new Held();
         $seldom = new ArrayIterator();
@@ -118,7 +118,7 @@ return [
         same('no', $route->used);
         same([true, false], [$checkpoint->has($basket), $checkpoint->has($leaf)]);
     },
-    'statics of a class that is loaded later get their defaults' => static function (): void {
+    'statics of a class loaded later get their defaults' => static function (): void {
         $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => 'Later' === $class->name);
         $checkpoint->noteStatics();
         eval('class Later { public static $list = ["default"]; private static ?object $user = null; static function set($u) { self::$user = $u; self::$list[] = $u; } static function get() { return self::$user; } }');
@@ -143,7 +143,7 @@ return [
         same('Held::keep() (a static variable)', $search([], $other));
         same('', $search(['root' => new ArrayObject([(object) ['request' => $request]])], $request, ['stdClass', 'ArrayObject']));
     },
-    'an object that outlives its request is named once, and one that does not is not' => static function () use ($ours): void {
+    'only an object that outlives its request is named, once' => static function () use ($ours): void {
         $said = [];
         $basket = new Basket();
         $retained = new Retained(

@@ -1,6 +1,6 @@
 <?php
 
-// Does a PSR-15 handler get requests, and does all of its response come back?
+// Tests that a PSR-15 handler gets requests, and that its whole response is sent.
 
 namespace Psr\Http\Message {
     interface_exists(ServerRequestInterface::class) || eval('namespace Psr\Http\Message; interface ServerRequestInterface {} interface ResponseInterface {}');
@@ -11,7 +11,7 @@ namespace Psr\Http\Server {
 }
 
 namespace GuzzleHttp\Psr7 {
-    // Stands in for a library that makes requests.
+    // Stands in for a library that creates requests.
     final class ServerRequest implements \Psr\Http\Message\ServerRequestInterface
     {
         public static function fromGlobals(): self
@@ -68,7 +68,7 @@ namespace {
             same(false, $load('<?php return fn ($event) => $event;')->takesRequests);
             same(false, $load('<?php return new class { function handle($event) {} };')->takesRequests);
         },
-        'each value of a header stays for itself, cookies above all' => static function () use ($load) {
+        'header values, especially cookies, are not joined' => static function () use ($load) {
             $answer = $load('<?php return new Answers();')->handle(null, new Context());
             same([201, 'body'], [$answer->status, $answer->body]);
             same((new Answered())->getHeaders(), $answer->headers);

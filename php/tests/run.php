@@ -1,6 +1,6 @@
 <?php
 
-// Runs the tests of this package: php php/tests/run.php. Each file beside this one returns them by what they say.
+// Runs the tests of this package: php php/tests/run.php. The other files here return tests by name.
 
 spl_autoload_register(static fn (string $class) => is_file($file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php') && require $file);
 set_error_handler(static function (int $level, string $message, string $file, int $line): never {

@@ -1,6 +1,6 @@
 <?php
 
-// Do the views of events say what the events say?
+// Tests of the views of events.
 
 use Surus\Lambda\Context;
 use Surus\Lambda\Event;
@@ -22,7 +22,7 @@ return [
             same(['t' => 'x', 'b' => "\0\1"], $record->attributes());
         }
     },
-    'what fails comes again, and of a group what is behind it' => static function () use ($sqs) {
+    'a failed message comes again with the later ones of its group' => static function () use ($sqs) {
         $fifo = ['eventSourceARN' => 'arn:aws:sqs:eu-west-1:1:jobs.fifo'];
         $message = static fn (string $id, string $group) => $fifo + ['messageId' => $id, 'attributes' => ['MessageGroupId' => $group]];
         $done = [];
@@ -35,12 +35,12 @@ return [
         same(['batchItemFailures' => [['itemIdentifier' => '2'], ['itemIdentifier' => '4']]], $answer);
         same(['1', '2', '3'], $done);
         same(null, (new Event\Sqs($sqs(['messageId' => '1'], ['messageId' => '3'])))->each($do));
-        // Without order the others do not mind.
+        // Without order, the others still run.
         same([['itemIdentifier' => '2']], (new Event\Sqs($sqs(['messageId' => '2'], ['messageId' => '3'])))->each($do)['batchItemFailures']);
-        // Of one alone, the error itself is the answer.
+        // The error of a single message is the error of the event.
         throws(RuntimeException::class, 'no', static fn () => (new Event\Sqs($sqs(['messageId' => '2'])))->each($do));
     },
-    'of a failing group the others are done first when the queue hands them out again' => static function () use ($sqs) {
+    'other groups run first when a failed group is delivered again' => static function () use ($sqs) {
         ini_set('error_log', '/dev/null');
         $message = static fn (string $id, int $receives) => ['messageId' => $id, 'eventSourceARN' => 'arn:aws:sqs:eu-west-1:1:jobs.fifo',
             'attributes' => ['MessageGroupId' => $id[0], 'ApproximateReceiveCount' => (string) $receives]];
@@ -57,7 +57,7 @@ return [
         same(['a1b1c1b2', 'b1b2c1a1', 'c1a1b1b2', 'a1b1b2c1'], array_map($order, [1, 2, 3, 4]));
         same('a1b1a2c1b2', $order(1, true));
     },
-    'of a stream everything behind a failure comes again, of Kafka in its partition' => static function () {
+    'records after a failure come again, in Kafka only those of its partition' => static function () {
         $stream = static fn (string $source, string $part) => ['Records' => array_map(
             static fn (string $number) => ['eventSource' => "aws:$source", $part => ['sequenceNumber' => $number, 'SequenceNumber' => $number]], ['1', '2', '3'],
         )];
@@ -75,7 +75,7 @@ return [
         same(['batchItemFailures' => [['itemIdentifier' => ['partition' => 't-0', 'offset' => 2]], ['itemIdentifier' => ['partition' => 't-0', 'offset' => 3]]]], $answer);
         same(['0@1', '0@2', '1@2', '1@3'], $done);
     },
-    'what there is no time for comes again' => static function () use ($sqs) {
+    'records without time left come again' => static function () use ($sqs) {
         $event = new Event\Sqs($sqs(['messageId' => '1'], ['messageId' => '2'], ['messageId' => '3']));
         $late = new Context(deadlineMs: (int) (microtime(true) * 1000) + 100);
         $done = [];
@@ -93,7 +93,7 @@ return [
         same(['m', ['a' => 1], null, 'arn:t', '2026-01-02 03:04:05.678'], [$record->messageId, $record->json(), $record->subject, $record->topicArn, $record->timestamp->format('Y-m-d H:i:s.v')]);
         same(['x' => 'y', 'b' => "\0\1"], $record->attributes());
     },
-    'an object of S3, by its real name' => static function () {
+    'an object of S3 with its decoded key' => static function () {
         [$record] = (new Event\S3(['Records' => [['eventSource' => 'aws:s3', 'eventName' => 'ObjectCreated:Put', 'eventTime' => '2026-01-02T03:04:05.000Z',
             's3' => ['bucket' => ['name' => 'b'], 'object' => ['key' => 'a+b%2Bc/%C3%A4.txt', 'size' => 3]]]]]))->records;
         same(['ObjectCreated:Put', 'b', 'a b+c/ä.txt', 3, null], [$record->name, $record->bucket, $record->key, $record->size, $record->versionId]);
@@ -102,7 +102,7 @@ return [
         $event = new Event\EventBridge(['id' => 'i', 'detail-type' => 'Scheduled Event', 'source' => 'aws.events', 'time' => '2026-01-02T03:04:05Z', 'resources' => ['arn:r'], 'detail' => []]);
         same(['i', 'Scheduled Event', 'aws.events', [], ['arn:r'], 2026], [$event->id, $event->detailType, $event->source, $event->detail, $event->resources, (int) $event->time->format('Y')]);
     },
-    'a change in DynamoDB, as PHP has values' => static function () {
+    'a change in DynamoDB as PHP values' => static function () {
         [$record] = (new Event\DynamoDb(['Records' => [['eventSource' => 'aws:dynamodb', 'eventName' => 'MODIFY', 'dynamodb' => [
             'SequenceNumber' => '1', 'Keys' => ['Id' => ['N' => '101']],
             'NewImage' => [
@@ -129,10 +129,10 @@ return [
         same(['t', 0, 15, 'key', ['a' => 1], [['h', 'hä'], ['h', '']], '1545084650.987'], [$first->topic, $first->partition, $first->offset, $first->key, $first->json(), $first->headers, $first->time->format('U.v')]);
         same([1, null, null], [$second->partition, $second->key, $second->value]);
     },
-    'another event is refused by name' => static function () use ($sqs) {
+    'an event of another type is an error that names it' => static function () use ($sqs) {
         throws(Event\NotThisEvent::class, 'not from SQS: it has detail-type', static fn () => new Event\Sqs(['detail-type' => 'x']));
         throws(Event\NotThisEvent::class, 'not from Kafka: it is string', static fn () => new Event\Kafka('x'));
         throws(Event\NotThisEvent::class, 'not from S3', static fn () => new Event\S3($sqs(['messageId' => 'a'])));
-        throws(Event\NotThisEvent::class, 'not from EventBridge: it has nothing in it', static fn () => new Event\EventBridge([]));
+        throws(Event\NotThisEvent::class, 'not from EventBridge: it has no fields', static fn () => new Event\EventBridge([]));
     },
 ];

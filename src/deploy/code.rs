@@ -1,30 +1,30 @@
-//! Findings about what a template deploys: the zip, its architecture, its handler, and layers.
+//! Rules about the deployed code: the zip, its architecture, its handler, and layers.
 
-use super::findings::{Finding, Runs, certain, perhaps};
-use super::stack::{Function, Said};
+use super::findings::{Finding, RunSettings, certain, perhaps};
+use super::stack::{Function, Located};
 
-/// What a function's `CodeUri` names, as far as it is on this machine.
+/// The target of a function's `CodeUri`, as far as it is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Code {
     /// A directory, which the tool zips as it is.
     Directory { has_bootstrap: bool },
-    /// A zip, or the one that `surus lambda package` would make here.
+    /// A zip, or the zip that `surus lambda package` would write here.
     Zip {
-        /// Whether it is there.
+        /// Whether it exists.
         is_made: bool,
-        /// Lambda's word for what its programs run on, if it is one of Lambda's.
+        /// Lambda's name of its programs' architecture, if Lambda has one.
         architecture: Option<&'static str>,
     },
     /// A bucket, an image, or a value that only the deployment knows.
     Elsewhere,
 }
 
-/// What gets the events that are not HTTP.
+/// The handler of events that are not HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handler {
     /// A PHP file that returns a handler.
     File,
-    /// A script that is run with a command, such as `bin/console`.
+    /// A script that runs commands, such as `bin/console`.
     Console,
     /// None: the application's `POST /events`.
     Application,
@@ -32,8 +32,8 @@ pub enum Handler {
     Missing,
 }
 
-/// Adds what is found to `found`.
-pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+/// Adds findings to `found`.
+pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     match (&runs.code, &function.code) {
         (
@@ -45,8 +45,8 @@ pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
             found,
             code.line,
             format!(
-                "the code of {name} is the directory {}, in which no bootstrap is, so Lambda could not start it; \
-                 run `surus lambda package` and write CodeUri: function.zip",
+                "the code of {name} is the directory {}, which has no bootstrap, so Lambda cannot \
+                 start it; run `surus lambda package` and write CodeUri: function.zip",
                 code.value
             ),
         ),
@@ -64,9 +64,9 @@ pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
             found,
             handler.line,
             format!(
-                "the handler of {name} is {}, which the package does not have, so events that are not HTTP would fail \
-                 (Runtime.HandlerNotFound); write the path of a PHP file from the project's directory on, or \
-                 Handler: bootstrap if there are no such events",
+                "the handler of {name} is {}, which the package does not contain, so events that \
+                 are not HTTP would fail (Runtime.HandlerNotFound); write the PHP file's path \
+                 relative to the project, or Handler: bootstrap if there are no such events",
                 handler.value
             ),
         );
@@ -76,9 +76,9 @@ pub fn find(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
             found,
             layer.line,
             format!(
-                "{name} has the layer {} of Bref beside Surus, which brings its own PHP: the layer is never used, and counts \
-                 towards the 250 MB that code and layers may have; remove it from Layers, and name its extensions in \
-                 [package] extensions",
+                "{name} uses Bref's layer {}, but Surus brings its own PHP: the layer is unused \
+                 and counts towards the 250 MB limit of code and layers; remove it from Layers, \
+                 and name its extensions in [package] extensions",
                 layer.value
             ),
         );
@@ -100,7 +100,7 @@ fn of_architecture(
         return;
     };
     let remedy = format!(
-        "write Architectures: [{architecture}], or run `surus lambda package` on a machine of {}",
+        "write Architectures: [{architecture}], or run `surus lambda package` on a machine with {}",
         wanted.value
     );
     match is_made {
@@ -108,8 +108,8 @@ fn of_architecture(
             found,
             wanted.line,
             format!(
-                "{name} is to run on {}, but the bootstrap of its zip is for {architecture} and would not start \
-                 (Runtime.InvalidEntrypoint); {remedy}",
+                "{name} has Architectures: [{}], but the bootstrap of its zip is for \
+                 {architecture} and would not start (Runtime.InvalidEntrypoint); {remedy}",
                 wanted.value
             ),
         ),
@@ -117,16 +117,17 @@ fn of_architecture(
             found,
             wanted.line,
             format!(
-                "{name} is to run on {}, but `surus lambda package` makes zips for {architecture} on this machine; {remedy}",
+                "{name} has Architectures: [{}], but `surus lambda package` on this machine makes \
+                 zips for {architecture}; {remedy}",
                 wanted.value
             ),
         ),
     }
 }
 
-/// Layers of Bref with PHP: `arn:aws:lambda:eu-west-1:873528684822:layer:arm-php-84-fpm:1`, or
+/// Bref's layers with PHP: `arn:aws:lambda:eu-west-1:873528684822:layer:arm-php-84-fpm:1`, or
 /// `${bref:layer.php-84}`.
-fn is_of_bref(layer: &Said<String>) -> bool {
+fn is_of_bref(layer: &Located<String>) -> bool {
     let layer = layer.value.to_ascii_lowercase();
     let after = layer.split_once("layer:").map_or("", |(_, name)| name);
     let name = after.strip_prefix("arm-").unwrap_or(after);

@@ -1,4 +1,4 @@
-//! A YAML or JSON file with the lines of its values, and with the tags that CloudFormation gives a meaning.
+//! YAML and JSON documents with line numbers and CloudFormation's tags.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use anyhow::{anyhow, bail};
 use saphyr_parser::{Event, Parser, Tag};
 
-/// A value, and where it begins.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
     /// `Ref` for `!Ref`; empty without a tag.
     pub tag: String,
@@ -20,12 +20,12 @@ pub struct Node {
 pub enum Value {
     Text(String),
     List(Vec<Rc<Node>>),
-    /// In the order of the file.
+    /// In the document's order.
     Map(Vec<(String, Rc<Node>)>),
 }
 
 impl Node {
-    /// The value of a key; none when this is no map.
+    /// The value of a key. None if this is not a map.
     pub fn get(&self, key: &str) -> Option<&Rc<Node>> {
         self.entries()
             .iter()
@@ -33,13 +33,13 @@ impl Node {
             .map(|(_, node)| node)
     }
 
-    /// The value below these keys.
+    /// The value at a path of keys.
     pub fn at(&self, keys: &[&str]) -> Option<&Node> {
         keys.iter()
             .try_fold(self, |node, key| node.get(key).map(Rc::as_ref))
     }
 
-    /// Of a map; nothing when this is none.
+    /// The entries of a map; empty for other values.
     pub fn entries(&self) -> &[(String, Rc<Node>)] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// Of a list; nothing when this is none.
+    /// The items of a list; empty for other values.
     pub fn items(&self) -> &[Rc<Node>] {
         match &self.value {
             Value::List(items) => items,
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// None for lists, maps and what a tag would make something else of.
+    /// The text. None for lists, maps and values whose meaning a tag changes.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) if self.tag.is_empty() => Some(text),
@@ -64,7 +64,7 @@ impl Node {
     }
 }
 
-/// Reads the first document of the text.
+/// Reads the first document.
 pub fn parse(text: &str) -> anyhow::Result<Node> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
@@ -80,7 +80,7 @@ pub fn parse(text: &str) -> anyhow::Result<Node> {
     }
 }
 
-/// Deeper than any template, and less deep than our stack.
+/// Limit of nesting: deeper than any template, and safe for the stack.
 const DEEPEST: usize = 200;
 
 struct Reader<'a> {
@@ -93,18 +93,18 @@ impl<'a> Reader<'a> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, span.start.line())),
             Some(Err(error)) => bail!("line {}: {}", error.marker().line(), error.info()),
-            None => bail!("the file ends in the middle"),
+            None => bail!("the file ends unexpectedly"),
         }
     }
 
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> anyhow::Result<Rc<Node>> {
         if depth > DEEPEST {
-            bail!("line {line}: more than {DEEPEST} levels");
+            bail!("line {line}: more than {DEEPEST} levels of nesting");
         }
         let (anchor, tag, value) = match event {
             Event::Alias(anchor) => {
                 return self.anchors.get(&anchor).cloned().ok_or_else(|| {
-                    anyhow!("line {line}: an alias of something that is not complete")
+                    anyhow!("line {line}: an alias to a node that is not complete")
                 });
             }
             Event::Scalar(text, _, anchor, tag) => (anchor, tag, Value::Text(text.into_owned())),
@@ -127,10 +127,10 @@ impl<'a> Reader<'a> {
                     };
                     let key_line = key.line;
                     let Value::Text(key) = &key.value else {
-                        bail!("line {key_line}: a key that is no text");
+                        bail!("line {key_line}: a key that is not a string");
                     };
                     let (event, mut line) = self.next()?;
-                    // What has lines of its own is looked for under its name.
+                    // The entry of a nested map or list begins at its key.
                     if matches!(event, Event::MappingStart(..) | Event::SequenceStart(..)) {
                         line = key_line;
                     }
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
                 }
                 (anchor, tag, Value::Map(entries))
             }
-            other => bail!("line {line}: {other:?} where a value is expected"),
+            other => bail!("line {line}: expected a value, found {other:?}"),
         };
         let node = Rc::new(Node {
             line,
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The tags of YAML itself, such as `!!str`, say nothing that we need.
+/// YAML's own tags, such as `!!str`, count as no tag.
 fn meaning(tag: &Tag) -> String {
     if tag.is_yaml_core_schema() {
         String::new()
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_know_their_lines_and_tags() {
+    fn value_has_its_line_and_tag() {
         let node =
             parse("a:\n  b: !GetAtt Queue.Arn\n  c:\n    - 1\n    - !Ref X\nd: &x {e: f}\ng: *x\n")
                 .unwrap();
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_too() {
+    fn json_is_parsed() {
         let node = parse("{\n  \"a\": {\"Ref\": \"X\"}\n}").unwrap();
         assert_eq!(node.at(&["a", "Ref"]).unwrap().text(), Some("X"));
         assert_eq!(node.at(&["a"]).unwrap().line, 2);
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn syntax_error_names_its_line() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
         assert!(
             error("a: [1\nb: 2").contains("line 2"),

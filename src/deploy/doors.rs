@@ -1,15 +1,15 @@
-//! What goes wrong between a function and the ways by which HTTP requests come to it?
+//! Rules about the triggers that send HTTP requests to a function.
 
 use super::API_SECONDS;
-use super::findings::{Finding, Runs, certain, perhaps};
-use super::stack::{Door, DoorKind, Function, Stack};
+use super::findings::{Finding, RunSettings, certain, perhaps};
+use super::stack::{Function, HttpTrigger, Stack, TriggerKind};
 
-/// Adds what is found to `found`.
+/// Adds findings to `found`.
 pub fn find(
     function: &Function,
-    door: &Door,
+    trigger: &HttpTrigger,
     stack: &Stack,
-    runs: &Runs,
+    runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;
@@ -19,8 +19,8 @@ pub fn find(
             .as_ref()
             .filter(|timeout| timeout.value > limit)
     };
-    match &door.kind {
-        DoorKind::Url {
+    match &trigger.kind {
+        TriggerKind::Url {
             streams,
             is_public,
             by_sam,
@@ -28,18 +28,19 @@ pub fn find(
             match (runs.streams, streams) {
                 (true, false) => certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), but its URL does not take streams, and visitors would see what \
-                     leads a stream; set InvokeMode: RESPONSE_STREAM, or mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but its URL does not, so \
+                         clients would see the stream's prelude; set InvokeMode: RESPONSE_STREAM, \
+                         or mode = \"buffered\""
                     ),
                 ),
                 (false, true) => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "the URL of {name} takes streams, but its answers are sent as a whole, and 6 MB are their limit; set [lambda] \
-                     mode = \"stream\", or remove InvokeMode"
+                        "the URL of {name} can stream, but its responses are buffered and limited \
+                         to 6 MB; set [lambda] mode = \"stream\", or remove InvokeMode"
                     ),
                 ),
                 _ => {}
@@ -54,10 +55,12 @@ pub fn find(
                 if *is_public && !by_sam && !may(action) {
                     certain(
                         found,
-                        door.line,
+                        trigger.line,
                         format!(
-                            "the URL of {name} has AuthType NONE, but without a permission for {action} it answers 403 (since October \
-                         2025 it needs two); add an AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and {}",
+                            "the URL of {name} has AuthType NONE, but without a permission for \
+                             {action} it answers 403 (since October 2025 it needs two); add an \
+                             AWS::Lambda::Permission with Action: {action}, Principal: \"*\" and \
+                             {}",
                             if action.ends_with("Url") {
                                 "FunctionUrlAuthType: NONE"
                             } else {
@@ -68,14 +71,15 @@ pub fn find(
                 }
             }
         }
-        DoorKind::HttpApi => {
+        TriggerKind::HttpApi => {
             if runs.streams {
                 certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), which an HTTP API does not take: visitors would see what leads a \
-                     stream; set mode = \"buffered\", or use a function URL"
+                        "{name} streams responses ([lambda] mode), but an HTTP API does not, so \
+                         clients would see the stream's prelude; set mode = \"buffered\", or use a \
+                         function URL"
                     ),
                 );
             }
@@ -84,25 +88,26 @@ pub fn find(
                     found,
                     timeout.line,
                     format!(
-                        "{name} may take {} s, but its HTTP API answers 503 after {API_SECONDS} s, and the function goes on for nobody; \
-                     lower Timeout to {}, or use a function URL",
+                        "{name} has Timeout {}, but its HTTP API answers 503 after {API_SECONDS} s \
+                         while the function continues; lower Timeout to {}, or use a function URL",
                         timeout.value,
                         API_SECONDS - 2
                     ),
                 );
             }
         }
-        DoorKind::RestApi {
+        TriggerKind::RestApi {
             takes_bytes,
             streams,
         } => {
             if runs.streams && !streams {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), and its REST API takes streams only where its integration has \
-                     responseTransferMode: STREAM: elsewhere visitors see what leads a stream; set that, or mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but its REST API streams only \
+                         with responseTransferMode: STREAM in the integration; elsewhere clients \
+                         see the stream's prelude; set that, or mode = \"buffered\""
                     ),
                 );
             }
@@ -111,8 +116,8 @@ pub fn find(
                     found,
                     timeout.line,
                     format!(
-                        "{name} may take {} s, but its REST API answers 504 after 29 s unless its limit has been raised, and the \
-                     function goes on for nobody; lower Timeout to 28",
+                        "{name} has Timeout {}, but its REST API answers 504 after 29 s, unless \
+                         its limit is raised, while the function continues; lower Timeout to 28",
                         timeout.value
                     ),
                 );
@@ -120,39 +125,42 @@ pub fn find(
             match (takes_bytes, runs.sends_base64) {
                 (false, false) => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "the REST API of {name} takes all bodies for text: uploads and images arrive damaged; set \
-                         BinaryMediaTypes: [\"*/*\"] on it, and for Surus [lambda] binary_media_types = [\"*/*\"]"
+                        "the REST API of {name} treats all bodies as text, which damages uploads \
+                         and images; set its BinaryMediaTypes: [\"*/*\"], and for Surus [lambda] \
+                         binary_media_types = [\"*/*\"]"
                     ),
                 ),
                 (false, true) => certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "{name} sends compressed pages ([lambda] binary_media_types), and its REST API would pass them on as base64; \
-                         set BinaryMediaTypes: [\"*/*\"] on it"
+                        "{name} sends compressed pages ([lambda] binary_media_types), but its REST \
+                         API would pass them on as base64; set its BinaryMediaTypes: [\"*/*\"]"
                     ),
                 ),
                 (true, false) if !runs.streams => perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "the REST API of {name} has BinaryMediaTypes, of which Surus does not know, so pages go out uncompressed; \
-                         set [lambda] binary_media_types, or SURUS_LAMBDA_BINARY_MEDIA_TYPES: '*/*' in the function's Environment"
+                        "the REST API of {name} has BinaryMediaTypes, but Surus is not told, so \
+                         pages are not compressed; set [lambda] binary_media_types, or \
+                         SURUS_LAMBDA_BINARY_MEDIA_TYPES: '*/*' in the function's Environment"
                     ),
                 ),
                 _ => {}
             }
         }
-        DoorKind::Alb { multi_value } => {
+        TriggerKind::Alb { multi_value } => {
             if !multi_value {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "the load balancer before {name} sends and takes one value of each header: of several cookies or equal names in \
-                         a query, only the last is sure to arrive; write TargetGroupAttributes: \
+                        "the load balancer of {name} passes on one value per header and query \
+                         parameter: of several cookies or equal names only the last is sure to \
+                         arrive; write TargetGroupAttributes: \
                          [{{Key: lambda.multi_value_headers.enabled, Value: \"true\"}}]"
                     ),
                 );
@@ -161,19 +169,21 @@ pub fn find(
             if !stack.permissions.iter().any(may) {
                 perhaps(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "a load balancer needs a permission before its target group can have {name}; add an AWS::Lambda::Permission \
-                         with Action: lambda:InvokeFunction and Principal: elasticloadbalancing.amazonaws.com, and DependsOn it"
+                        "a load balancer needs a permission before {name} can be in its target \
+                         group; add an AWS::Lambda::Permission with Action: lambda:InvokeFunction \
+                         and Principal: elasticloadbalancing.amazonaws.com, and DependsOn it"
                     ),
                 );
             }
             if runs.streams {
                 certain(
                     found,
-                    door.line,
+                    trigger.line,
                     format!(
-                        "{name} streams its answers ([lambda] mode), which a load balancer does not take; set mode = \"buffered\""
+                        "{name} streams responses ([lambda] mode), but a load balancer does not; \
+                         set mode = \"buffered\""
                     ),
                 );
             }

@@ -1,4 +1,4 @@
-//! What goes wrong with functions like these, in practice?
+//! Rules that find mistakes in a template together with Surus's configuration.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use super::code::{self, Code, Handler};
 use super::stack::{Function, Kind, Queue, Schedule, Source, Stack};
 use super::{RECEIVES, VISIBILITY_FACTOR, doors, schedules};
 
-/// One thing that is wrong, or that may be.
+/// A mistake, or a likely one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub line: usize,
-    /// It will go wrong; otherwise it may.
+    /// Whether it will fail; otherwise it may.
     pub is_certain: bool,
-    /// What, and what to do.
+    /// What is wrong, and what to do.
     pub text: String,
 }
 
-/// How a function's PHP is run, as its configuration says with the environment of the template.
+/// How a function's PHP runs, given its configuration and the template's environment.
 #[derive(Debug, Clone)]
-pub struct Runs {
+pub struct RunSettings {
     pub streams: bool,
     pub workers: u64,
-    /// PHP's memory_limit in MB; none when there is no limit or it is not known.
+    /// PHP's memory_limit in MB; None without a limit or if unknown.
     pub memory_limit: Option<u64>,
-    /// What of an event's time is kept for ending late workers.
+    /// Time kept from each event's deadline for ending late workers.
     pub reserve: Duration,
-    /// One record may take so long.
+    /// Time limit of one record.
     pub record_timeout: Option<Duration>,
     pub failures: Failures,
     pub handler: Handler,
     pub code: Code,
-    /// Surus counts on a REST API that decodes base64 (`lambda.binary_media_types`).
+    /// Surus relies on a REST API that decodes base64 (`lambda.binary_media_types`).
     pub sends_base64: bool,
 }
 
-/// Who tells Lambda which records of a batch have failed?
+/// How Lambda learns which records of a batch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
-    /// Surus does.
+    /// Surus reports them.
     Told,
-    /// The handler may, in its answer.
+    /// The handler may report them in its result.
     Handler,
-    /// Nobody: the whole batch fails with one of its records.
+    /// Not at all: the whole batch fails with one of its records.
     Untold,
 }
 
-/// By the lines of the template. `runs` is asked with each function.
+/// All findings in the order of the template's lines. `runs` tells how each function runs.
 pub fn find(
     stack: &Stack,
-    runs: &dyn Fn(&Function) -> anyhow::Result<Runs>,
+    runs: &dyn Fn(&Function) -> anyhow::Result<RunSettings>,
 ) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     for function in &stack.functions {
@@ -70,12 +70,12 @@ pub fn find(
                 .find(|queue| Some(&queue.name) == source.queue.as_ref());
             of_source(function, source, queue, &runs, &mut found);
         }
-        for door in stack
-            .doors
+        for trigger in stack
+            .triggers
             .iter()
-            .filter(|door| door.function == function.name)
+            .filter(|trigger| trigger.function == function.name)
         {
-            doors::find(function, door, stack, &runs, &mut found);
+            doors::find(function, trigger, stack, &runs, &mut found);
         }
     }
     for queue in &stack.queues {
@@ -108,7 +108,7 @@ pub(super) fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
     });
 }
 
-fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
+fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     if let Some(runtime) = function
         .runtime
@@ -119,7 +119,7 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
             found,
             runtime.line,
             format!(
-                "{name} has the runtime {}, which does not start Surus; set Runtime: provided.al2023",
+                "{name} has Runtime: {}, which does not start Surus; set Runtime: provided.al2023",
                 runtime.value
             ),
         );
@@ -129,21 +129,22 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
             found,
             line,
             format!(
-                "{name} has SnapStart, which Lambda does not offer to zips on provided.al2023; deploy a container image (surus \
-             lambda template dockerfile), or remove it"
+                "{name} has SnapStart, which Lambda does not offer for zips on provided.al2023; \
+                 deploy a container image (surus lambda template dockerfile), or remove it"
             ),
         );
     }
     if let Some(timeout) = &function.timeout {
         let given = Duration::from_secs(timeout.value);
-        // It takes a quarter at most.
+        // The reserve is at most a quarter of the timeout.
         let reserve = runs.reserve.min(given / 4);
         if timeout.value == 3 {
             perhaps(
                 found,
                 timeout.line,
                 format!(
-                    "{name} may take 3 s, Lambda's default, in which a cold start of a large application has to fit too; set Timeout"
+                    "{name} has Lambda's default timeout of 3 s, which is short for a cold start \
+                     of a large application; set Timeout"
                 ),
             );
         }
@@ -155,8 +156,9 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
                 found,
                 timeout.line,
                 format!(
-                    "one record may take {record:?} ([lambda] record_timeout), but {name} ends after {given:?}: a late record is \
-                 ended earlier than it is told; raise Timeout or lower record_timeout"
+                    "one record may take {record:?} ([lambda] record_timeout), but {name} ends \
+                     after {given:?}, so late records are cut short; raise Timeout or lower \
+                     record_timeout"
                 ),
             );
         }
@@ -168,8 +170,9 @@ fn of_function(function: &Function, runs: &Runs, found: &mut Vec<Finding>) {
                 found,
                 memory.line,
                 format!(
-                    "{} that all reach memory_limit ({limit} MB) need {needed} MB, and {name} has {} MB: Lambda would end all of \
-                 them; raise MemorySize, or lower engine.workers or memory_limit",
+                    "{} at memory_limit ({limit} MB) need {needed} MB, but {name} has {} MB, so \
+                     Lambda would kill the function; raise MemorySize, or lower engine.workers or \
+                     memory_limit",
                     if runs.workers == 1 {
                         "a worker".into()
                     } else {
@@ -186,7 +189,7 @@ fn of_source(
     function: &Function,
     source: &Source,
     queue: Option<&Queue>,
-    runs: &Runs,
+    runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;
@@ -199,22 +202,24 @@ fn of_source(
         let add = "add FunctionResponseTypes: [ReportBatchItemFailures]";
         let lost = match source.kind {
             Kind::Sqs => "deletes them all",
-            Kind::Stream => "goes on behind the whole batch",
+            Kind::Stream => "continues after the whole batch",
         };
         match runs.failures {
             Failures::Told => certain(
                 found,
                 source.line,
                 format!(
-                    "{name} tells Lambda which records of {what} have failed, but Lambda does not listen and {lost}; {add}"
+                    "{name} reports which records of {what} failed, but Lambda ignores the report \
+                     and {lost}; {add}"
                 ),
             ),
             Failures::Handler => perhaps(
                 found,
                 source.line,
                 format!(
-                    "Lambda does not listen to which records of {what} have failed: if the handler of {name} says so, it {lost}; if \
-                     it throws, the whole batch comes again, what has succeeded too; {add}"
+                    "Lambda ignores reports of failed records of {what}: if the handler of {name} \
+                     returns one, Lambda {lost}; if it throws, the whole batch comes again, \
+                     including the records that succeeded; {add}"
                 ),
             ),
             Failures::Untold => {}
@@ -226,8 +231,9 @@ fn of_source(
                 found,
                 source.line,
                 format!(
-                    "a record of {what} that always fails is tried again until it expires, and holds up all behind it; set \
-                 MaximumRetryAttempts, and a DestinationConfig that keeps it"
+                    "a record of {what} that always fails is retried until it expires and blocks \
+                     all records after it; set MaximumRetryAttempts, and a DestinationConfig to \
+                     keep it"
                 ),
             );
         }
@@ -244,7 +250,8 @@ fn of_source(
             found,
             said.line,
             format!(
-                "{what} is FIFO, for which Lambda refuses a batching window; remove MaximumBatchingWindowInSeconds"
+                "{what} is FIFO, for which Lambda rejects a batching window; remove \
+                 MaximumBatchingWindowInSeconds"
             ),
         );
     }
@@ -254,7 +261,8 @@ fn of_source(
                 found,
                 batch.line,
                 format!(
-                    "{what} is FIFO, for which Lambda refuses more than 10 messages at once; lower BatchSize"
+                    "{what} is FIFO, for which Lambda rejects batches of more than 10 messages; \
+                     lower BatchSize"
                 ),
             );
         } else if window == 0 {
@@ -262,8 +270,8 @@ fn of_source(
                 found,
                 batch.line,
                 format!(
-                    "Lambda refuses more than 10 messages of {what} at once without a batching window; set \
-                 MaximumBatchingWindowInSeconds: 1, or lower BatchSize to 10"
+                    "Lambda rejects batches of more than 10 messages of {what} without a batching \
+                     window; set MaximumBatchingWindowInSeconds: 1, or lower BatchSize to 10"
                 ),
             );
         }
@@ -275,8 +283,9 @@ fn of_source(
             found,
             concurrency.line,
             format!(
-                "up to {} batches of {what} run at once, but {name} has ReservedConcurrentExecutions {}: what is refused counts as an \
-             attempt, and good messages end in the dead-letter queue; lower MaximumConcurrency",
+                "up to {} batches of {what} run at once, but {name} has \
+                 ReservedConcurrentExecutions {}; rejected batches count as attempts, so good \
+                 messages end in the dead-letter queue; lower MaximumConcurrency",
                 concurrency.value, reserved.value
             ),
         );
@@ -291,8 +300,8 @@ fn of_source(
                 found,
                 visibility.line,
                 format!(
-                    "{what} hides a message for {} s, but {name} may take {} s, which Lambda refuses; set VisibilityTimeout to \
-                 {recommended}",
+                    "{what} hides a message for {} s, but {name} has Timeout {}, which Lambda \
+                     rejects; set VisibilityTimeout to {recommended}",
                     visibility.value, timeout.value
                 ),
             );
@@ -301,9 +310,9 @@ fn of_source(
                 found,
                 visibility.line,
                 format!(
-                    "{what} hides a message for {} s and {name} may take {} s: a message that waits for a free function can come a \
-                 second time while the first is being worked on; AWS recommends six times the timeout and the batching window: \
-                 set VisibilityTimeout to {recommended}",
+                    "{what} hides a message for {} s and {name} has Timeout {}, so a message may \
+                     come again while it is in progress; AWS recommends six times the timeout plus \
+                     the batching window: set VisibilityTimeout to {recommended}",
                     visibility.value, timeout.value
                 ),
             );
@@ -318,8 +327,8 @@ fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
             found,
             queue.line,
             format!(
-                "{name} has no dead-letter queue: a message that always fails comes again until it expires; add a RedrivePolicy with \
-             maxReceiveCount: {RECEIVES}"
+                "{name} has no dead-letter queue, so a message that always fails comes again until \
+                 it expires; add a RedrivePolicy with maxReceiveCount: {RECEIVES}"
             ),
         );
         return;
@@ -333,8 +342,8 @@ fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
             found,
             after.line,
             format!(
-                "{name} gives a message up after {} attempts, of which some can be lost while functions are busy; AWS recommends \
-             maxReceiveCount: {RECEIVES} or more",
+                "{name} gives up a message after {} attempts, some of which may be lost while \
+                 functions are busy; AWS recommends maxReceiveCount: {RECEIVES} or more",
                 after.value
             ),
         );
@@ -349,7 +358,8 @@ fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
             found,
             redrive.line,
             format!(
-                "{name} is {} and its dead-letter queue {} is {}; SQS wants both alike: set FifoQueue of {}",
+                "{name} is {} and its dead-letter queue {} is {}; SQS requires the same of both: \
+                 set FifoQueue of {}",
                 word(queue.is_fifo),
                 target.name,
                 word(target.is_fifo),

@@ -1,4 +1,4 @@
-//! What a SAM or CloudFormation template says of functions and of what calls them.
+//! Functions of a SAM or CloudFormation template, and their triggers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,17 +6,17 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::document::{Node, Value};
+pub use super::values::Located;
 use super::values::Reader;
-pub use super::values::Said;
 
 #[derive(Debug, Default)]
 pub struct Stack {
     pub functions: Vec<Function>,
     pub queues: Vec<Queue>,
     pub sources: Vec<Source>,
-    pub doors: Vec<Door>,
+    pub triggers: Vec<HttpTrigger>,
     pub schedules: Vec<Schedule>,
-    /// `AWS::Lambda::Permission`: of which function, and for what.
+    /// `AWS::Lambda::Permission`s: function and action.
     pub permissions: Vec<(String, String)>,
 }
 
@@ -24,25 +24,25 @@ pub struct Stack {
 pub struct Function {
     pub name: String,
     pub line: usize,
-    /// Seconds; none where only the deployment knows.
-    pub timeout: Option<Said<u64>>,
-    /// MB.
-    pub memory: Option<Said<u64>>,
-    pub runtime: Option<Said<String>>,
+    /// In seconds; None if only the deployment knows it.
+    pub timeout: Option<Located<u64>>,
+    /// In MB.
+    pub memory: Option<Located<u64>>,
+    pub runtime: Option<Located<String>>,
     pub is_image: bool,
     /// `_HANDLER`.
-    pub handler: Option<Said<String>>,
-    /// Lambda's word for it; none where only the deployment knows.
-    pub architecture: Option<Said<String>>,
-    /// `CodeUri`, or the file or directory that `Code` names.
-    pub code: Option<Said<String>>,
-    /// The tool makes the zip by a build of its own.
+    pub handler: Option<Located<String>>,
+    /// Lambda's name for it; None if only the deployment knows it.
+    pub architecture: Option<Located<String>>,
+    /// `CodeUri`, or the file or directory in `Code`.
+    pub code: Option<Located<String>>,
+    /// The deployment tool builds the zip.
     pub is_built: bool,
-    /// As the template writes them, with whatever `${…}` stands for.
-    pub layers: Vec<Said<String>>,
+    /// As in the template, with any `${…}`.
+    pub layers: Vec<Located<String>>,
     pub snap_start: Option<usize>,
-    pub reserved: Option<Said<u64>>,
-    /// Those whose values are known.
+    pub reserved: Option<Located<u64>>,
+    /// Only variables with known values.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -50,9 +50,9 @@ pub struct Function {
 pub struct Queue {
     pub name: String,
     pub line: usize,
-    pub visibility: Option<Said<u64>>,
+    pub visibility: Option<Located<u64>>,
     pub is_fifo: bool,
-    /// The dead-letter queue's name, when it is of this template, and `maxReceiveCount`.
+    /// The dead-letter queue's name, if it is in this template, and `maxReceiveCount`.
     pub redrive: Option<Redrive>,
 }
 
@@ -60,7 +60,7 @@ pub struct Queue {
 pub struct Redrive {
     pub line: usize,
     pub to: Option<String>,
-    pub after: Option<Said<u64>>,
+    pub after: Option<Located<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum Kind {
     Stream,
 }
 
-/// Records that Lambda fetches for a function.
+/// An event source mapping: records that Lambda fetches for a function.
 #[derive(Debug)]
 pub struct Source {
     pub function: String,
@@ -77,17 +77,17 @@ pub struct Source {
     pub line: usize,
     /// A queue of this template.
     pub queue: Option<String>,
-    /// As its ARN says.
+    /// According to the ARN.
     pub is_fifo: bool,
-    pub batch: Option<Said<u64>>,
-    /// Seconds.
-    pub window: Option<Said<u64>>,
+    pub batch: Option<Located<u64>>,
+    /// In seconds.
+    pub window: Option<Located<u64>>,
     pub reports_failures: bool,
-    pub attempts: Option<Said<u64>>,
-    pub concurrency: Option<Said<u64>>,
+    pub attempts: Option<Located<u64>>,
+    pub concurrency: Option<Located<u64>>,
 }
 
-/// Events that come by the clock.
+/// A schedule that triggers a function.
 #[derive(Debug)]
 pub struct Schedule {
     pub function: String,
@@ -95,20 +95,20 @@ pub struct Schedule {
     pub has_input: bool,
 }
 
-/// A way by which HTTP requests come.
+/// A trigger for HTTP requests.
 #[derive(Debug)]
-pub struct Door {
+pub struct HttpTrigger {
     pub function: String,
     pub line: usize,
-    pub kind: DoorKind,
+    pub kind: TriggerKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DoorKind {
+pub enum TriggerKind {
     Url {
         streams: bool,
         is_public: bool,
-        /// SAM gives it its permissions.
+        /// SAM adds its permissions.
         by_sam: bool,
     },
     HttpApi,
@@ -116,16 +116,16 @@ pub enum DoorKind {
         takes_bytes: bool,
         streams: bool,
     },
-    /// A target group of a load balancer.
+    /// A load balancer's target group.
     Alb {
         multi_value: bool,
     },
 }
 
-/// Reads the template.
+/// Reads a template.
 pub fn read(template: &Node) -> anyhow::Result<Stack> {
     let Some(resources) = template.get("Resources") else {
-        bail!("it has no Resources; it is no template of SAM or CloudFormation");
+        bail!("not a SAM or CloudFormation template: it has no Resources");
     };
     let reader = Reader { template };
     let mut stack = Stack::default();
@@ -182,7 +182,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
                     properties,
                 ));
             }
-            "AWS::Lambda::Url" => stack.doors.push(Door {
+            "AWS::Lambda::Url" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(properties.get("TargetFunctionArn")),
                 line: resource.line,
                 kind: reader.url(properties, false),
@@ -191,19 +191,19 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
                 reader.reference(properties.get("FunctionName")),
                 reader.text(properties.get("Action")).unwrap_or_default(),
             )),
-            "AWS::ApiGatewayV2::Integration" => stack.doors.push(Door {
+            "AWS::ApiGatewayV2::Integration" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(properties.get("IntegrationUri")),
                 line: resource.line,
-                kind: DoorKind::HttpApi,
+                kind: TriggerKind::HttpApi,
             }),
-            "AWS::ApiGateway::Method" => stack.doors.push(Door {
+            "AWS::ApiGateway::Method" => stack.triggers.push(HttpTrigger {
                 function: reader.reference(
                     properties
                         .get("Integration")
                         .and_then(|integration| integration.get("Uri")),
                 ),
                 line: resource.line,
-                kind: DoorKind::RestApi {
+                kind: TriggerKind::RestApi {
                     takes_bytes: reader.some_api_takes_bytes(),
                     streams: reader
                         .text(
@@ -233,7 +233,7 @@ impl Reader<'_> {
             .iter()
             .find_map(|properties| properties.get("FunctionUrlConfig"))
         {
-            stack.doors.push(Door {
+            stack.triggers.push(HttpTrigger {
                 function: name.into(),
                 line: url.line,
                 kind: self.url(url, true),
@@ -253,7 +253,7 @@ impl Reader<'_> {
                 value: Value::Map(Vec::new()),
             });
             let properties = event.get("Properties").unwrap_or(&empty);
-            let door = |kind| Door {
+            let trigger = |kind| HttpTrigger {
                 function: name.into(),
                 line: event.line,
                 kind,
@@ -273,7 +273,7 @@ impl Reader<'_> {
                     event.line,
                     properties,
                 )),
-                "HttpApi" => stack.doors.push(door(DoorKind::HttpApi)),
+                "HttpApi" => stack.triggers.push(trigger(TriggerKind::HttpApi)),
                 "Schedule" | "ScheduleV2" => stack.schedules.push(Schedule {
                     function: name.into(),
                     line: event.line,
@@ -281,7 +281,7 @@ impl Reader<'_> {
                 }),
                 "Api" => {
                     let takes_bytes = self.some_api_takes_bytes();
-                    stack.doors.push(door(DoorKind::RestApi {
+                    stack.triggers.push(trigger(TriggerKind::RestApi {
                         takes_bytes,
                         streams: false,
                     }));
@@ -291,12 +291,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The first of `properties` that has a key says its value.
+    /// Reads a function. Of several `properties`, the first that has a key provides the value.
     fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> Function {
         let line = resource.line;
         let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
         let mut environment = BTreeMap::new();
-        // The function's own override those of all.
+        // The function's own variables override the global ones.
         for properties in properties.iter().rev() {
             let variables = properties.at(&["Environment", "Variables"]);
             for (key, value) in variables.map_or(&[][..], |node| node.entries()) {
@@ -313,7 +313,7 @@ impl Reader<'_> {
             runtime: self.said(get("Runtime")),
             handler: self.said(get("Handler")),
             architecture: match get("Architectures") {
-                None => Some(Said {
+                None => Some(Located {
                     line,
                     value: "x86_64".into(),
                 }),
@@ -329,16 +329,16 @@ impl Reader<'_> {
         }
     }
 
-    /// A text, with its line.
-    fn said(&self, node: Option<&Rc<Node>>) -> Option<Said<String>> {
+    /// A string with its line.
+    fn said(&self, node: Option<&Rc<Node>>) -> Option<Located<String>> {
         let value = self.text(node)?;
-        Some(Said {
+        Some(Located {
             line: node?.line,
             value,
         })
     }
 
-    /// A target of a schedule.
+    /// One target of a schedule.
     fn schedule(&self, line: usize, target: &Rc<Node>) -> Schedule {
         Schedule {
             function: self.reference(target.get("Arn")),
@@ -347,7 +347,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The functions to which a load balancer leads.
+    /// The functions in a load balancer's target group.
     fn target_group(&self, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
         if self.text(properties.get("TargetType")).as_deref() != Some("lambda") {
             return;
@@ -360,10 +360,10 @@ impl Reader<'_> {
             is("Key", "lambda.multi_value_headers.enabled") && !is("Value", "false")
         });
         for target in items("Targets") {
-            stack.doors.push(Door {
+            stack.triggers.push(HttpTrigger {
                 function: self.reference(target.get("Id")),
                 line,
-                kind: DoorKind::Alb { multi_value },
+                kind: TriggerKind::Alb { multi_value },
             });
         }
     }
@@ -415,20 +415,20 @@ impl Reader<'_> {
         }
     }
 
-    fn url(&self, properties: &Node, by_sam: bool) -> DoorKind {
-        DoorKind::Url {
+    fn url(&self, properties: &Node, by_sam: bool) -> TriggerKind {
+        TriggerKind::Url {
             streams: self.text(properties.get("InvokeMode")).as_deref() == Some("RESPONSE_STREAM"),
             is_public: self.text(properties.get("AuthType")).as_deref() == Some("NONE"),
             by_sam,
         }
     }
 
-    /// A stream needs to be told where to begin.
+    /// Whether the source is a stream: only streams have a starting position.
     fn is_stream(&self, properties: &Node) -> bool {
         properties.get("StartingPosition").is_some()
     }
 
-    /// Does any REST API of the template hand on bodies that are no text?
+    /// Whether any REST API of the template passes binary bodies on.
     fn some_api_takes_bytes(&self) -> bool {
         let resources = self
             .template
@@ -445,24 +445,24 @@ impl Reader<'_> {
     }
 }
 
-/// Does a schedule send anything of its own?
+/// Whether a schedule sends an input of its own.
 fn has_input(properties: &Node) -> bool {
     ["Input", "InputPath", "InputTransformer"]
         .iter()
         .any(|name| properties.get(name).is_some())
 }
 
-/// Those of all functions come in addition to the function's own.
-fn layers(properties: &[&Rc<Node>]) -> Vec<Said<String>> {
+/// The layers of all functions and of this one.
+fn layers(properties: &[&Rc<Node>]) -> Vec<Located<String>> {
     let lists = properties.iter().filter_map(|it| it.get("Layers"));
     let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
-        // What `Fn::Sub` puts into it does not change which layer it is.
+        // Values that `Fn::Sub` inserts do not change which layer it is.
         let text = match (&layer.value, layer.get("Fn::Sub")) {
             (Value::Text(text), _) => text,
             (_, Some(sub)) => sub.text()?,
             _ => return None,
         };
-        Some(Said {
+        Some(Located {
             line: layer.line,
             value: text.to_string(),
         })

@@ -1,23 +1,23 @@
-//! What does a value of a template come to, as far as that can be known before it is deployed?
+//! Values of a template, as far as they are known before the deployment.
 
 use std::rc::Rc;
 
 use super::document::{Node, Value};
 
-/// Something that the template says, and the line where it does.
+/// A value of the template and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<T> {
+pub struct Located<T> {
     pub line: usize,
     pub value: T,
 }
 
-/// Reads values of this template.
+/// Resolves values of a template.
 pub struct Reader<'a> {
     pub template: &'a Node,
 }
 
 impl Reader<'_> {
-    /// A text, or that of the parameter that it refers to.
+    /// A string, or that of the parameter it refers to.
     pub fn text(&self, node: Option<&Rc<Node>>) -> Option<String> {
         let node = node?;
         if let Some(text) = node.text() {
@@ -31,23 +31,23 @@ impl Reader<'_> {
         default.text().map(str::to_string)
     }
 
-    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Said<u64>> {
+    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Located<u64>> {
         let value = self.text(node)?.trim().parse().ok()?;
-        Some(Said {
+        Some(Located {
             line: node?.line,
             value,
         })
     }
 
-    /// What holds when the template says nothing; none where it says something that only the deployment knows.
+    /// The value, or `default` if the template has none. None if only the deployment knows it.
     pub fn number_or(
         &self,
         node: Option<&Rc<Node>>,
         line: usize,
         default: u64,
-    ) -> Option<Said<u64>> {
+    ) -> Option<Located<u64>> {
         match node {
-            None => Some(Said {
+            None => Some(Located {
                 line,
                 value: default,
             }),
@@ -55,7 +55,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The resource that something refers to by `Ref`, `GetAtt` or `Sub`; empty when it refers to none.
+    /// The name of the resource referred to by `Ref`, `GetAtt` or `Sub`; empty if there is none.
     pub fn reference(&self, node: Option<&Rc<Node>>) -> String {
         let Some(node) = node else {
             return String::new();
@@ -88,7 +88,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The resource of the template that `${…}` of a text names.
+    /// The resource that `${…}` in a string names.
     fn substituted(&self, text: &str) -> String {
         let names = text
             .split("${")

@@ -153,7 +153,7 @@ fn event_is_answered_by_its_handler_on_every_engine() {
                 body["errorMessage"]
                     .as_str()
                     .unwrap()
-                    .contains("(string) that JSON cannot say"),
+                    .contains("result of the handler (string) as JSON"),
                 "{body}"
             );
         }
@@ -175,8 +175,8 @@ fn event_is_answered_by_its_handler_on_every_engine() {
 fn missing_handler_is_named_with_its_path() {
     let site = with_events(Site::new()).write("nothing.php", "<?php");
     for (handler, says) in [
-        ("missing.php", "is not there"),
-        ("nothing.php", "has returned nothing"),
+        ("missing.php", "does not exist"),
+        ("nothing.php", "returned nothing"),
     ] {
         let classic = serve(&site, "classic", handler, &[]);
         let (_, body) = error(&classic, &json!({}));
@@ -193,7 +193,7 @@ fn missing_handler_is_named_with_its_path() {
     let Err(log) = Surus::spawn(&site.www(), &args, &env) else {
         panic!("started without its handler");
     };
-    assert!(log.contains("missing.php is not there"), "{log}");
+    assert!(log.contains("missing.php does not exist"), "{log}");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn queue_example_reports_the_failed_message() {
             body["errorMessage"]
                 .as_str()
                 .unwrap()
-                .ends_with("says no name.")
+                .ends_with("has no name")
         );
         surus.wait_for_log(|log| log.contains("Hello, Hannibal!"));
     }

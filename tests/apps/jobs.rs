@@ -206,7 +206,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         notes.are(&["release, attempt 1, d of jobs"]);
         surus.wait_for_log(|log| {
             log.contains(
-                "App\\Work (d) is to come again in 60 s, but comes when the visibility timeout",
+                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility timeout",
             )
         });
         assert_eq!(alone(&surus, &message("e", &payload("fail"), 1)), Ok(()));
@@ -259,7 +259,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         delayed("j", &release, "refused");
         notes.are(&["release, attempt 1, j of jobs"]);
         surus.wait_for_log(|log| {
-            log.contains("App\\Work (j) is to come again in 60 s") && log.contains("AccessDenied")
+            log.contains("cannot delay App\\Work (j) by 60 s") && log.contains("AccessDenied")
         });
         drop(surus);
 

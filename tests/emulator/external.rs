@@ -261,9 +261,12 @@ async fn surus_beside_it_hears_sigterm_and_leaves_nothing_behind() {
     let log = log.lock().unwrap();
     let was_told = log
         .iter()
-        .any(|line| line.contains("Lambda ends this environment"));
+        .any(|line| line.contains("Lambda is shutting this environment down"));
     assert!(was_told, "{log:?}");
-    assert!(!log.iter().any(|line| line.contains("given up")), "{log:?}");
+    assert!(
+        !log.iter().any(|line| line.contains("abandoned")),
+        "{log:?}"
+    );
     let told = extensions.of_type("SHUTDOWN");
     assert_eq!(told.len(), 1);
     assert!(!still_runs(dir.path()));

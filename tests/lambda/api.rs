@@ -1,4 +1,4 @@
-//! Lambda's Runtime API and Extensions API, as a test wants them to behave.
+//! A stand-in for Lambda's Runtime API and Extensions API that tests control.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-/// No test needs as long.
+/// Longer than any test needs.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Everything that a runtime asks for is recorded; events come from the test.
+/// Records all requests of a runtime; the test provides the events.
 #[derive(Clone)]
 pub struct Api {
     pub address: String,
@@ -24,11 +24,11 @@ struct State {
     calls: Vec<Call>,
     rules: Vec<Rule>,
     may_restore: bool,
-    /// How many wait for an event.
+    /// How many requests wait for an event.
     waiting: usize,
-    /// Of bodies that come in chunks, what has come so far.
+    /// What has arrived of a chunked body.
     seen: Vec<u8>,
-    /// No more is read of them than that, until the test wants it.
+    /// Limit of what is read of chunked bodies, until the test lifts it.
     most: Option<usize>,
 }
 
@@ -38,15 +38,15 @@ struct Rule {
     left: usize,
 }
 
-/// What is answered instead of what would be.
+/// A reply that replaces the usual one.
 #[derive(Clone)]
 pub enum Reply {
     Status(u16),
-    /// The connection ends without an answer.
+    /// Closes the connection without a reply.
     Cut,
-    /// What would be answered, later.
+    /// The usual reply, later.
     After(Duration),
-    /// What would be answered, and then the connection ends.
+    /// The usual reply, then closes the connection.
     Last,
 }
 
@@ -58,7 +58,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// With the headers that Lambda sends to every function, and ten seconds.
+    /// An event with the headers that Lambda sends to every function, and a deadline in ten
+    /// seconds.
     pub fn new(id: &str, body: &Value) -> Event {
         let event = Event {
             id: id.into(),
@@ -82,7 +83,7 @@ impl Event {
         self
     }
 
-    /// Lambda would end the function then.
+    /// Sets the deadline, at which Lambda would end the function.
     pub fn within(self, time: Duration) -> Event {
         let at = SystemTime::now() + time;
         let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -90,15 +91,15 @@ impl Event {
     }
 }
 
-/// What a runtime has asked for.
+/// A request of a runtime.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub path: String,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The body came in chunks; what came behind them.
+    /// The trailers, if the body was chunked.
     pub trailers: Option<Vec<(String, String)>>,
-    /// How many connections there had been before this one.
+    /// The number of connections before this one.
     pub connection: usize,
 }
 
@@ -116,7 +117,7 @@ impl Call {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// The body of an HTTP answer in the format 2.0.
+    /// The body of an HTTP response in format 2.0.
     pub fn text(&self) -> String {
         let json = self.json();
         json["body"]
@@ -150,12 +151,12 @@ impl Api {
         api
     }
 
-    /// Hands an event over as soon as somebody asks.
+    /// Delivers an event to the next request for one.
     pub fn send(&self, event: Event) {
         self.change(|state| state.events.push_back(event));
     }
 
-    /// Answers the next `times` calls of a path that ends so in another way.
+    /// Changes the reply to the next `times` calls whose path ends with `path`.
     pub fn reply(&self, path: &str, times: usize, reply: Reply) {
         let path = path.to_string();
         self.change(|state| {
@@ -167,17 +168,17 @@ impl Api {
         });
     }
 
-    /// The snapshot goes on here.
+    /// Lets the process continue after the snapshot.
     pub fn restore(&self) {
         self.change(|state| state.may_restore = true);
     }
 
-    /// Waits for a call of a path that ends so, and takes it.
+    /// Waits for a call whose path ends with `path`, and removes it.
     pub fn take(&self, path: &str) -> Call {
         self.take_if(path, |call| call.path.ends_with(path))
     }
 
-    /// Waits for the answer to an event, of whichever kind.
+    /// Waits for the response or the error of an event.
     pub fn answer(&self, id: &str) -> Call {
         let of = format!("/invocation/{id}/");
         self.take_if(&of, |call| call.path.contains(&of))
@@ -190,9 +191,9 @@ impl Api {
         })
     }
 
-    /// Waits until so many wait for an event.
+    /// Waits until this many requests wait for an event.
     pub fn until_waiting(&self, count: usize) {
-        self.wait("who waits for events", |state| {
+        self.wait("requests for events", |state| {
             (state.waiting >= count && state.events.is_empty()).then_some(())
         });
     }
@@ -206,7 +207,7 @@ impl Api {
         });
     }
 
-    /// Reads no more than that of bodies in chunks; of all, if none is named.
+    /// Limits how much is read of chunked bodies; None lifts the limit.
     pub fn read_no_more_than(&self, most: Option<usize>) {
         self.change(|state| state.most = most);
     }
@@ -218,12 +219,12 @@ impl Api {
         });
     }
 
-    /// Does somebody wait for an event?
+    /// Whether a request waits for an event.
     pub fn is_asked(&self) -> bool {
         self.lock().waiting > 0
     }
 
-    /// What has been called so far and not been taken.
+    /// The recorded calls that no test has taken.
     pub fn calls(&self) -> Vec<Call> {
         self.lock().calls.clone()
     }
@@ -238,7 +239,7 @@ impl Api {
             let left = until.saturating_duration_since(Instant::now());
             assert!(
                 !left.is_zero(),
-                "waited in vain for {what}; called were {:#?}",
+                "timeout while waiting for {what}; calls: {:#?}",
                 state
                     .calls
                     .iter()
@@ -292,7 +293,7 @@ impl Api {
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }
 
-    /// None when the runtime has ended the connection, or not said all of what it began to say.
+    /// None if the runtime has closed the connection, possibly within a request.
     fn read(&self, lines: &mut impl BufRead, connection: usize) -> Option<Call> {
         let first = line(lines)?;
         let mut words = first.split(' ');
@@ -331,7 +332,7 @@ impl Api {
         })
     }
 
-    /// False when the connection is at its end.
+    /// False if the connection is closed.
     fn behave(&self, path: &str, stream: &TcpStream) -> bool {
         match path {
             "/2018-06-01/runtime/invocation/next" => match self.next_event(stream) {
@@ -353,7 +354,7 @@ impl Api {
         true
     }
 
-    /// An event, when there is one; none when the runtime has gone before.
+    /// The next event. None if the runtime closes the connection first.
     fn next_event(&self, stream: &TcpStream) -> Option<Event> {
         self.change(|state| state.waiting += 1);
         let event = loop {
@@ -372,7 +373,7 @@ impl Api {
     }
 }
 
-/// Looks for a moment whether the other end is still there.
+/// Checks briefly whether the other end has closed the connection.
 fn is_gone(stream: &TcpStream) -> bool {
     let mut byte = [0];
     stream

@@ -1,4 +1,4 @@
-//! Console commands as events, with the Composer package's library.
+//! Tests of console commands as events, with the Composer package's library.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::{Api, Call, Event};
 use crate::function::{Dir, Function};
 
-/// `bin/console` of no framework: what a command does, its first word says.
+/// A `bin/console` without a framework. The first word selects what it does.
 const SCRIPT: &str = r#"#!/usr/bin/env php
 <?php
 echo "begun $argv[1]\n";
@@ -20,7 +20,7 @@ switch ($argv[1]) {
 }
 "#;
 
-/// The same as an application of Symfony, whose commands run in the worker.
+/// The same as a Symfony application, whose commands run in the worker.
 const APPLICATION: &str = r#"<?php
 require '/usr/share/php/Symfony/Component/Console/autoload.php';
 $app = new Symfony\Component\Console\Application();
@@ -56,7 +56,7 @@ fn function(engine: &str, console: &str) -> Function {
     function
 }
 
-/// Every kind of console on every kind of engine.
+/// Every type of console on every type of engine.
 fn each(test: impl Fn(&Function, &str)) {
     for engine in ["classic", "worker", "rewind"] {
         for console in [SCRIPT, APPLICATION] {
@@ -82,7 +82,7 @@ fn error(call: &Call) -> (Value, String) {
 }
 
 #[test]
-fn command_output_is_in_the_log_while_the_command_runs() {
+fn console_output_is_logged_while_the_command_runs() {
     each(|function, kind| {
         function.api.send(command("w", "wait"));
         function.wait_for_log("begun wait");
@@ -95,14 +95,14 @@ fn command_output_is_in_the_log_while_the_command_runs() {
 }
 
 #[test]
-fn command_output_is_in_the_log_after_the_deadline() {
+fn console_output_is_logged_after_a_timeout() {
     each(|function, kind| {
         let call = function.ask(command("h", "hang").within(Duration::from_secs(2)));
         assert_eq!(error(&call).0["errorType"], "Function.Timeout", "{kind}");
         function.wait_for_log("begun hang");
         function.wait_for_log("half a line");
         if kind == "script" {
-            // The command is not left behind to go on in the next event.
+            // The command does not continue during the next event.
             let pid = function.dir.read("pid");
             let is_there = || std::path::Path::new(&format!("/proc/{pid}/root")).exists();
             for _ in 0..2000 {
@@ -120,7 +120,7 @@ fn command_output_is_in_the_log_after_the_deadline() {
 }
 
 #[test]
-fn command_output_is_in_the_log_after_a_crash() {
+fn console_output_is_logged_after_a_crash() {
     each(|function, kind| {
         let (error, message) = error(&function.ask(command("c", "crash")));
         function.wait_for_log("begun crash");
@@ -134,7 +134,7 @@ fn command_output_is_in_the_log_after_a_crash() {
 }
 
 #[test]
-fn command_output_that_is_larger_than_an_answer_is_no_failure() {
+fn console_output_above_the_limit_is_shortened() {
     each(|function, kind| {
         let call = function.ask(command("l", "large").within(Duration::from_secs(60)));
         assert!(call.path.ends_with("/response"), "{kind}: {}", call.path);
@@ -154,7 +154,7 @@ fn command_output_that_is_larger_than_an_answer_is_no_failure() {
 }
 
 #[test]
-fn failed_command_has_its_code_and_output_in_the_error() {
+fn failed_command_reports_exit_code_and_output() {
     each(|function, kind| {
         let (error, message) = error(&function.ask(command("f", "fail")));
         assert_eq!(error["errorType"], "CommandFailed");

@@ -1,5 +1,5 @@
-//! What do two copies of one snapshot have in common? Both are played: two functions whose kernels give the same random numbers up to the
-//! restore, and from there on each its own.
+//! Tests that copies of a snapshot differ. Two functions play the copies: their kernels return the
+//! same random numbers up to the restore, then different ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use crate::api::{Api, Event};
 use crate::function::{Dir, Function, get};
 
-/// `getrandom()` as `entropy.c` has it.
+/// `entropy.c`, which replaces `getrandom()`.
 static ENTROPY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let library = dir.path().join("entropy.so");
@@ -17,13 +17,13 @@ static ENTROPY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]);
     assert!(cc.arg(&library).arg(source).status().unwrap().success());
-    // The workers may be somebody else.
+    // The workers may run as another user.
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), all).unwrap();
     (dir, library)
 });
 
-/// Draws once at its start, so that nothing waits to be seeded, and for each event.
+/// Draws once at its start, so that all generators are seeded, and for each event.
 const CODE: &str = r#"<?php
 $ffi = FFI::cdef('long random(void);');
 $engines = [new Random\Engine\Mt19937, new Random\Engine\PcgOneseq128XslRr64, new Random\Engine\Xoshiro256StarStar];
@@ -42,7 +42,7 @@ $draw();
 $answer = fn () => print json_encode(['pid' => getmypid()] + $draw());
 "#;
 
-/// What a copy draws for its first two events, whose kernel says `word` after the restore.
+/// What a copy draws for its first two events, if its kernel returns `word` after the restore.
 fn drawn(engine: &str, word: &str) -> Vec<BTreeMap<String, String>> {
     let serve = match engine {
         "classic" => "$answer();",
@@ -88,7 +88,7 @@ fn drawn(engine: &str, word: &str) -> Vec<BTreeMap<String, String>> {
 }
 
 #[test]
-fn each_copy_of_a_snapshot_has_random_numbers_and_processes_of_its_own() {
+fn snapshot_copies_have_different_random_numbers_and_processes() {
     for engine in ["rewind", "fork", "standby", "worker", "classic"] {
         let (one, same, other) = (
             drawn(engine, "copy 1"),
@@ -97,14 +97,14 @@ fn each_copy_of_a_snapshot_has_random_numbers_and_processes_of_its_own() {
         );
         let is_forked = ["rewind", "fork"].contains(&engine);
         for (source, value) in &one[0] {
-            // Elsewhere PHP leaves it as libc begins it: the same in every process.
+            // In other engines PHP keeps libc's initial state, which is the same in every process.
             if source == "random" && !is_forked {
                 continue;
             }
             assert_ne!(&other[0][source], value, "{engine}: {source}");
             assert_ne!(&other[1][source], &one[1][source], "{engine}: {source}");
         }
-        // Nothing else made them differ. PHP's own calls of the kernel are not played.
+        // Nothing else made them differ. PHP's own system calls are not replaced.
         if !is_forked {
             continue;
         }

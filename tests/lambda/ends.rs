@@ -1,4 +1,4 @@
-//! What follows an answer, and the end of the function.
+//! Tests of what runs after the response, and of the function's end.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::api::{Api, Event};
 use crate::function::{Dir, Function, get};
 
 #[test]
-fn the_answer_goes_before_php_ends_and_the_next_event_is_asked_for_after() {
+fn response_is_sent_before_php_ends_and_next_event_fetched_after() {
     let code = "<?php
         register_shutdown_function(function () { error_log('last words'); fwrite(fopen('php://stderr', 'w'), \"to stderr\\n\"); });
         echo 'answer'; fastcgi_finish_request();
@@ -14,12 +14,12 @@ fn the_answer_goes_before_php_ends_and_the_next_event_is_asked_for_after() {
         file_put_contents(__DIR__.'/done', 'done');";
     let function = Function::start(&[("index.php", code)], &[]);
     assert_eq!(function.get("p-1", "/").text(), "answer");
-    assert!(!function.api.is_asked(), "PHP is not done yet");
+    assert!(!function.api.is_asked(), "PHP is still busy");
     assert!(!function.dir.path("done").exists());
     function.dir.write("gate", "");
     function.api.until_waiting(1);
     assert_eq!(function.dir.read("done"), "done");
-    // A line names the event as long as it is not over, so both were written before.
+    // Log lines name the event only until it is over, so both were written before.
     function.wait_for_log("last words");
     function.wait_for_log("to stderr");
     let log = function.log();
@@ -31,7 +31,7 @@ fn the_answer_goes_before_php_ends_and_the_next_event_is_asked_for_after() {
 }
 
 #[test]
-fn what_follows_an_answer_ends_with_the_deadline() {
+fn work_after_the_response_ends_at_the_deadline() {
     let code = "<?php echo 'answer'; fastcgi_finish_request(); if (isset($_GET['stay'])) { while (true) {} }";
     let function = Function::start(&[("index.php", code)], &[]);
     let event = Event::new("o-1", &get("/?stay")).within(Duration::from_secs(2));
@@ -48,7 +48,7 @@ fn what_follows_an_answer_ends_with_the_deadline() {
 }
 
 #[test]
-fn the_log_is_complete_when_the_event_is_over() {
+fn log_is_complete_at_the_end_of_an_event() {
     let code = "<?php for ($i = 0; $i < 2000; $i++) { fwrite(STDERR ?? fopen('php://stderr', 'w'), \"line $i\\n\"); } echo 'x';";
     let code = code.replace(
         "STDERR ?? fopen('php://stderr', 'w')",
@@ -59,9 +59,9 @@ fn the_log_is_complete_when_the_event_is_over() {
         let id = format!("l-{number}");
         function.get(&id, "/");
         function.api.until_waiting(1);
-        // As Lambda freezes it: what is not written by then, comes no more.
+        // Lambda freezes the process like this; what it has not written by then would be missing.
         function.signal("STOP");
-        // The test reads the log on a thread of its own.
+        // The test reads the log in a thread of its own.
         function.wait_for_log(&format!("{id}\tINFO\tline 1999"));
         assert_eq!(
             function
@@ -75,7 +75,7 @@ fn the_log_is_complete_when_the_event_is_over() {
 }
 
 #[test]
-fn the_level_that_lambda_asks_for_is_that_of_the_applications_records() {
+fn lambda_log_level_filters_the_applications_records() {
     let code = r#"<?php foreach (['error', 'ERROR', 'critical'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is kept"]));
         foreach (['info', 'warning', 'DEBUG'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is left out"]));
         file_put_contents('php://stderr', json_encode(['level_name' => 'ALERT', 'level' => 550, 'message' => 'a stream is kept']) . "\n");
@@ -99,7 +99,7 @@ fn the_level_that_lambda_asks_for_is_that_of_the_applications_records() {
 }
 
 #[test]
-fn the_log_is_json_where_lambda_wants_it() {
+fn log_is_json_if_lambda_requests_it() {
     let code = "<?php error_log(\"one\\ntwo\"); error_log('{\"level\":\"WARN\",\"message\":\"structured\"}'); echo 'x';";
     let env = [
         ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
@@ -169,7 +169,7 @@ fn sigterm_ends_the_function_and_its_workers() {
 }
 
 #[test]
-fn sigterm_does_not_wait_for_what_does_not_end() {
+fn sigterm_does_not_wait_for_a_hanging_script() {
     let code = "<?php file_put_contents(__DIR__.'/began', 'x'); while (true) { usleep(1000); }";
     let mut function = Function::start(&[("index.php", code)], &[]);
     function.api.send(Event::new("w-1", &get("/")));
@@ -177,21 +177,21 @@ fn sigterm_does_not_wait_for_what_does_not_end() {
     let began = Instant::now();
     function.signal("TERM");
     assert!(function.end().success());
-    // 250 ms are to finish; slow machines take longer to end processes.
+    // Workers get 250 ms; slow machines need more time to end processes.
     assert!(
         began.elapsed() < Duration::from_secs(5),
         "{:?}",
         began.elapsed()
     );
-    function.wait_for_log("given up");
+    function.wait_for_log("in-flight events abandoned");
 }
 
 #[test]
-fn what_ends_within_the_time_of_sigterm_is_finished() {
+fn script_within_the_shutdown_time_finishes() {
     let code = "<?php register_shutdown_function(function () { file_put_contents(__DIR__.'/ended', 'ended'); });
         file_put_contents(__DIR__.'/began', 'x');
         while (!file_exists(__DIR__.'/gate')) { usleep(1000); clearstatcache(); } echo 'answer';";
-    // Managed instances have twice the time, for slow machines.
+    // Managed instances have twice the time, which helps on slow machines.
     let env = [("AWS_LAMBDA_MAX_CONCURRENCY", "2")];
     let mut function = Function::start(&[("index.php", code)], &env);
     function.api.until_waiting(2);
@@ -199,7 +199,7 @@ fn what_ends_within_the_time_of_sigterm_is_finished() {
     function.dir.read("began");
     let began = Instant::now();
     function.signal("TERM");
-    function.wait_for_log("Lambda ends this environment");
+    function.wait_for_log("Lambda is shutting this environment down");
     function.dir.write("gate", "");
     assert!(function.end().success());
     assert!(
@@ -209,11 +209,11 @@ fn what_ends_within_the_time_of_sigterm_is_finished() {
     );
     assert_eq!(function.dir.read("ended"), "ended");
     assert_eq!(function.api.answer("f-1").text(), "answer");
-    assert!(!function.log().contains("given up"), "{}", function.log());
+    assert!(!function.log().contains("abandoned"), "{}", function.log());
 }
 
 #[test]
-fn nobody_has_to_be_an_extension() {
+fn missing_extensions_api_does_not_stop_the_function() {
     let function = Function::start(
         &[("index.php", "<?php echo 'x';")],
         &[("SURUS_LAMBDA_EXTENSION", "false")],

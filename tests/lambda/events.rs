@@ -1,11 +1,11 @@
-//! Events that are not HTTP.
+//! Tests of events that are not HTTP.
 
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Event};
 use crate::function::{Dir, Function, get, request};
 
-/// A library as the Composer package has one, in few words.
+/// A minimal library like the Composer package's.
 const LIBRARY: &str = r#"<?php
 $handle = function () {
     $handler = require $_SERVER['SURUS_HANDLER'] ?? getenv('SURUS_HANDLER');
@@ -36,7 +36,7 @@ fn said(call: &Call) -> (String, Value) {
 }
 
 #[test]
-fn they_reach_the_handler_and_its_result_is_the_answer() {
+fn event_reaches_the_handler_and_its_result_is_returned() {
     for engine in ["rewind", "classic", "worker", "fork"] {
         let library = match engine {
             "classic" => LIBRARY.replace("function_exists('surus_serve')", "false"),
@@ -75,7 +75,7 @@ fn they_reach_the_handler_and_its_result_is_the_answer() {
             ("error", &json!("Function.ResponseSizeTooLarge"))
         );
 
-        // Without an application, HTTP is an event as any other.
+        // Without an application, an HTTP event is an event like any other.
         let http = get("/");
         let (end, answer) = said(&function.ask(Event::new("h-6", &http)));
         assert_eq!((end.as_str(), &answer["event"]), ("response", &http));
@@ -83,7 +83,7 @@ fn they_reach_the_handler_and_its_result_is_the_answer() {
 }
 
 #[test]
-fn an_application_and_a_handler_live_side_by_side() {
+fn application_and_handler_share_a_function() {
     let files = [
         (
             "public/index.php",
@@ -106,7 +106,7 @@ fn an_application_and_a_handler_live_side_by_side() {
 }
 
 #[test]
-fn without_a_handler_the_application_is_asked() {
+fn event_without_a_handler_reaches_the_application() {
     let index =
         "<?php if ($_SERVER['REQUEST_URI'] !== '/events') { http_response_code(404); exit; }
         $event = json_decode(file_get_contents('php://input'), true);
@@ -131,7 +131,7 @@ fn without_a_handler_the_application_is_asked() {
 }
 
 #[test]
-fn event_that_a_client_posts_to_an_application_is_refused_unless_configured() {
+fn forged_event_over_http_is_rejected_unless_configured() {
     let index = "<?php echo '\"done\"';";
     for (setting, expected) in [("false", 403), ("true", 200)] {
         let environment = [
@@ -148,7 +148,7 @@ fn event_that_a_client_posts_to_an_application_is_refused_unless_configured() {
 }
 
 #[test]
-fn an_application_that_knows_no_events_says_what_is_missing() {
+fn application_without_an_events_route_gets_a_helpful_error() {
     let index = "<?php http_response_code(404);";
     let function = Function::start(
         &[("index.php", index), ("bootstrap", "#!/bin/sh")],
@@ -164,7 +164,7 @@ fn an_application_that_knows_no_events_says_what_is_missing() {
 }
 
 #[test]
-fn the_composer_package_hands_events_over() {
+fn composer_package_passes_events_to_the_handler() {
     let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
         return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, $context->awsRequestId];
     };";
@@ -194,7 +194,7 @@ fn the_composer_package_hands_events_over() {
 }
 
 #[test]
-fn the_records_of_a_queue_are_done_at_once_and_one_that_kills_its_worker_comes_again() {
+fn queue_records_run_concurrently_and_a_crashing_one_is_retried() {
     let handler = "<?php return function (array $event) {
         [$record] = $event['Records'];
         touch(__DIR__.'/began-'.$record['messageId']);
@@ -225,7 +225,7 @@ fn the_records_of_a_queue_are_done_at_once_and_one_that_kills_its_worker_comes_a
 }
 
 #[test]
-fn failures_that_lambda_would_not_hear_of_fail_the_event() {
+fn unreported_failures_fail_the_event() {
     let handler = "<?php return fn (array $event) => ['batchItemFailures' => $event['failed']];";
     for (partial, end) in [("on", "response"), ("off", "error")] {
         let dir = Dir::new(&[("handler.php", handler)]);
@@ -243,11 +243,11 @@ fn failures_that_lambda_would_not_hear_of_fail_the_event() {
 }
 
 #[test]
-fn a_record_hears_its_own_deadline_and_a_whole_event_lambdas() {
+fn record_gets_its_own_deadline() {
     const QUARTER: std::time::Duration = std::time::Duration::from_secs(900);
     let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
         $left = $context->remainingMs();
-        // Both clocks are read in milliseconds, one after the other.
+        // The clocks are read one after the other, with milliseconds.
         $is_own = $left > 0 && $left <= 300000 + 1000;
         $is_own === isset($event['Records']) || throw new RuntimeException(\"$left ms are left\");
     };";
@@ -269,7 +269,7 @@ fn a_record_hears_its_own_deadline_and_a_whole_event_lambdas() {
 }
 
 #[test]
-fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
+fn hanging_record_is_reported_before_the_timeout() {
     let handler = "<?php return function (array $event) {
         [$record] = $event['Records'];
         while ($record['body'] === 'hang') {}
@@ -298,7 +298,7 @@ fn a_record_that_hangs_is_told_before_lambda_ends_the_function() {
     }
 }
 
-/// An event of messages of a queue.
+/// An event with messages of a queue.
 fn messages(prefix: &str, bodies: &[&str]) -> Value {
     let records = bodies.iter().enumerate().map(|(number, body)| {
         json!({"messageId": format!("{prefix}-{number}"), "body": body, "eventSource": "aws:sqs",
@@ -308,7 +308,7 @@ fn messages(prefix: &str, bodies: &[&str]) -> Value {
 }
 
 #[test]
-fn each_line_of_two_batches_at_once_names_its_event_and_its_record() {
+fn log_line_of_a_concurrent_batch_names_event_and_record() {
     let handler = "<?php return function (array $event) {
         [$record] = $event['Records'];
         touch(__DIR__.'/began-'.$record['messageId']);
@@ -371,7 +371,7 @@ fn each_line_of_two_batches_at_once_names_its_event_and_its_record() {
         };
         of("has begun");
         let Some(end) = end else { continue };
-        let failed = of("a record failed");
+        let failed = of("record failed");
         assert!(
             failed["message"].as_str().unwrap().contains(end),
             "{failed}"
@@ -388,7 +388,7 @@ fn each_line_of_two_batches_at_once_names_its_event_and_its_record() {
 }
 
 #[test]
-fn what_a_batch_has_no_time_for_is_told_of_its_event() {
+fn records_without_time_are_reported_for_their_event() {
     let handler = "<?php return function (array $event) {
         [$record] = $event['Records'];
         touch(__DIR__.'/began-'.$record['messageId']);
@@ -405,7 +405,7 @@ fn what_a_batch_has_no_time_for_is_told_of_its_event() {
     ];
     let function = Function::begin(Api::start(), dir, &env);
     function.api.until_waiting(2);
-    // One has its time out while the other goes on.
+    // One event times out while the other continues.
     let long = Event::new("t-2", &messages("n", &["wait"]));
     function
         .api
@@ -431,7 +431,7 @@ fn what_a_batch_has_no_time_for_is_told_of_its_event() {
 }
 
 #[test]
-fn an_error_that_lambda_would_not_take_is_shortened() {
+fn error_above_the_limit_is_shortened() {
     let handler = "<?php return function (array $event) {
         throw new DomainException('no such order '.str_repeat('x', 7 << 20));
     };";

@@ -1,4 +1,4 @@
-//! What may go wrong: in PHP, at Lambda, between them. It costs one event.
+//! Tests of failures in PHP, in Lambda and between them: each costs one event.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn says_hello(function: &Function, id: &str) {
 }
 
 #[test]
-fn each_way_of_php_to_fail_has_its_error_and_the_next_event_is_answered() {
+fn each_php_failure_has_its_error_kind() {
     let function = function();
     let died = function.get("f-1", "/segfault.php");
     assert_eq!(kind(&died), "Runtime.ExitError");
@@ -63,20 +63,21 @@ fn each_way_of_php_to_fail_has_its_error_and_the_next_event_is_answered() {
     assert_eq!(function.get("f-3", "/exit.php").text(), "bye");
     says_hello(&function, "f-4");
 
-    // As php-fpm has it, an error that nobody catches is an answer.
+    // As with php-fpm, an uncaught error is a response.
     assert_eq!(function.get("f-5", "/fatal.php").json()["statusCode"], 500);
     function.wait_for_log("no_such_function");
     says_hello(&function, "f-6");
 }
 
 #[test]
-fn what_is_over_its_deadline_is_answered_before_lambda_ends_the_function() {
+fn timeout_is_reported_before_lambda_ends_the_function() {
     let function = function();
     for (id, url) in [("d-1", "/loop.php"), ("d-2", "/deaf.php")] {
         let event = Event::new(id, &get(url)).within(Duration::from_secs(2));
         let late = function.ask(event);
         assert_eq!(kind(&late), "Function.Timeout");
-        // Lambda's word comes when this time is over, and no sooner than that the function asks again.
+        // Lambda reports the timeout after this time, and the function asks for the next event
+        // before.
         function.api.until_waiting(1);
         function.wait_for_log(&format!("{id}\tERROR\tStopped at its deadline"));
         if id == "d-1" {
@@ -88,7 +89,7 @@ fn what_is_over_its_deadline_is_answered_before_lambda_ends_the_function() {
 }
 
 #[test]
-fn a_worker_that_is_killed_between_events_costs_none() {
+fn worker_killed_between_events_fails_no_event() {
     let function = function();
     let pid = function.get("k-1", "/pid.php").text();
     function.api.until_waiting(1);
@@ -100,9 +101,9 @@ fn a_worker_that_is_killed_between_events_costs_none() {
 }
 
 #[test]
-fn an_answer_that_lambda_would_not_take_is_an_error_with_a_remedy() {
+fn response_above_the_lambda_limit_is_an_error_with_a_remedy() {
     let function = function();
-    // What the answer has beside its body.
+    // The size of the response without its body.
     let small = function.get("t-0", "/big.php?n=500000").body.len() - 500000;
     let most = 6 * 1024 * 1024 + 100;
     let fits = function.get("t-1", &format!("/big.php?n={}", most - small));
@@ -122,7 +123,7 @@ fn an_answer_that_lambda_would_not_take_is_an_error_with_a_remedy() {
 }
 
 #[test]
-fn an_answer_that_lambda_refuses_is_not_the_end() {
+fn rejected_response_does_not_end_the_runtime() {
     let function = function();
     for (number, status) in [410, 413, 403, 400, 404].into_iter().enumerate() {
         function.api.reply("/response", 1, Reply::Status(status));
@@ -131,11 +132,11 @@ fn an_answer_that_lambda_refuses_is_not_the_end() {
         function.get(&format!("s-{number}-e"), "/segfault.php");
     }
     says_hello(&function, "s-last");
-    function.wait_for_log("Lambda has given the event up");
+    function.wait_for_log("Lambda has already ended the event");
 }
 
 #[test]
-fn the_invocation_is_named_as_lambda_named_it() {
+fn response_echoes_the_invocation_id() {
     let function = function();
     for (id, url) in [("n-1", "/hello.php"), ("n-2", "/segfault.php")] {
         let event = Event::new(id, &get(url));
@@ -156,7 +157,7 @@ fn the_invocation_is_named_as_lambda_named_it() {
 }
 
 #[test]
-fn a_question_for_an_event_that_goes_wrong_is_asked_again() {
+fn failed_next_request_is_retried() {
     let api = Api::start();
     for reply in [
         Reply::Cut,
@@ -173,14 +174,14 @@ fn a_question_for_an_event_that_goes_wrong_is_asked_again() {
 }
 
 #[test]
-fn connections_that_die_cost_no_event() {
+fn dead_connection_fails_no_event() {
     let function = function();
     for number in 0..4 {
-        // It dies while nobody asks for anything, as connections do that are frozen for long.
+        // It dies while idle, as a connection does that was frozen for long.
         function.api.reply("/response", 1, Reply::Last);
         says_hello(&function, &format!("x-{number}"));
     }
-    // Nobody knows whether this one has arrived, so it is sent again.
+    // The runtime cannot know whether this one arrived, so it sends it again.
     function.api.reply("/response", 1, Reply::Cut);
     says_hello(&function, "x-cut");
     let again = function.api.answer("x-cut");
@@ -189,7 +190,7 @@ fn connections_that_die_cost_no_event() {
 }
 
 #[test]
-fn an_environment_that_lambda_calls_broken_is_left() {
+fn fatal_api_error_ends_the_runtime() {
     for path in ["/next", "/response", "/error"] {
         let mut function = function();
         function.api.reply(path, 1, Reply::Status(500));
@@ -201,12 +202,12 @@ fn an_environment_that_lambda_calls_broken_is_left() {
             _ => says_hello(&function, "e-1"),
         }
         assert!(!function.end().success());
-        function.wait_for_log("cannot go on");
+        function.wait_for_log("cannot continue");
     }
 }
 
 #[test]
-fn a_restore_that_lambda_calls_broken_is_left() {
+fn fatal_restore_error_ends_the_runtime() {
     let api = Api::start();
     api.reply("/restore/next", 1, Reply::Status(500));
     let env = [("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")];
@@ -218,12 +219,12 @@ fn a_restore_that_lambda_calls_broken_is_left() {
         asked.iter().all(|call| !call.path.ends_with("/next")
             || call.path.ends_with("/restore/next")
             || call.path.ends_with("/event/next")),
-        "no event is asked for"
+        "no request for an event"
     );
 }
 
 #[test]
-fn an_event_that_cannot_be_understood_is_an_error() {
+fn malformed_event_is_an_error() {
     let function = function();
     let mut broken = request("GET", "/hello.php", "", &[]);
     broken["headers"] = 7.into();

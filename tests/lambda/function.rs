@@ -1,4 +1,4 @@
-//! A function: PHP files, and the `surus lambda` that runs them.
+//! A function for tests: PHP files, and the `surus lambda` that runs them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ pub struct Function {
     pub dir: Arc<Dir>,
 }
 
-/// The application's files, which workers may read and write whoever they are.
+/// The application's files, which workers of any user may read and write.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -42,18 +42,18 @@ impl Dir {
         let parent = path.parent().unwrap();
         std::fs::create_dir_all(parent).unwrap();
         open_to_all(parent);
-        // In its place at once: a boot may look at it.
+        // Atomically, because a boot may read it.
         let begun = path.with_extension("begun");
         std::fs::write(&begun, text).unwrap();
         std::fs::rename(&begun, &path).unwrap();
     }
 
-    /// The Composer package, where Composer puts it.
+    /// Installs the Composer package where Composer would.
     pub fn install_package(&self) {
         tree::copy_library(&self.path("vendor/surus/surus"));
     }
 
-    /// What a script has written, as soon as it has.
+    /// Waits for a file that a script writes and returns its content.
     pub fn read(&self, name: &str) -> String {
         for _ in 0..4000 {
             match std::fs::read_to_string(self.path(name)) {
@@ -70,14 +70,14 @@ fn open_to_all(dir: &Path) {
 }
 
 impl Function {
-    /// Runs the files and waits until it asks for an event.
+    /// Starts the function and waits until it asks for an event.
     pub fn start(files: &[(&str, &str)], env: &[(&str, &str)]) -> Function {
         let function = Function::begin(Api::start(), Dir::new(files), env);
         function.api.until_waiting(1);
         function
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts the function without waiting.
     pub fn begin(api: Api, dir: Arc<Dir>, env: &[(&str, &str)]) -> Function {
         let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
             .arg("lambda")
@@ -100,7 +100,7 @@ impl Function {
         }
     }
 
-    /// Sends an event and waits for its answer.
+    /// Sends an event and waits for the response.
     pub fn ask(&self, event: Event) -> Call {
         let id = event.id.clone();
         self.api.send(event);
@@ -111,7 +111,7 @@ impl Function {
         call
     }
 
-    /// The answer to GET.
+    /// The response to GET.
     pub fn get(&self, id: &str, url: &str) -> Call {
         self.ask(Event::new(id, &get(url)))
     }
@@ -140,7 +140,7 @@ impl Function {
         panic!("{text:?} is not in the log:\n{}", self.log());
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub fn end(&mut self) -> ExitStatus {
         for _ in 0..4000 {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -148,10 +148,10 @@ impl Function {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("it does not end:\n{}", self.log());
+        panic!("the function does not exit:\n{}", self.log());
     }
 
-    /// The processes that it has started, and theirs.
+    /// All its descendant processes.
     pub fn descendants(&self) -> Vec<u32> {
         let mut found = Vec::new();
         let mut waiting = vec![self.pid()];
@@ -191,7 +191,7 @@ fn follow(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
     });
 }
 
-/// GET as a function URL sends it.
+/// A GET request as a function URL sends it.
 pub fn get(url: &str) -> Value {
     request("GET", url, "", &[])
 }

@@ -1,11 +1,12 @@
-//! A function that is a PSR-15 handler: what is HTTP reaches it as a request, with the library of the Composer package.
+//! Tests of a PSR-15 handler: HTTP events reach it as requests, through the Composer package's
+//! library.
 
 use serde_json::{Value, json};
 
 use crate::api::{Api, Event};
 use crate::function::{Dir, Function, request};
 
-/// Debian has messages of PSR-7, and not the interface of PSR-15.
+/// Debian packages PSR-7 messages, but not the PSR-15 interface.
 const HANDLER: &str = r#"<?php
 namespace Psr\Http\Server {
     interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
@@ -29,7 +30,7 @@ namespace {
                 ->withAddedHeader('Vary', 'Accept')->withAddedHeader('Vary', 'Cookie');
             echo "printed\n";
             $moved = function ($file) {
-                // Only what has been uploaded can be moved.
+                // Only uploaded files can be moved.
                 $file->moveTo($to = tempnam(sys_get_temp_dir(), 'moved'));
                 try {
                     return file_get_contents($to);
@@ -63,10 +64,10 @@ fn function(engine: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Funct
 }
 
 #[test]
-fn it_is_asked_with_requests_and_answers_with_responses() {
+fn psr15_handler_gets_requests_and_returns_responses() {
     for engine in ["classic", "worker", "fork", "rewind"] {
         let function = function(engine, &[("handler.php", HANDLER)], &[]);
-        // Twice: with the first, it becomes known what the handler takes.
+        // Twice, because the first event tells what the handler takes.
         for round in 0..2 {
             let id = |number: usize| format!("p-{round}-{number}");
             let own = [("content-type", "text/plain"), ("x-own", "mine")];
@@ -117,7 +118,7 @@ fn it_is_asked_with_requests_and_answers_with_responses() {
 }
 
 #[test]
-fn what_it_throws_is_the_functions_error() {
+fn psr15_exception_is_the_functions_error() {
     for engine in ["classic", "rewind"] {
         let function = function(engine, &[("handler.php", HANDLER)], &[]);
         for round in 0..2 {
@@ -138,7 +139,7 @@ fn what_it_throws_is_the_functions_error() {
 }
 
 #[test]
-fn other_events_are_post_events_and_no_client_can_send_such() {
+fn psr15_handler_gets_other_events_as_post_events() {
     let function = function("rewind", &[("handler.php", HANDLER)], &[]);
     let request_of = |id: &str, event: &Value| {
         let answer = function.ask(Event::new(id, event)).json();
@@ -154,19 +155,19 @@ fn other_events_are_post_events_and_no_client_can_send_such() {
             (&seen[0], &seen[1], &seen[6]),
             (&json!("POST"), &json!("/events"), &json!("/events"))
         );
-        // With the path of an event.
+        // The path of an event.
         let forged = request("POST", "/index.php/events", "{}", &[]);
         let refused = function.ask(Event::new(&format!("{id}-r"), &forged)).json();
         assert_eq!(refused["statusCode"], 403, "{refused}");
     }
-    // As behind the HTTP front.
+    // As in the HTTP front end.
     let event = request("GET", "/", "", &[("host", "a b")]);
     let refused = function.ask(Event::new("h", &event)).json();
     assert_eq!(refused["statusCode"], 400, "{refused}");
 }
 
 #[test]
-fn it_has_urls_for_a_snapshot() {
+fn psr15_handler_serves_snapshot_urls() {
     let note =
         "file_put_contents(__DIR__.'/hooks', $request->getMethod().' '.$path.' ', FILE_APPEND);";
     let code = HANDLER.replace("$server = ", &format!("{note} $server = "));
@@ -187,7 +188,7 @@ fn it_has_urls_for_a_snapshot() {
 }
 
 #[test]
-fn other_handlers_are_given_requests_as_they_came() {
+fn plain_handler_gets_http_events_unchanged() {
     let handler = "<?php return fn (array $event) => $event;";
     let function = function("rewind", &[("handler.php", handler)], &[]);
     for id in ["o-1", "o-2"] {

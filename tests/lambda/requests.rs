@@ -1,4 +1,4 @@
-//! Requests that arrive as events, through the real PHP.
+//! Tests of HTTP events with a real PHP.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const INDEX: &str = "<?php header('X-From: index'); setcookie('a', '1'); setcook
     echo json_encode([$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'], $_GET, $_POST, file_get_contents('php://input')]);";
 
 #[test]
-fn requests_are_answered_as_serve_answers_them() {
+fn http_event_gets_the_response_of_serve() {
     let files = [
         ("public/index.php", INDEX),
         ("public/style.css", "body { color: red }"),
@@ -93,7 +93,7 @@ fn requests_are_answered_as_serve_answers_them() {
                 .headers()
                 .get(name)
                 .map(|value| value.to_str().unwrap());
-            // The two have files of the same content, made one after the other.
+            // The two servers have files of equal content but different times.
             if !["etag", "last-modified"].contains(&name) {
                 assert_eq!(ours["headers"][name].as_str(), theirs, "{name} of {what}");
             } else {
@@ -112,7 +112,7 @@ fn requests_are_answered_as_serve_answers_them() {
 }
 
 #[test]
-fn php_hears_what_lambda_says_of_an_event_and_nothing_of_another() {
+fn event_metadata_reaches_php_for_its_event_only() {
     let code = "<?php echo json_encode([
         'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT']),
         'request' => json_decode($_SERVER['LAMBDA_REQUEST_CONTEXT'])->domainName,
@@ -152,7 +152,7 @@ fn php_hears_what_lambda_says_of_an_event_and_nothing_of_another() {
             "env": "test",
         })
     );
-    // Some environments send headers without a value.
+    // Some environments send empty headers.
     let bare = Event::new("a-2", &request("GET", "/", "", &[]))
         .with("Lambda-Runtime-Trace-Id", "")
         .with("Lambda-Runtime-Client-Context", "")
@@ -165,7 +165,7 @@ fn php_hears_what_lambda_says_of_an_event_and_nothing_of_another() {
 }
 
 #[test]
-fn bodies_of_any_size_arrive_and_leave_whole() {
+fn bodies_of_any_size_arrive_complete() {
     let code =
         "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', md5($in), ' ', $in;";
     let function = Function::start(&[("index.php", code)], &[]);
@@ -219,7 +219,7 @@ fn one_connection_carries_all_events() {
 }
 
 #[test]
-fn the_binary_is_a_function_when_it_is_called_bootstrap() {
+fn binary_named_bootstrap_runs_the_function() {
     use std::process::Command;
     let dir = tempfile::tempdir().unwrap();
     let bootstrap = dir.path().join("bootstrap");
@@ -233,7 +233,7 @@ fn the_binary_is_a_function_when_it_is_called_bootstrap() {
     assert!(!output.status.success());
 }
 
-/// GET as services send it that are named by what they say.
+/// A GET request in the format of each service.
 fn from(service: &str, url: &str) -> Value {
     let host = json!({"host": "example.org"});
     match service {
@@ -256,14 +256,14 @@ fn from(service: &str, url: &str) -> Value {
 }
 
 #[test]
-fn an_answer_that_the_service_would_refuse_is_an_error_with_a_remedy() {
+fn response_above_the_service_limit_is_an_error_with_a_remedy() {
     let code = "<?php [, $what, $n] = explode('/', $_SERVER['REQUEST_URI']);
         header_remove(); header('Content-Type: text/plain');
         $what === 'header' ? header('X-Long: ' . str_repeat('x', $n)) : print(str_repeat('x', $n));";
     for mode in ["buffered", "stream"] {
         let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", mode)]);
         let most = 1 << 20;
-        // What the answer has beside its body.
+        // The size of the response without its body.
         let small = Event::new("o-small", &from("alb", "/body/1000000"));
         let beside = function.ask(small).body.len() - 1_000_000;
         for (number, (service, url, size, remedy)) in [
@@ -285,7 +285,7 @@ fn an_answer_that_the_service_would_refuse_is_an_error_with_a_remedy() {
         .into_iter()
         .enumerate()
         {
-            // A load balancer takes no streams.
+            // A load balancer does not stream.
             if mode == "stream" && service == "alb" {
                 continue;
             }
@@ -302,7 +302,7 @@ fn an_answer_that_the_service_would_refuse_is_an_error_with_a_remedy() {
             let told = message
                 .split(' ')
                 .find_map(|word| word.parse::<usize>().ok());
-            // PHP and the server have a few bytes of headers of their own.
+            // PHP and the server add a few bytes of headers.
             let told = told.unwrap_or_else(|| panic!("{message}"));
             assert!((size..size + 100).contains(&told), "{what}: {message}");
             assert!(message.contains(remedy), "{message}");
@@ -311,7 +311,7 @@ fn an_answer_that_the_service_would_refuse_is_an_error_with_a_remedy() {
 }
 
 #[test]
-fn statuses_that_are_failures_fail_the_event() {
+fn status_in_fail_on_fails_the_event() {
     let code =
         "<?php http_response_code((int) substr($_SERVER['REQUEST_URI'], 1)); echo 'no database';";
     for mode in ["buffered", "stream"] {
@@ -343,7 +343,7 @@ fn statuses_that_are_failures_fail_the_event() {
     }
 }
 
-/// GET as a REST API sends it, from a browser.
+/// A GET request of a browser as a REST API sends it.
 fn rest(url: &str, accept: &str) -> Value {
     let mut event = from("rest", url);
     for (name, value) in [("accept-encoding", "gzip, br"), ("accept", accept)] {
@@ -392,7 +392,7 @@ fn rest_api_gets_base64_only_where_it_decodes_it() {
             .ask(Event::new("f", &rest("/style.css", accept)))
             .json();
         assert_eq!(compressed(&file), is_decoded, "{what}");
-        // Nothing else can be done with bytes that are no text; the log says so once.
+        // Binary bodies are always base64; the log warns once.
         for id in ["l-1", "l-2"] {
             let logo = function.ask(Event::new(id, &rest("/logo", accept))).json();
             assert_eq!(logo["isBase64Encoded"], true);
@@ -400,7 +400,7 @@ fn rest_api_gets_base64_only_where_it_decodes_it() {
         let said = function.log().matches("binary_media_types").count();
         assert_eq!(said, usize::from(!is_decoded), "{what}: {}", function.log());
     }
-    // Neither streams nor other services need that.
+    // Neither streams nor other services need the setting.
     let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", "stream")]);
     let streamed = function.ask(Event::new("s", &rest("/", html)));
     assert!(String::from_utf8_lossy(&streamed.body).contains(r#""content-encoding":"br""#));
@@ -414,7 +414,7 @@ fn rest_api_gets_base64_only_where_it_decodes_it() {
 }
 
 #[test]
-fn binary_media_type_that_is_none_stops_the_start() {
+fn invalid_binary_media_type_stops_the_start() {
     for wrong in ["png", "image/", "/png", "image/png; q=1"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_surus"))
             .args(["check", "."])

@@ -1,4 +1,4 @@
-//! Secrets of Parameter Store and Secrets Manager, from a stand-in for AWS.
+//! Tests of secrets from Parameter Store and Secrets Manager, with a stand-in for AWS.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::function::{Dir, Function};
 
-/// What a function has asked for: header lines in lower case, and the body.
+/// Recorded requests: header lines in lower case, and the body.
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Knows the parameter `/shop/key` and the secret `db`.
+/// Provides the parameter `/shop/key` and the secret `db`.
 fn stand_in() -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ const CREDENTIALS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn variables_that_name_secrets_have_their_values() {
+fn secret_reference_is_replaced_by_its_value() {
     let (address, asked) = stand_in();
     let files = [
         ("index.php", CODE),
@@ -91,7 +91,7 @@ fn variables_that_name_secrets_have_their_values() {
                 ("KEY", "ssm:/shop/key"),
                 ("PASSWORD", "secretsmanager:db#password"),
                 ("ALL", "secretsmanager:db"),
-                // `[env]` comes first, so this one is not asked for.
+                // `[env]` wins, so this one is not requested.
                 ("PLAIN", "ssm:/gone"),
             ],
         ]
@@ -100,7 +100,7 @@ fn variables_that_name_secrets_have_their_values() {
         let all = r#"{"user":"u","password":"p w"}"#;
         let expected = json!(["the key", "p w", all, "the key", "ssm is no prefix"]);
         assert_eq!(function.get("s", "/").text(), expected.to_string());
-        // None of them is in the log.
+        // The log contains none of them.
         assert!(!function.log().contains("the key") && !function.log().contains("p w"));
     }
     let asked = asked.lock().unwrap();
@@ -132,7 +132,7 @@ fn variables_that_name_secrets_have_their_values() {
 }
 
 #[test]
-fn secret_that_cannot_be_read_stops_the_start_and_names_variable_and_remedy() {
+fn unreadable_secret_stops_the_start_and_names_variable_and_remedy() {
     let (address, _) = stand_in();
     let endpoint = [("AWS_ENDPOINT_URL", address.as_str())];
     let gone = [("AWS_ENDPOINT_URL", "http://127.0.0.1:1")];
@@ -163,7 +163,7 @@ fn secret_that_cannot_be_read_stops_the_start_and_names_variable_and_remedy() {
             [&CREDENTIALS[..], &gone, &[("KEY", "ssm:/shop/key")]].concat(),
             [
                 "environment variable KEY",
-                "cannot ask http://127.0.0.1:1",
+                "cannot reach http://127.0.0.1:1",
                 "refused",
             ],
         ),

@@ -1,4 +1,5 @@
-//! How a function starts: in time, late, from a snapshot, for many events at once; and what thaws it.
+//! Tests of a function's start: in time, late, from a snapshot, for concurrent events, and after a
+//! freeze.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use serde_json::{Value, json};
 use crate::api::{Api, Event};
 use crate::function::{Dir, Function, get};
 
-/// Boots when there is a file `gate`.
+/// Boots once the file `gate` exists.
 const GATED: &str =
     "<?php while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
     if (file_get_contents(__DIR__.'/gate') === 'bad') { throw new Exception('cannot boot'); }
     surus_serve(function () { echo 'booted'; });";
 
 #[test]
-fn a_start_that_fails_tells_lambda_what_php_has_said() {
+fn failed_start_reports_phps_message() {
     let cases: [(&[(&str, &str)], &str); 3] = [
         (
             &[(
@@ -54,17 +55,17 @@ fn a_start_that_fails_tells_lambda_what_php_has_said() {
 }
 
 #[test]
-fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
+fn long_start_continues_after_the_first_event_is_fetched() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
     let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
-    // It asks although it has not booted.
+    // It asks before it has booted.
     function.api.until_waiting(1);
     function.api.send(Event::new("l-1", &get("/")));
     function.api.wait_taken();
     function.dir.write("gate", "good");
     assert_eq!(function.api.answer("l-1").text(), "booted");
     assert_eq!(function.get("l-2", "/").text(), "booted");
-    // The extension has been registered before.
+    // The extension registered before.
     let paths: Vec<_> = function
         .api
         .calls()
@@ -79,7 +80,7 @@ fn a_long_start_goes_on_while_lambda_is_asked_for_an_event() {
 }
 
 #[test]
-fn an_event_that_waits_for_the_start_is_answered_where_there_may_be_several() {
+fn managed_instance_answers_an_event_that_waited_for_the_start() {
     let env = [
         ("SURUS_LAMBDA_INIT_TIMEOUT", "200ms"),
         ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
@@ -94,7 +95,7 @@ fn an_event_that_waits_for_the_start_is_answered_where_there_may_be_several() {
 }
 
 #[test]
-fn an_event_waits_for_the_start_no_longer_than_it_may() {
+fn event_times_out_during_a_long_start() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "100ms")];
     let function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
     let early = Event::new("e-1", &get("/")).within(Duration::from_millis(1500));
@@ -108,7 +109,7 @@ fn an_event_waits_for_the_start_no_longer_than_it_may() {
 }
 
 #[test]
-fn a_long_start_that_fails_is_the_error_of_the_first_event() {
+fn failed_long_start_is_the_first_events_error() {
     let late = [("SURUS_LAMBDA_INIT_TIMEOUT", "200ms")];
     let mut function = Function::begin(Api::start(), Dir::new(&[("index.php", GATED)]), &late);
     function.api.until_waiting(1);
@@ -121,7 +122,7 @@ fn a_long_start_that_fails_is_the_error_of_the_first_event() {
 }
 
 #[test]
-fn a_start_that_nobody_waits_for_may_take_long() {
+fn provisioned_start_has_no_init_timeout() {
     let env = [
         ("SURUS_LAMBDA_INIT_TIMEOUT", "100ms"),
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "provisioned-concurrency"),
@@ -135,7 +136,7 @@ fn a_start_that_nobody_waits_for_may_take_long() {
 }
 
 #[test]
-fn a_managed_instance_has_as_many_events_at_once_as_it_may() {
+fn managed_instance_runs_events_concurrently() {
     // Each waits for the others.
     let code = "<?php touch(__DIR__.'/began-'.$_GET['n']);
         while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
@@ -167,7 +168,7 @@ fn a_managed_instance_has_as_many_events_at_once_as_it_may() {
 }
 
 #[test]
-fn a_worker_that_dies_of_one_event_of_many_costs_only_that() {
+fn worker_crash_fails_only_its_concurrent_event() {
     let code = "<?php touch(__DIR__.'/began-'.$_GET['n']);
         while (count(glob(__DIR__.'/began-*')) < 2) { usleep(2000); clearstatcache(); }
         if ($_GET['n'] === '0') { posix_kill(posix_getpid(), 9); }
@@ -185,7 +186,7 @@ fn a_worker_that_dies_of_one_event_of_many_costs_only_that() {
 }
 
 #[test]
-fn an_event_of_many_that_is_over_its_deadline_costs_only_its_worker() {
+fn timeout_of_a_concurrent_event_kills_only_its_worker() {
     let code = "<?php file_put_contents(__DIR__.'/pid-'.$_GET['n'], getmypid());
         if ($_GET['n'] === '0') { register_shutdown_function(function () { while (true) {} }); while (true) {} }
         while ($_GET['n'] === '1' && !file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); } echo getmypid();";
@@ -207,7 +208,7 @@ fn an_event_of_many_that_is_over_its_deadline_costs_only_its_worker() {
         late.header("Lambda-Runtime-Function-Error-Type"),
         Some("Function.Timeout")
     );
-    // Its place is free again, and what goes on beside it has not been touched.
+    // Its slot is free again, and the concurrent event was not disturbed.
     let next = function.get("o-2", "/?n=2").text();
     assert!(next != hangs && next != goes_on, "{next}");
     assert!(
@@ -221,7 +222,7 @@ fn an_event_of_many_that_is_over_its_deadline_costs_only_its_worker() {
 }
 
 #[test]
-fn a_snapshot_is_taken_of_what_has_booted_and_its_processes_are_made_anew() {
+fn restored_snapshot_has_new_workers() {
     let code = "<?php if ($_SERVER['REQUEST_URI'] !== '/') { file_put_contents(__DIR__.'/hooks', $_SERVER['REQUEST_URI'].' ', FILE_APPEND); }
         echo getmypid();";
     let env = [
@@ -245,7 +246,7 @@ fn a_snapshot_is_taken_of_what_has_booted_and_its_processes_are_made_anew() {
 }
 
 #[test]
-fn what_boots_once_is_in_the_snapshot() {
+fn application_boots_once_before_the_snapshot() {
     let code = "<?php file_put_contents(__DIR__.'/boots', 'x', FILE_APPEND); surus_serve(function () { echo mt_rand(); });";
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
@@ -258,12 +259,15 @@ fn what_boots_once_is_in_the_snapshot() {
         function.get("r-1", "/").text(),
         function.get("r-2", "/").text(),
     );
-    assert_ne!(one, two, "random generators begin anew for each event");
+    assert_ne!(
+        one, two,
+        "random generators are seeded again for each event"
+    );
     assert_eq!(function.dir.read("boots"), "x");
 }
 
 #[test]
-fn hooks_that_fail_are_told_to_lambda() {
+fn failed_snapshot_hook_is_reported_to_lambda() {
     let code = "<?php if ($_SERVER['REQUEST_URI'] === '/bad') { http_response_code(500); }";
     for (setting, path, kind) in [
         (
@@ -297,7 +301,7 @@ fn hooks_that_fail_are_told_to_lambda() {
     }
 }
 
-/// A function that is a handler and nothing else.
+/// A function with a handler and no application.
 fn handler(api: Api, files: &[(&str, &str)], env: &[(&str, &str)]) -> Function {
     let dir = Dir::new(files);
     dir.install_package();
@@ -306,7 +310,7 @@ fn handler(api: Api, files: &[(&str, &str)], env: &[(&str, &str)]) -> Function {
 }
 
 #[test]
-fn a_handler_registers_what_it_does_before_a_snapshot_and_after() {
+fn handler_hooks_run_around_the_snapshot() {
     let code = "<?php use Surus\\Lambda\\Hook;
         $note = fn (string $what) => fn () => file_put_contents(__DIR__.'/hooks', $what.' ', FILE_APPEND);
         Hook::beforeSnapshot($note('opened first'));
@@ -331,7 +335,7 @@ fn a_handler_registers_what_it_does_before_a_snapshot_and_after() {
 }
 
 #[test]
-fn what_a_handler_registers_may_fail_and_urls_it_has_only_where_it_takes_requests() {
+fn failed_handler_hook_and_unsupported_url_are_reported() {
     let throws = "<?php Surus\\Lambda\\Hook::afterRestore(fn () => throw new DomainException('no database')); return fn ($e) => $e;";
     let plain = "<?php return fn ($event) => $event;";
     let cases: [(_, Option<&str>, _, &[&str]); 2] = [
@@ -361,7 +365,7 @@ fn what_a_handler_registers_may_fail_and_urls_it_has_only_where_it_takes_request
     }
 }
 
-/// Freezes it for some seconds before an event.
+/// Freezes the function for some seconds before an event.
 fn thaw(function: &Function, event: Event) -> Value {
     function.api.until_waiting(1);
     function.signal("STOP");
@@ -373,7 +377,7 @@ fn thaw(function: &Function, event: Event) -> Value {
 }
 
 #[test]
-fn a_handler_hears_of_a_freeze_by_its_context_and_by_what_it_has_registered() {
+fn freeze_reaches_the_handlers_context_and_hook() {
     let code = "<?php $seconds = null;
         Surus\\Lambda\\Hook::onThaw(function (int $frozen) use (&$seconds) { $seconds = $frozen; });
         return function ($event, Surus\\Lambda\\Context $context) use (&$seconds) { return [$context->thawed, $seconds]; };";
@@ -389,7 +393,7 @@ fn a_handler_hears_of_a_freeze_by_its_context_and_by_what_it_has_registered() {
 }
 
 #[test]
-fn the_first_event_after_a_freeze_hears_of_it() {
+fn first_event_after_a_freeze_gets_its_duration() {
     let code = "<?php echo $_SERVER['SURUS_THAWED'] ?? 'not frozen';";
     let function = Function::start(&[("index.php", code)], &[]);
     assert_eq!(function.get("z-1", "/").text(), "not frozen");
@@ -400,13 +404,13 @@ fn the_first_event_after_a_freeze_hears_of_it() {
     function.signal("CONT");
     let seconds: u64 = function.api.answer("z-2").text().parse().unwrap();
     assert!(seconds >= 1, "{seconds}");
-    function.wait_for_log("was frozen");
+    function.wait_for_log("resumed after a freeze");
     assert_eq!(function.get("z-3", "/").text(), "not frozen");
 }
 
 #[test]
 fn handler_file_is_loaded_once_by_default() {
-    // A connection of the handler's, as to a database, is one of the things that are made once.
+    // Objects that a handler creates once include connections, as to a database.
     let code = "<?php file_put_contents(__DIR__.'/loads', 'x', FILE_APPEND);
         $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         $server = stream_socket_server('tcp://127.0.0.1:0');
@@ -426,7 +430,7 @@ fn handler_file_is_loaded_once_by_default() {
         assert_eq!(answer.json(), json!([number, "worker"]));
     }
     assert_eq!(dir.read("loads"), "x");
-    // What is configured counts.
+    // An explicit setting wins.
     let env = [env[0], env[1], ("SURUS_ENGINE_NAME", "classic")];
     let function = Function::begin(Api::start(), dir, &env);
     let answer = function.ask(Event::new("c", &json!({})));
@@ -435,7 +439,7 @@ fn handler_file_is_loaded_once_by_default() {
 
 #[test]
 fn app_runtime_of_the_function_chooses_the_engine() {
-    // No word of it in the script, as in that of a framework.
+    // The script does not contain the name, as a framework's does not.
     let code = "<?php $serve = 'surus_'.'serve';
         $answer = fn () => print getenv('SURUS_ENGINE').' '.($_SERVER['APP_RUNTIME'] ?? '');
         getenv('SURUS_ENGINE') === 'classic' ? $answer() : $serve($answer);";

@@ -1,4 +1,4 @@
-//! Answers that are sent as they arise.
+//! Tests of streamed responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ const STREAM: &[(&str, &str)] = &[
     ("SURUS_PHP_OUTPUT_BUFFERING", "0"),
 ];
 
-/// The prelude and what follows it.
+/// The prelude and the body.
 fn parts(call: &Call) -> (Value, &[u8]) {
     assert!(call.path.ends_with("/response"), "{}", call.path);
     assert_eq!(
@@ -37,13 +37,13 @@ fn parts(call: &Call) -> (Value, &[u8]) {
 }
 
 #[test]
-fn an_answer_follows_its_prelude() {
+fn streamed_response_follows_its_prelude() {
     let code = "<?php http_response_code(201); setcookie('a', '1'); setcookie('b', '2'); header('X-One: 1');
         echo \"piece 0\\n\"; flush(); while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
         echo \"piece 1\\n\";";
     let function = Function::start(&[("index.php", code), ("a.txt", "a file")], STREAM);
     function.api.send(Event::new("s-1", &get("/")));
-    // PHP goes on when the first piece has come.
+    // PHP continues once the first piece has arrived.
     function.api.until_seen("piece 0");
     function.dir.write("gate", "");
     let answer = function.api.answer("s-1");
@@ -57,7 +57,7 @@ fn an_answer_follows_its_prelude() {
 }
 
 #[test]
-fn an_answer_of_any_bytes_and_more_than_a_whole_one_may_have_arrives() {
+fn streamed_response_carries_any_bytes_above_the_buffered_limit() {
     let code =
         "<?php $piece = random_bytes(1 << 20); header('X-Hash: '.md5(str_repeat($piece, 10)));
         for ($i = 0; $i < 10; $i++) { echo $piece; }";
@@ -72,7 +72,7 @@ fn an_answer_of_any_bytes_and_more_than_a_whole_one_may_have_arrives() {
         STREAM,
     );
     let answer = function.get("b-1", "/");
-    // Behind the first NUL bytes, as the answer may have others.
+    // After the first NUL bytes, since the body may contain more.
     let (prelude, body) = parts(&answer);
     assert_eq!(body.len(), 10 << 20);
     std::fs::write(function.dir.path("body"), body).unwrap();
@@ -88,7 +88,7 @@ fn an_answer_of_any_bytes_and_more_than_a_whole_one_may_have_arrives() {
 }
 
 #[test]
-fn php_waits_for_a_caller_who_does_not_read() {
+fn php_waits_for_a_slow_caller() {
     let code = "<?php $piece = str_repeat('x', 1 << 20);
         for ($i = 0; $i < 64; $i++) { echo $piece; flush(); file_put_contents(__DIR__.'/count', $i); }";
     let function = Function::start(&[("index.php", code)], STREAM);
@@ -109,7 +109,7 @@ fn php_waits_for_a_caller_who_does_not_read() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered() {
+fn failed_stream_reports_its_error_in_trailers() {
     let code = "<?php echo 'begun'; flush(); usleep(100000);
         if (isset($_GET['die'])) { posix_kill(posix_getpid(), 9); }
         if (isset($_GET['loop'])) { while (true) { echo '.'; flush(); usleep(10000); } }
@@ -125,7 +125,7 @@ fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered(
         assert!(body.starts_with(b"begun"));
         assert!(
             body[5..].iter().all(|byte| *byte == b'.'),
-            "nothing of the error is in the page"
+            "the page contains nothing of the error"
         );
         assert_eq!(
             answer.trailer("Lambda-Runtime-Function-Error-Type"),
@@ -141,7 +141,7 @@ fn an_answer_that_breaks_off_says_so_in_trailers_and_the_next_event_is_answered(
 }
 
 #[test]
-fn a_streamed_answer_and_the_error_in_its_place_name_the_invocation_as_lambda_did() {
+fn stream_and_its_error_echo_the_invocation_id() {
     let code = "<?php if (isset($_GET['die'])) { posix_kill(posix_getpid(), 9); while (true) {} } echo 'x';";
     let function = Function::start(&[("index.php", code)], STREAM);
     for (id, url, end) in [("i-1", "/", "/response"), ("i-2", "/?die", "/error")] {
@@ -156,7 +156,7 @@ fn a_streamed_answer_and_the_error_in_its_place_name_the_invocation_as_lambda_di
     }
     let answer = function.get("i-3", "/");
     assert_eq!(answer.header("Lambda-Runtime-Invocation-Id"), None);
-    // Nor is a stream that comes too late the end.
+    // A stream that comes too late is not fatal either.
     function
         .api
         .reply("/response", 1, crate::api::Reply::Status(410));
@@ -165,7 +165,7 @@ fn a_streamed_answer_and_the_error_in_its_place_name_the_invocation_as_lambda_di
 }
 
 #[test]
-fn what_has_not_begun_fails_as_a_whole() {
+fn failure_before_the_first_byte_is_a_plain_error() {
     let code = "<?php posix_kill(posix_getpid(), 9); while (true) {}";
     let function = Function::start(&[("index.php", code)], STREAM);
     let answer = function.get("w-1", "/");
@@ -173,7 +173,7 @@ fn what_has_not_begun_fails_as_a_whole() {
 }
 
 #[test]
-fn a_caller_who_never_reads_holds_nothing_up_beyond_the_deadline() {
+fn caller_that_never_reads_is_dropped_at_the_deadline() {
     let code = "<?php $piece = str_repeat('x', 1 << 20); while (isset($_GET['n'])) { echo $piece; flush(); } echo 'next';";
     let function = Function::start(&[("index.php", code)], STREAM);
     function.api.read_no_more_than(Some(1));
@@ -183,7 +183,7 @@ fn a_caller_who_never_reads_holds_nothing_up_beyond_the_deadline() {
         .send(event.within(std::time::Duration::from_secs(2)));
     function.api.until_seen("statusCode");
     function.api.until_waiting(1);
-    function.wait_for_log("has not taken the answer");
+    function.wait_for_log("did not accept the response in time");
     function.api.read_no_more_than(None);
     assert_eq!(parts(&function.get("h-2", "/")).1, b"next");
 }

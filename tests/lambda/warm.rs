@@ -1,11 +1,11 @@
-//! Events that only keep a function warm.
+//! Tests of events that only keep a function warm.
 
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Event};
 use crate::function::{Dir, Function};
 
-/// What EventBridge sends of a rule without input, and its Scheduler of a schedule without one.
+/// The events of an EventBridge rule and of a Scheduler schedule without input.
 fn schedules(detail: &Value) -> [Value; 2] {
     let event = |source: &str, detail: Value| {
         json!({"version": "0", "id": "53dc4d37", "detail-type": "Scheduled Event", "source": source,
@@ -29,7 +29,7 @@ fn answer(call: &Call) -> Value {
     call.json()
 }
 
-/// A function with the library, whose handler is this file.
+/// A function with the library and this code as its handler.
 fn handler(code: &str) -> Function {
     let dir = Dir::new(&[("handler.php", code)]);
     dir.install_package();
@@ -56,7 +56,7 @@ fn warmer_event_is_answered_without_php() {
         }
     }
     assert!(!application.dir.path("asked").exists());
-    // With anything beside it, it is an event of the application's own.
+    // With further fields, it is the application's event.
     for event in [
         json!({"warmer": true, "order": 7}),
         json!({"warmer": false}),
@@ -68,7 +68,7 @@ fn warmer_event_is_answered_without_php() {
 }
 
 #[test]
-fn schedule_without_input_is_answered_where_no_code_takes_it() {
+fn schedule_without_input_is_answered_if_no_code_accepts_it() {
     for status in [404, 405] {
         let code = format!("<?php http_response_code({status}); echo 'no such page';");
         let function = Function::start(&[("index.php", &code)], &[]);
@@ -76,7 +76,7 @@ fn schedule_without_input_is_answered_where_no_code_takes_it() {
             let call = function.ask(Event::new("s", &event));
             assert_eq!(answer(&call), json!({"warm": true}));
         }
-        function.wait_for_log("a schedule without input has only kept the function warm");
+        function.wait_for_log("a schedule without input kept the function warm");
         for event in schedules(&json!({"report": "daily"})) {
             let call = function.ask(Event::new("i", &event));
             assert_eq!(call.json()["errorType"], "Runtime.HandlerNotFound");
@@ -98,7 +98,7 @@ fn schedule_without_input_is_answered_where_no_code_takes_it() {
 }
 
 #[test]
-fn schedule_without_input_reaches_code_that_takes_it() {
+fn schedule_without_input_reaches_code_that_accepts_it() {
     let code = "<?php echo json_encode(json_decode(file_get_contents('php://input'))->source);";
     let application = Function::start(&[("index.php", code)], &[]);
     let callable = handler("<?php return fn (array $event) => $event['source'];");
@@ -108,7 +108,7 @@ fn schedule_without_input_reaches_code_that_takes_it() {
             assert_eq!(answer(&call), event["source"]);
         }
     }
-    // A failure of the code stays one.
+    // A failure of the code remains a failure.
     let failing = Function::start(&[("index.php", "<?php http_response_code(500);")], &[]);
     let call = failing.ask(Event::new("f", &schedules(&json!({}))[0]));
     assert!(call.path.ends_with("/error"));

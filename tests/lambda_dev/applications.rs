@@ -1,4 +1,4 @@
-//! Do real applications answer a visitor behind a Function URL as they do behind `surus serve`?
+//! Tests that real applications respond behind a function URL as behind `surus serve`.
 
 use regex::Regex;
 use surus::emulator::http::Front;
@@ -9,12 +9,12 @@ use crate::apps::examples::{laravel, symfony};
 use crate::apps::site::Site;
 use crate::common::Surus;
 
-/// Asks both, and panics with the first difference.
+/// Visits both servers and panics at the first difference.
 fn compare(site: &Site, env: &[(&str, &str)], visit: impl Fn(&Client) -> Vec<Answer>) {
     compare_between(site, env, visit, || {}, "");
 }
 
-/// The same, with something to be done between the two. `random` is more of what is another one each time.
+/// The same, with an action between the two visits. `random` matches further random values.
 pub fn compare_between(
     site: &Site,
     env: &[(&str, &str)],
@@ -42,7 +42,7 @@ pub fn compare_between(
     for (served, answered) in served.iter().zip(&answered) {
         let theirs = seen(served, &serve.url, &random);
         let ours = seen(answered, &url, &random);
-        // The first difference alone: pages are long.
+        // Only the first difference, since pages are long.
         if let Some((theirs, ours)) = theirs.iter().zip(&ours).find(|(a, b)| a != b) {
             panic!("{}\n serve: {theirs}\nlambda: {ours}", answered.url);
         }
@@ -53,9 +53,10 @@ pub fn compare_between(
 const RANDOM: &str =
     r#"expires=[^;]+ | Max-Age=\d+ | =[A-Za-z0-9%+/,_.-]{20,} | value="[A-Za-z0-9_.-]{20,}""#;
 
-/// An answer, line by line, without what is another one each time: the moment, keys of sessions, tokens of forms, and the address.
+/// A response line by line, without values that differ each time: dates, session keys, form tokens,
+/// the address.
 fn seen(answer: &Answer, url: &str, random: &Regex) -> Vec<String> {
-    // Moments, and what is about the connection.
+    // Dates, and headers of the connection.
     let own = [
         "date",
         "expires",
@@ -79,7 +80,7 @@ fn seen(answer: &Answer, url: &str, random: &Regex) -> Vec<String> {
         let values = values.map(|value| mask(&String::from_utf8_lossy(value.as_bytes())));
         match name.as_str() {
             "set-cookie" => headers.extend(values.map(|value| format!("{name}: {value}"))),
-            // A function URL has one line for each name, which means the same.
+            // A function URL has one line per name, which means the same.
             _ => headers.push(format!("{name}: {}", values.collect::<Vec<_>>().join(", "))),
         }
     }
@@ -122,7 +123,7 @@ fn visit_symfony(visitor: &Client) -> Vec<Answer> {
         visitor.get("/visits").shows("Your first visit"),
         visitor.get("/visits").shows("Visit number 2"),
         visitor.post("/guestbook", &refused).status(422),
-        // Redirected, with a notice that the session has kept.
+        // Redirected, with a message from the session.
         visitor
             .post("/guestbook", &signed)
             .shows("Thank you, Hanno."),
@@ -133,7 +134,7 @@ fn visit_symfony(visitor: &Client) -> Vec<Answer> {
     ]
 }
 
-/// What it does with a file, beside Symfony's front controller.
+/// Handles an upload next to Symfony's front controller.
 const UPLOAD: &str = r#"<?php
 $file = $_FILES['picture'];
 $moved = sys_get_temp_dir().'/moved';
@@ -144,7 +145,7 @@ readfile($moved);
 "#;
 
 #[test]
-fn symfony_answers_as_behind_serve() {
+fn symfony_responds_as_behind_serve() {
     let site = symfony().write("public/upload.php", UPLOAD);
     let cache = site.tmp().join("cache");
     let cache = ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap());
@@ -174,7 +175,7 @@ fn symfony_answers_as_behind_serve() {
 }
 
 #[test]
-fn a_booted_symfony_answers_as_behind_serve() {
+fn booted_symfony_responds_as_behind_serve() {
     let site = symfony();
     let cache = site.tmp().join("cache");
     let env = [
@@ -209,6 +210,6 @@ fn visit_laravel(visitor: &Client) -> Vec<Answer> {
 }
 
 #[test]
-fn laravel_answers_as_behind_serve() {
+fn laravel_responds_as_behind_serve() {
     compare(&laravel(), &[], visit_laravel);
 }

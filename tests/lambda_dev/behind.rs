@@ -1,4 +1,4 @@
-//! An application as a function: the emulator runs `surus lambda` for it, and fronts of the emulator stand before it.
+//! An application as a function: the emulator runs `surus lambda` behind its front ends.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use surus::emulator::http::{Front, Gateway};
 use surus::emulator::{Emulator, Function, Initialization, Invocation, Runtime};
 use tokio::net::TcpListener;
 
-/// Dropping it ends the function.
+/// The running function; dropping it ends the function.
 pub struct Behind {
     emulator: Emulator,
     log: Arc<Mutex<String>>,
@@ -16,12 +16,12 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Returns when the application is booted.
+    /// Returns once the application has booted.
     pub fn start(dir: &Path, env: &[(&str, &str)]) -> Behind {
         Behind::start_as(dir, env, |_| {})
     }
 
-    /// The same of a function that is configured otherwise.
+    /// The same with another configuration of the function.
     pub fn start_as(
         dir: &Path,
         env: &[(&str, &str)],
@@ -63,12 +63,12 @@ impl Behind {
         }
     }
 
-    /// Puts a front before it, and returns its `127.0.0.1:PORT`.
+    /// Starts a front end and returns its `127.0.0.1:PORT`.
     pub fn front(&self, front: Front) -> String {
         self.serve(front, false)
     }
 
-    /// The same for a front that passes answers on as they come; `lambda.mode` has to be `stream`.
+    /// The same for a front end that streams; `lambda.mode` must be `stream`.
     pub fn streaming_front(&self, front: Front) -> String {
         self.serve(front, true)
     }
@@ -83,7 +83,7 @@ impl Behind {
         address
     }
 
-    /// What it answers an event.
+    /// The result of an event.
     pub fn invoke(&self, event: &str) -> serde_json::Value {
         let invocation = self.invocation(event);
         let result = invocation.result.unwrap_or_else(|error| {
@@ -92,13 +92,13 @@ impl Behind {
         serde_json::from_slice(&result).unwrap()
     }
 
-    /// What becomes of an event.
+    /// The invocation of an event, which may fail.
     pub fn invocation(&self, event: &str) -> Invocation {
         let invoking = self.emulator.invoke(event.to_string());
         self.runtime.block_on(invoking)
     }
 
-    /// Everything that the function has logged so far.
+    /// The function's log so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }

@@ -1,4 +1,5 @@
-//! Is every answer of the oracle's corpus the same behind Lambda's fronts as behind `surus serve`?
+//! Tests that the oracle's corpus gets the same responses behind Lambda's front ends as behind
+//! `surus serve`.
 
 use regex::bytes::Regex;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::oracle::corpus::{Case, Step, Topic, Touch, load, write_scripts};
 use crate::oracle::http;
 use crate::oracle::watch::Watch;
 
-/// A test for every file of cases, and for the part of them that the other fronts are asked.
+/// One test for every file of cases, and for the files that run on further front ends.
 macro_rules! topics {
     ($($topic:ident)*; $($elsewhere:ident)*; $($streamed:ident)*) => {
         $(#[test]
@@ -23,7 +24,7 @@ macro_rules! topics {
             check(stringify!($topic), cases, Mode::Buffered, &[Front::Url]);
         })*
 
-        /// What arrives and leaves in another way, behind the fronts that have other events.
+        /// Cases that differ between the front ends' event formats.
         mod elsewhere {
             use super::*;
 
@@ -34,7 +35,7 @@ macro_rules! topics {
             })*
         }
 
-        /// What is sent in another way where answers are passed on as they come.
+        /// Cases that differ in streamed responses.
         mod streamed {
             use super::*;
 
@@ -47,11 +48,11 @@ macro_rules! topics {
 
         #[test]
         fn every_file_of_cases_is_a_topic() {
-            // Nobody tells a function that a client has left.
+            // A function is not told that a client has left.
             let named = ["gone.toml", $(concat!(stringify!($topic), ".toml")),*];
             for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/cases")).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "nothing runs cases/{}", name.display());
+                assert!(named.contains(&name.to_str().unwrap()), "no test runs cases/{}", name.display());
             }
         }
     };
@@ -80,11 +81,11 @@ impl Mode {
     }
 }
 
-/// Who is asked. The tokens stand for `{who}` in requests, and are of one length.
+/// The two servers. The tokens replace `{who}` in requests and have the same length.
 const SERVE: &str = "WHOisSRV";
 const FUNCTION: &str = "WHOisFUN";
 
-/// Panics with all that differs in the topic.
+/// Panics with all differences of the topic.
 fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
     let Topic { ini, cases } = load(topic, text);
     let home = Home::empty();
@@ -142,24 +143,24 @@ struct Trial<'a> {
     serve: &'a Surus,
     function: &'a Behind,
     front: Front,
-    /// Of the front before the function.
+    /// The front end's address.
     address: String,
     exceptions: &'a Exceptions,
 }
 
 impl Trial<'_> {
-    /// What is wrong, if anything.
+    /// The differences, if any.
     fn run(&mut self, case: &Case) -> Vec<String> {
         let mut absences = self.exceptions.absence.iter();
         if absences.any(|absence| case.name.starts_with(&absence.cases)) {
             return Vec::new();
         }
         let mut wrong = Vec::new();
-        // Those exceptions that turned out to be needed.
+        // Which exceptions were needed.
         let mut needed = vec![false; self.exceptions.difference.len()];
         let logged = self.function.log().len();
         let steps = case.steps();
-        // Each has one worker: what is left in it shows the second time.
+        // With one worker each, the second time shows what the first has left behind.
         for number in 0..case.times.min(2) * steps.len() {
             let step = &steps[number % steps.len()];
             let request = case.request(step, "{who}");
@@ -171,7 +172,7 @@ impl Trial<'_> {
                     continue;
                 }
             };
-            // The case is asked as it is meant; whether all of the answer is right, tests/oracle.rs shows.
+            // Checks that the case works as intended; tests/oracle.rs checks the whole response.
             let (status, expected) = (reference.status, step.status.unwrap_or(200));
             if status != expected {
                 say(format!(
@@ -205,13 +206,13 @@ impl Trial<'_> {
         for (exception, needed) in self.exceptions.difference.iter().zip(needed) {
             if exception.case == case.name && !needed {
                 let part = &exception.part;
-                wrong.push(format!("   the exception for {part} is not needed"));
+                wrong.push(format!("   unneeded exception for {part}"));
             }
         }
         wrong
     }
 
-    /// Asks, and makes the file that the step wants.
+    /// Sends the request and creates the step's file.
     fn ask(&self, who: &str, case: &Case, step: &Step) -> Result<Answer, String> {
         match step.touch(&self.home.state, who) {
             Touch::Nothing => self.ask_until(who, case, step, None),
@@ -224,7 +225,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Asks again if the step says until what.
+    /// Repeats the request until the step's condition holds, if it has one.
     fn ask_until(
         &self,
         who: &str,
@@ -248,9 +249,10 @@ impl Trial<'_> {
         answer
     }
 
-    /// An answer as this front can carry it at most.
+    /// The part of a response that this front end can carry.
     fn carried(&self, mut answer: Answer, method: &str) -> Answer {
-        // The front's own: the name of the event, and the length of what it sends, which to HEAD is nothing.
+        // Added by the front end: the event's id, and the length of what it sends, which is zero
+        // for HEAD.
         let length = answer.body.len().to_string();
         let is_own = |name: &str, value: &[u8]| match &name.to_ascii_lowercase()[..] {
             "x-amzn-requestid" => true,
@@ -258,12 +260,12 @@ impl Trial<'_> {
             _ => false,
         };
         answer.headers.retain(|(name, value)| !is_own(name, value));
-        // Each front has words of its own for each status.
+        // Each front end has its own reason phrases.
         answer.reason.clear();
         if self.front == Front::Rest || self.front == Front::AlbMulti {
             return answer;
         }
-        // All others have one value for each name, and a place of its own for cookies.
+        // All others have one value per name, and a separate field for cookies.
         let mut joined: Vec<(String, Vec<u8>)> = Vec::new();
         for (name, value) in answer.headers {
             let is_cookie = name.eq_ignore_ascii_case("set-cookie");

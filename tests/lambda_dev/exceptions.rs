@@ -1,4 +1,4 @@
-//! What differs behind Lambda and is no failure, each with its reason: `exceptions.toml`.
+//! Accepted differences behind Lambda, each with its reason, from `exceptions.toml`.
 
 use serde::Deserialize;
 use surus::emulator::http::Front;
@@ -10,16 +10,16 @@ use super::corpus::Mode;
 pub struct Exceptions {
     /// Entries of `$_SERVER` that are not compared.
     pub variable: Vec<Variable>,
-    /// Parts of one case's answer.
+    /// Parts of one case's response.
     pub difference: Vec<Difference>,
-    /// Cases that are not asked.
+    /// Cases that do not run.
     pub absence: Vec<Absence>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
-    /// A star at its end stands for everything that follows.
+    /// A star at the end matches any suffix.
     name: String,
     reason: String,
 }
@@ -39,10 +39,10 @@ pub struct Difference {
     pub case: String,
     /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
     pub part: String,
-    /// The fronts that have it, as `surus lambda dev --front` names them; all when there are none.
+    /// The front ends concerned, as in `surus lambda dev --front`; all if empty.
     #[serde(default)]
     fronts: Vec<String>,
-    /// The one value of `lambda.mode` that has it; both when there is none.
+    /// The value of `lambda.mode` concerned; both if none.
     mode: Option<String>,
     reason: String,
 }
@@ -50,17 +50,17 @@ pub struct Difference {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Absence {
-    /// How their names begin.
+    /// Prefix of the cases' names.
     pub cases: String,
-    /// As those of a difference.
+    /// As in a difference.
     #[serde(default)]
     fronts: Vec<String>,
-    /// The one value of `lambda.mode` that has it; both when there is none.
+    /// The value of `lambda.mode` concerned; both if none.
     mode: Option<String>,
     reason: String,
 }
 
-/// Those that apply behind `front` in this mode.
+/// The exceptions that apply to `front` in this mode.
 pub fn load(front: Front, mode: Mode) -> Exceptions {
     let mut all: Exceptions = toml::from_str(include_str!("exceptions.toml"))
         .unwrap_or_else(|error| panic!("exceptions.toml: {error}"));

@@ -1,4 +1,5 @@
-//! Does `surus lambda` stand what the emulator does to it, as Lambda would, and start in every way that Lambda has?
+//! Tests of `surus lambda` with faults that the emulator injects, and of all ways that Lambda
+//! starts a runtime.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -16,10 +17,10 @@ struct App(tempfile::TempDir);
 const ENGINES: [&str; 2] = ["classic", "rewind"];
 
 impl App {
-    /// `code` makes `$answer` of `$event`, for each of them.
+    /// An application for each engine; `code` computes `$answer` from `$event`.
     fn new(engine: &str, code: &str) -> App {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-        // PHP may run as somebody else.
+        // PHP may run as another user.
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let event = "$event = json_decode(file_get_contents('php://input'), true);";
         let body = format!("{event} {code} echo json_encode($answer);");
@@ -44,7 +45,7 @@ impl App {
         })
     }
 
-    /// What has been noted, without the boots.
+    /// The notes without those of boots.
     fn notes(&self) -> Vec<String> {
         let notes = std::fs::read_to_string(self.0.path().join("notes")).unwrap_or_default();
         let notes = notes.split_whitespace().filter(|note| *note != "boot");
@@ -62,16 +63,16 @@ fn error(invocation: &Invocation) -> String {
     String::from_utf8_lossy(&error.body).into_owned()
 }
 
-/// The process that asks Lambda for events: the parent of the parent.
+/// The pid of the runtime: the grandparent of the worker.
 const RUNTIME: &str = r"preg_match('/PPid:\s*(\d+)/', file_get_contents('/proc/'.posix_getppid().'/status'), $found); $answer = (int) $found[1];";
 
 #[test]
-fn a_file_system_that_is_read_only_but_for_tmp() {
+fn read_only_file_system_allows_tmp_only() {
     let probe = std::process::Command::new("unshare")
         .args(["--mount", "true"])
         .status();
     if !probe.is_ok_and(|status| status.success()) {
-        eprintln!("not tested: no mount name space is allowed here");
+        eprintln!("skipped: mount namespaces are not permitted here");
         return;
     }
     let code = "$file = tempnam('/tmp', 'r');
@@ -86,7 +87,7 @@ fn a_file_system_that_is_read_only_but_for_tmp() {
 }
 
 #[test]
-fn a_freeze_is_heard_of_and_costs_nothing() {
+fn freeze_is_reported_and_fails_no_event() {
     let code = "$answer = (int) ($_SERVER['SURUS_THAWED'] ?? 0);";
     for engine in ENGINES {
         let function = App::new(engine, code);
@@ -99,7 +100,7 @@ fn a_freeze_is_heard_of_and_costs_nothing() {
 }
 
 #[test]
-fn a_timeout_ends_the_environment_and_the_next_event_has_a_new_one() {
+fn timeout_replaces_the_environment() {
     for engine in ENGINES {
         let app = App::new(engine, RUNTIME);
         let function = app.with(engine, "timeout@2");
@@ -113,7 +114,7 @@ fn a_timeout_ends_the_environment_and_the_next_event_has_a_new_one() {
 }
 
 #[test]
-fn an_event_that_comes_twice_is_done_twice() {
+fn duplicate_event_runs_twice() {
     let code = "$answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId; note($answer);";
     for engine in ENGINES {
         let app = App::new(engine, code);
@@ -127,14 +128,15 @@ fn an_event_that_comes_twice_is_done_twice() {
 }
 
 #[test]
-fn memory_that_runs_out_costs_one_event_at_most() {
+fn out_of_memory_fails_at_most_one_event() {
     let code = "if ($event['greedy'] ?? false) { $all = str_repeat('x', 100 << 20); usleep(1_000_000); } $answer = 'fine';";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "out-of-memory@2");
         assert_eq!(function.invoke("{}"), "fine");
         let greedy = function.invocation(r#"{"greedy":true}"#);
-        // Mostly it is the worker, but the runtime or the template may be the largest as yet; without its template, a worker ends what it has.
+        // Usually the kernel kills the worker, but the runtime or the prototype process may still
+        // be the largest. Without its prototype process, a worker finishes its event.
         match &greedy.result {
             Ok(answer) => assert_eq!(answer, "\"fine\""),
             Err(_) => {
@@ -147,7 +149,7 @@ fn memory_that_runs_out_costs_one_event_at_most() {
 }
 
 #[test]
-fn a_worker_that_is_killed_costs_the_event_that_it_had() {
+fn killed_worker_fails_only_its_event() {
     let code = format!("if ($event['slow'] ?? false) {{ usleep(3_000_000); }} {RUNTIME}");
     for engine in ENGINES {
         let app = App::new(engine, &code);
@@ -161,14 +163,14 @@ fn a_worker_that_is_killed_costs_the_event_that_it_had() {
 }
 
 #[test]
-fn a_snapshot_is_restored_before_the_first_event() {
+fn snapshot_is_restored_before_the_first_event() {
     let code = "$answer = getmypid();";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.run(engine, |function| {
             function.initialization = Initialization::SnapStart;
         });
-        // Written before the snapshot, and read when its reader has its turn.
+        // Written before the snapshot, but read in another thread.
         let says = |what: &str| eventually(|| function.log().contains(what));
         assert!(says("ready for the snapshot"), "{}", function.log());
         let booted = function.log();
@@ -185,7 +187,7 @@ fn a_snapshot_is_restored_before_the_first_event() {
 }
 
 #[test]
-fn a_managed_instance_has_its_events_at_once() {
+fn emulated_managed_instance_runs_events_concurrently() {
     // Each waits for the others.
     let code = "note($event['n']); for ($n = 0; $n < 2000; $n++) {
             if (count(array_unique(preg_split('/( boot)* /', trim(file_get_contents(__DIR__.'/notes'), ' bot')))) >= 3) { break; }

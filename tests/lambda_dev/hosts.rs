@@ -1,4 +1,4 @@
-//! Does a `Host` that is none stop before PHP, whoever has taken the request in?
+//! Tests that an invalid `Host` does not reach PHP behind any front end.
 
 use surus::emulator::http::Front;
 
@@ -23,7 +23,7 @@ fn home() -> Home {
 }
 
 #[test]
-fn an_invalid_host_does_not_reach_php() {
+fn invalid_host_does_not_reach_php() {
     let home = home();
     let serve = Surus::serve(&home.root, &[]);
     let function = Behind::start(&home.root, &[]);
@@ -52,7 +52,7 @@ fn an_invalid_host_does_not_reach_php() {
 }
 
 #[test]
-fn two_hosts_do_not_reach_php() {
+fn duplicate_host_does_not_reach_php() {
     let home = home();
     let function = Behind::start(&home.root, &[]);
     let event = r#"{"requestContext": {"elb": {"targetGroupArn": "arn:x"}}, "httpMethod": "GET", "path": "/",
@@ -67,7 +67,7 @@ fn two_hosts_do_not_reach_php() {
 }
 
 #[test]
-fn a_load_balancer_that_asks_how_the_function_is_names_no_host() {
+fn health_check_without_host_reaches_php() {
     let home = home();
     let function = Behind::start(&home.root, &[]);
     let event = include_str!("../lambda_events/samples/alb_health_check.json");

@@ -1,4 +1,4 @@
-//! What an application does besides answering: does it run when it should, behind the answer and before the next event?
+//! Tests of work after the response: it runs before the next event.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::apps::client::Client;
 use crate::apps::examples::{laravel, symfony};
 use crate::apps::site::Site;
 
-/// What runs late waits for the file `gate`. A visit without `late`, such as a warm-up, is none of it.
+/// Late work waits for the file `gate`. Visits without `late`, such as a warm-up, do none.
 const LATE: &str = "
 function note(string $what): void { file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND); }
 function wait(): void {
@@ -48,7 +48,7 @@ fn visit(site: &Site, env: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_frameworks_register_for_a_thaw_runs_before_the_first_event() {
+fn frameworks_thaw_hook_runs_before_the_first_event() {
     let hook = r"Surus\Lambda\Hook::onThaw(fn (int $seconds) => file_put_contents(__DIR__.'/thawed', 'x', FILE_APPEND));
 ";
     let symfony = symfony().replace(
@@ -92,7 +92,7 @@ fn read(path: &Path) -> String {
 }
 
 #[test]
-fn symfonys_terminate_runs_when_the_answer_is_sent_and_before_the_next_event() {
+fn symfony_terminate_runs_between_response_and_next_event() {
     let listener = r"<?php
 namespace App;
 use Symfony\Component\HttpKernel\Event\ResponseEvent;
@@ -125,7 +125,7 @@ final class Late {
 }
 
 #[test]
-fn laravels_terminating_callbacks_do_too() {
+fn laravel_terminating_callback_runs_between_response_and_next_event() {
     let callbacks = "require_once __DIR__.'/../late.php';
 $app->terminating(function () use ($app) { $app['request']->query->has('late') && wait(); });
 $app['events']->listen(Illuminate\\Foundation\\Http\\Events\\RequestHandled::class, function ($event) {

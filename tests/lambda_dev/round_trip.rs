@@ -1,4 +1,4 @@
-//! Does PHP get what a client has sent, and the client what PHP has answered, behind each front, as far as its events carry it?
+//! Tests that requests and responses pass through each front end as far as its events carry them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::oracle::answer::Answer;
 use crate::oracle::http;
 use crate::oracle::request::Request;
 
-/// Notes what it is asked in the file that the request names, and answers what the request says.
+/// Notes the request in a file that it names, and responds as it says.
 const SCRIPT: &str = r#"<?php
 $read = static fn ($name) => json_decode(base64_decode($_SERVER[$name]), true);
 $coded = static function ($value) use (&$coded) {
@@ -58,7 +58,7 @@ echo base64_decode($answer['body']);
 struct Asked {
     method: String,
     path: String,
-    /// As they are sent.
+    /// As the client sends it.
     query: Vec<(String, String)>,
     cookies: Vec<(String, String)>,
     headers: Vec<(String, String)>,
@@ -82,7 +82,8 @@ struct Answered {
     body: Vec<u8>,
 }
 
-/// Every byte that a path may have, as itself or encoded, but for those that file systems and scripts are found by.
+/// Every byte that a path may have, plain or encoded, except those by which file systems and
+/// scripts are found.
 const PATH: &str = "(/([a-zA-Z0-9_~!$&'()*+,;=:@-]|%[2-9A-F][0-9A-F]|%C3%A9){1,8}){0,3}";
 const QUERY: &str = r"([a-zA-Z0-9._~!$'()*,;:@/?-]|\+|%[2-7][0-9A-F]|%C3%A9){0,8}";
 const VALUE: &str = "[!-+./-~]([ -+./-~]{0,12}[!-+./-~])?";
@@ -225,7 +226,7 @@ impl Sent {
     }
 }
 
-/// What PHP has noted, of one request.
+/// PHP's note of one request.
 struct Noted(Value);
 
 impl Noted {
@@ -277,7 +278,7 @@ impl Subjects {
         let noted = std::fs::read(&notes).unwrap_or_else(|_| {
             let body = String::from_utf8_lossy(&answer.body);
             panic!(
-                "PHP was not asked: {} {body}\n{}",
+                "the request did not reach PHP: {} {body}\n{}",
                 answer.status,
                 request.shown()
             )
@@ -300,7 +301,7 @@ fn joined<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<Strin
 }
 
 #[test]
-fn what_is_asked_reaches_php_and_what_it_answers_the_client() {
+fn requests_and_responses_survive_each_front_end() {
     let subjects = Subjects::start();
     let mut config = ProptestConfig::with_cases(96);
     config.failure_persistence = None;
@@ -317,7 +318,7 @@ fn what_is_asked_reaches_php_and_what_it_answers_the_client() {
     tried.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What PHP has noted is what was sent, and what it notes behind `serve`.
+/// PHP's note matches the request, and the note behind `serve`.
 fn arrived(
     front: Front,
     asked: &Asked,
@@ -335,7 +336,8 @@ fn arrived(
             front
         );
     }
-    // Grouped by names, lists and values that share a name change places, and one value for each name is what some have.
+    // Services group by name, so repeated names may change places, and some services pass on one
+    // value per name.
     let mut names: Vec<_> = asked
         .query
         .iter()
@@ -360,7 +362,7 @@ fn arrived(
         "HTTP_COOKIE",
     ];
     if front != Front::Http {
-        // It decodes the path, in which a question mark is an end then.
+        // This service decodes the path, so a question mark ends it.
         same.push("PATH_INFO");
     }
     if matches!(front, Front::Url) || is_plain && matches!(front, Front::Alb | Front::AlbMulti) {
@@ -392,9 +394,9 @@ fn arrived(
             .rfind(|(there, _)| *there == name)
             .map(|(_, value)| value.clone());
         match front {
-            // One value for each name: the last.
+            // One value per name: the last.
             Front::Alb => prop_assert_eq!(got, last, "{:?}: {}", front, name),
-            // Joined by a comma and no space.
+            // Joined by a comma without a space.
             Front::Url | Front::Http => {
                 prop_assert_eq!(got, Some(value.replace(", ", ",")), "{:?}: {}", front, name)
             }
@@ -404,7 +406,7 @@ fn arrived(
     Ok(())
 }
 
-/// The client has what PHP has answered.
+/// The client gets PHP's response.
 fn returned(front: Front, answered: &Answered, answer: &Answer) -> Result<(), TestCaseError> {
     prop_assert_eq!(answer.status, answered.status, "{:?}", front);
     prop_assert_eq!(&answer.body, &answered.body, "{:?}", front);
@@ -426,7 +428,7 @@ fn returned(front: Front, answered: &Answered, answer: &Answer) -> Result<(), Te
     let mut cookies = of("set-cookie");
     let mut sent: Vec<&str> = answered.cookies.iter().map(|cookie| &cookie[..]).collect();
     if front == Front::Alb {
-        // An object's members, in no order.
+        // Members of a JSON object have no order.
         cookies.sort();
         sent.sort();
     }

@@ -1,4 +1,4 @@
-//! Does WordPress answer a visitor behind a Function URL as it does behind `surus serve`?
+//! Test that WordPress responds behind a function URL as behind `surus serve`.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,19 +8,19 @@ use crate::apps::blog::{PNG, database, install, site};
 use crate::apps::client::{Answer, Client, Upload};
 use crate::apps::database::Database;
 
-/// Whoever it is asked by, so that both can ask for the same site.
+/// A fixed address, so that both servers serve the same site.
 const ADDRESS: &str = "
 if (isset($_SERVER['HTTP_HOST'])) {
     define('WP_HOME', 'http://'.$_SERVER['HTTP_HOST']);
     define('WP_SITEURL', WP_HOME);
 }";
 
-/// Nonces, names of cookies, addresses that WordPress hides from robots, tags of files that have been uploaded, and the moment.
+/// Nonces, cookie names, obfuscated mail addresses, ETags of uploads, and dates.
 const RANDOM: &str = r#"| \b[0-9a-f]{32}\b | \b[0-9a-f]{10}\b | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d | \d{1,2}:\d\d\ [ap]m | unapproved=\d+&moderation-hash
     | data-pw="[^"]+" | mailto:[^"]*"[^<]* | "[0-9a-f]+\.[0-9a-f]+-[0-9a-f]+" | \b1[78]\d{8}(\.\d+)?\b | \d+\ (seconds?|mins?|minutes?)\ ago | [A-Z][a-z]{2},\ \d\d\ [A-Z][a-z]{2}\ \d{4}\ \d\d:\d\d:\d\d"#;
 
 #[test]
-fn wordpress_answers_as_behind_serve() {
+fn wordpress_responds_as_behind_serve() {
     let database = database();
     let site = site(&database, "", ADDRESS);
     install(&site.www(), "localhost");
@@ -35,7 +35,7 @@ fn wordpress_answers_as_behind_serve() {
     compare_between(&site, &[], visit, reset, RANDOM);
 }
 
-/// A program of MariaDB, for the blog's database.
+/// A MariaDB program, run on the blog's database.
 fn client(program: &str, database: &Database) -> Command {
     let mut command = Command::new(program);
     let socket = format!("--socket={}", database.socket().display());
@@ -43,7 +43,7 @@ fn client(program: &str, database: &Database) -> Command {
     command
 }
 
-/// All that the blog's database has.
+/// Dumps the blog's database.
 fn dump(database: &Database) -> Vec<u8> {
     let output = client("mariadb-dump", database).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +51,7 @@ fn dump(database: &Database) -> Vec<u8> {
     output.stdout
 }
 
-/// Makes it what it was.
+/// Restores the blog's database.
 fn load(database: &Database, dump: &[u8]) {
     let mut client = client("mariadb", database);
     let mut client = client.stdin(Stdio::piped()).spawn().unwrap();
@@ -103,11 +103,11 @@ fn comment(reader: &Client) -> Vec<Answer> {
     ];
     vec![
         posts,
-        // Redirected to where it waits.
+        // Redirected to the pending comment.
         reader
             .post("/wp-comments-post.php", &fields)
             .shows("here &amp; high"),
-        // WordPress wants to hear one at a time.
+        // WordPress rejects a second comment within seconds.
         reader.post("/wp-comments-post.php", &fields).status(409),
     ]
 }
@@ -154,7 +154,7 @@ fn upload(visitor: &Client) -> Vec<Answer> {
         seen.push(sent_back);
     }
     assert!(seen[seen.len() - 2].body == PNG, "the image is another one");
-    // As a browser without scripts sends it.
+    // As a browser without JavaScript sends it.
     let form = visitor
         .get("/wp-admin/media-new.php?browser-uploader=1")
         .ok();

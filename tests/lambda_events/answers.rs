@@ -1,4 +1,4 @@
-//! Is an answer what its service's documentation asks for?
+//! Tests that responses match each service's documentation.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn answer(format: Format, headers: &[(&str, &[u8])], body: &[u8]) -> Value {
 }
 
 #[test]
-fn text_is_text_whatever_it_is_called() {
+fn utf8_body_is_sent_as_text() {
     let octets: &[(&str, &[u8])] = &[("content-type", b"application/octet-stream")];
     let text = "Gr\u{fc}\u{df}e \"\\/\u{1f418}\n\r\t\u{1}\u{1f}\u{7f}\u{2028}";
     for format in FORMATS {
@@ -26,7 +26,7 @@ fn text_is_text_whatever_it_is_called() {
 }
 
 #[test]
-fn every_character_is_escaped_wherever_it_stands() {
+fn special_character_is_escaped_at_every_position() {
     for code in 1..0x300_u32 {
         let Some(c) = char::from_u32(code) else {
             continue;
@@ -40,7 +40,7 @@ fn every_character_is_escaped_wherever_it_stands() {
 }
 
 #[test]
-fn the_rest_is_base64_whatever_it_is_called() {
+fn binary_body_is_sent_as_base64() {
     let plain: &[(&str, &[u8])] = &[("content-type", b"text/plain")];
     for (body, encoded) in [
         (&b"\xff"[..], "/w=="),
@@ -57,7 +57,7 @@ fn the_rest_is_base64_whatever_it_is_called() {
 }
 
 #[test]
-fn nothing_is_empty_text() {
+fn empty_body_is_an_empty_string() {
     for format in FORMATS {
         let answer = answer(format, &[], b"");
         assert_eq!(answer["isBase64Encoded"], false);
@@ -66,7 +66,7 @@ fn nothing_is_empty_text() {
 }
 
 #[test]
-fn a_load_balancer_hears_a_description() {
+fn load_balancer_gets_a_status_description() {
     let described = |status| {
         let json = write(&ALB, &head(status, &[]), b"").json;
         serde_json::from_slice::<Value>(&json).unwrap()["statusDescription"].clone()
@@ -76,9 +76,10 @@ fn a_load_balancer_hears_a_description() {
     assert_eq!(described(599), "599 Unknown");
 }
 
-/// AWS gives no other way; each spelling is a header of its own for the load balancer and the same one for browsers.
+/// AWS offers no other way. For the load balancer each spelling is a header of its own, for
+/// browsers the same one.
 #[test]
-fn cookies_are_spelt_differently_where_each_name_has_one_value() {
+fn single_value_service_gets_cookies_in_different_spellings() {
     let cookies: Vec<String> = (0..600).map(|index| format!("c{index}=1")).collect();
     for format in [ALB, Format::LatticeV1, Format::LatticeV2] {
         let lines = |count: usize| -> Vec<(&str, &[u8])> {
@@ -109,7 +110,7 @@ fn cookies_are_spelt_differently_where_each_name_has_one_value() {
 }
 
 #[test]
-fn headers_of_a_connection_that_is_not_ours_stay_behind() {
+fn connection_headers_are_removed() {
     let lines: &[(&str, &[u8])] = &[
         ("connection", b"close"),
         ("transfer-encoding", b"chunked"),
@@ -124,7 +125,7 @@ fn headers_of_a_connection_that_is_not_ours_stay_behind() {
 }
 
 #[test]
-fn a_wrong_length_is_not_told() {
+fn wrong_content_length_is_removed() {
     let length = |value: &'static [u8], body: &[u8]| {
         let answer = answer(Format::FunctionUrl, &[("content-length", value)], body);
         answer["headers"]["content-length"]
@@ -133,12 +134,12 @@ fn a_wrong_length_is_not_told() {
     };
     assert_eq!(length(b"5", b"hello"), Some("5".into()));
     assert_eq!(length(b"4", b"hello"), None);
-    // The answer to HEAD.
+    // The response to HEAD.
     assert_eq!(length(b"5", b""), Some("5".into()));
 }
 
 #[test]
-fn values_that_are_not_utf8_are_latin_1() {
+fn header_value_without_utf8_is_latin_1() {
     let lines: &[(&str, &[u8])] = &[("x-a", b"caf\xe9"), ("x-b", "caf\u{e9}".as_bytes())];
     let answer = answer(Format::FunctionUrl, lines, b"");
     assert_eq!(
@@ -148,7 +149,7 @@ fn values_that_are_not_utf8_are_latin_1() {
 }
 
 #[test]
-fn a_prelude_ends_with_eight_nul_bytes() {
+fn prelude_ends_with_eight_nul_bytes() {
     let lines: &[(&str, &[u8])] = &[
         ("content-type", b"text/event-stream"),
         ("set-cookie", b"a=1"),
@@ -171,9 +172,9 @@ fn a_prelude_ends_with_eight_nul_bytes() {
     }
 }
 
-/// What the documentation of these services shows.
+/// The examples of these services' documentation.
 #[test]
-fn documented_answers_are_written_so() {
+fn documented_response_is_reproduced() {
     let lines: &[(&str, &[u8])] = &[
         ("content-type", b"application/json"),
         ("my-custom-header", b"Custom Value"),

@@ -1,5 +1,5 @@
-//! What AWS's services do to a request before a function sees it, and to an answer before a client does: the inverse of what is
-//! tested, from AWS's documentation and captured events.
+//! Model of AWS's services: requests to events, and responses to what a client gets. From AWS's
+//! documentation and captured events.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ impl Sent {
     }
 }
 
-/// The event that the service makes of a request.
+/// The service's event for a request.
 pub fn event(format: Format, sent: &Sent) -> String {
     let mut lines = sent.headers.clone();
     lines.push(("host".into(), "app.example".into()));
@@ -144,13 +144,13 @@ pub fn event(format: Format, sent: &Sent) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Got {
     pub status: u16,
-    /// In the order of their names, without cookies.
+    /// Ordered by name, without cookies.
     pub headers: Vec<(String, String)>,
     pub cookies: Vec<String>,
     pub body: Vec<u8>,
 }
 
-/// The response that a service makes of an answer. Panics on what it would answer with 502.
+/// The service's response. Panics where the service would respond with 502.
 pub fn response(answer: &[u8]) -> Got {
     let answer: Value = serde_json::from_slice(answer).unwrap();
     let body = answer["body"].as_str().unwrap();
@@ -161,7 +161,7 @@ pub fn response(answer: &[u8]) -> Got {
     head(&answer, body)
 }
 
-/// The response that begins with a prelude.
+/// The response of a stream with a prelude.
 pub fn streamed(stream: &[u8]) -> Got {
     let end = stream.windows(8).position(|bytes| bytes == [0; 8]).unwrap();
     let answer: Value = serde_json::from_slice(&stream[..end]).unwrap();
@@ -248,7 +248,7 @@ pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8().unwrap().into_owned()
 }
 
-/// As API Gateway, PHP and everybody does it in queries.
+/// As API Gateway and PHP decode queries.
 pub fn decode_query(text: &str) -> String {
     decode(&text.replace('+', " "))
 }

@@ -1,6 +1,7 @@
-//! Where do requests differ from those that `lambda_http`, AWS's own library, makes of the same events, and why?
+//! Differences from `lambda_http`, AWS's own library, on the same events, with their reasons.
 //!
-//! `lambda_http.json` has what its version 1.3.2 made of the samples; the README beside it says how it was recorded.
+//! `lambda_http.json` has the requests that its version 1.3.2 made of the samples; the README tells
+//! how it was recorded.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use surus::fronts::lambda::http_event::HttpEvent;
 use super::samples::directory;
 use super::subject::{body, read, target};
 
-/// Which part of which samples is another, and why ours is.
+/// The part of the request, the samples, and the reason.
 const DIFFERENT: &[(&str, &[&str], &str)] = &[
     (
         "target",
@@ -99,14 +100,14 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
 ];
 
 #[test]
-fn each_difference_has_a_reason() {
+fn each_difference_from_lambda_http_has_a_reason() {
     let text = include_str!("lambda_http.json");
     let theirs: BTreeMap<String, Value> = serde_json::from_str(text).unwrap();
     let mut wrong = Vec::new();
     for (name, event) in directory("samples") {
         let theirs = &theirs[&name];
         if theirs["panic"].is_string() || theirs["error"].is_string() {
-            // It panics on a domain that is none, and does not know VPC Lattice's first version.
+            // It panics on an invalid domain, and does not support VPC Lattice's first version.
             assert!(["lambda-urls-request", "vpc-lattice-v1-request"].contains(&&*name));
             continue;
         }
@@ -121,12 +122,12 @@ fn each_difference_has_a_reason() {
     }
     assert!(
         wrong.is_empty(),
-        "different without a reason, or the same with one:\n{}",
+        "different without a reason, or equal with one:\n{}",
         wrong.join("\n")
     );
 }
 
-/// Ours and theirs.
+/// Surus's value and that of `lambda_http`.
 fn parts(event: &HttpEvent, theirs: &Value) -> BTreeMap<&'static str, (String, String)> {
     let text = |name: &str| theirs[name].as_str().unwrap_or_default().to_string();
     let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -136,7 +137,7 @@ fn parts(event: &HttpEvent, theirs: &Value) -> BTreeMap<&'static str, (String, S
     }
     let target_of_theirs = text("target");
     let ours = String::from_utf8_lossy(body(event)).into_owned();
-    // Theirs is in the URI, or nowhere: HTTP then.
+    // `lambda_http` has it in the URI, or not at all, which means HTTP.
     let https = theirs["scheme"] == "https";
     BTreeMap::from([
         (

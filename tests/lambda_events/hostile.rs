@@ -1,4 +1,4 @@
-//! Does an event that is not what its service sends, get an error that says what and where, and never anything worse?
+//! Tests of malformed events: each gets an error that names the place, and does no harm.
 
 use surus::fronts::lambda::Settings;
 use surus::fronts::lambda::http_event::{self, Format};
@@ -6,23 +6,23 @@ use surus::fronts::lambda::http_event::{self, Format};
 use super::subject::{malformed, read, server};
 
 #[test]
-fn an_error_says_what_and_where() {
+fn malformed_event_error_names_the_field() {
     let wrong = [
         (
             r#"{"path":"#,
-            "the event: not valid JSON: EOF while parsing a value at line 1 column 8",
+            "the event: invalid JSON: EOF while parsing a value at line 1 column 8",
         ),
         (
             "",
-            "the event: not valid JSON: EOF while parsing a value at line 1 column 0",
+            "the event: invalid JSON: EOF while parsing a value at line 1 column 0",
         ),
         (
             "[1,",
-            "the event: not valid JSON: EOF while parsing a value at line 1 column 3",
+            "the event: invalid JSON: EOF while parsing a value at line 1 column 3",
         ),
         (
             "{} {}",
-            "the event: not valid JSON: trailing characters at line 1 column 4",
+            "the event: invalid JSON: trailing characters at line 1 column 4",
         ),
         (
             r#"{"requestContext":{"http":{"method":5}},"rawPath":"/"}"#,
@@ -30,7 +30,7 @@ fn an_error_says_what_and_where() {
         ),
         (
             r#"{"requestContext":{"http":{}},"rawPath":"/"}"#,
-            "requestContext.http.method: not there, but every request has one",
+            "requestContext.http.method: missing, but every request has one",
         ),
         (
             r#"{"requestContext":{"http":{"method":"G T"}},"rawPath":"/"}"#,
@@ -62,19 +62,19 @@ fn an_error_says_what_and_where() {
         ),
         (
             &rest(r#""headers":{"a\nb":"c"}"#),
-            r#"headers: "a\nb" is not the name of a header"#,
+            r#"headers: "a\nb" is not a valid header name"#,
         ),
         (
             &rest(r#""headers":{"":"c"}"#),
-            r#"headers: "" is not the name of a header"#,
+            r#"headers: "" is not a valid header name"#,
         ),
         (
             &rest(r#""headers":{"x":"a\r\nset-cookie: b"}"#),
-            r#"headers: "a\r\nset-cookie: b" cannot be the value of `x`"#,
+            r#"headers: "a\r\nset-cookie: b" is not a valid value of `x`"#,
         ),
         (
             &rest(r#""headers":{"x":"a\u0000"}"#),
-            r#"headers: "a\0" cannot be the value of `x`"#,
+            r#"headers: "a\0" is not a valid value of `x`"#,
         ),
         (
             &rest(r#""queryStringParameters":{"a":1e999}"#),
@@ -86,7 +86,7 @@ fn an_error_says_what_and_where() {
         ),
         (
             &rest(r#""isBase64Encoded":"true""#),
-            "isBase64Encoded: neither true nor false",
+            "isBase64Encoded: not a boolean",
         ),
         (
             &rest(r#""isBase64Encoded":true,"body":"a$b=""#),
@@ -110,7 +110,7 @@ fn an_error_says_what_and_where() {
 }
 
 #[test]
-fn what_nobody_needs_may_be_anything() {
+fn malformed_unused_field_is_ignored() {
     let event = rest(
         r#""stageVariables":[1e999,"\ud800",{"a":{}}],"headers":null,"multiValueHeaders":{"a":[],"b":null,"c":["d"]},"resource":7"#,
     );
@@ -120,7 +120,7 @@ fn what_nobody_needs_may_be_anything() {
 }
 
 #[test]
-fn other_json_is_no_request() {
+fn json_of_other_events_is_not_http() {
     for json in [
         "null",
         " 7 ",
@@ -135,7 +135,7 @@ fn other_json_is_no_request() {
         r#"{"requestContext":[],"httpMethod":"GET","path":"/"}"#,
         r#"{"requestContext":"x","rawPath":"/"}"#,
         r#"{"requestContext":{"http":"x"},"rawPath":"/"}"#,
-        // What Lambda sends to the destination of an asynchronous event.
+        // Lambda's message to the destination of an asynchronous event.
         r#"{"version":"1.0","requestContext":{"condition":"Success"},"requestPayload":{"httpMethod":"GET","path":"/"}}"#,
     ] {
         let read = http_event::read(json.as_bytes(), &Settings::default());
@@ -144,7 +144,7 @@ fn other_json_is_no_request() {
 }
 
 #[test]
-fn nesting_is_no_danger() {
+fn deep_nesting_is_harmless() {
     let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
     for event in [
         deep.clone(),
@@ -168,15 +168,12 @@ fn too_many_headers_are_an_error() {
         .map(|index| format!(r#""x{index}":"""#))
         .collect();
     let said = malformed(&rest(&format!(r#""headers":{{{}}}"#, headers.join(","))));
-    assert_eq!(
-        said,
-        "headers: 40000 headers are more than PHP can be given"
-    );
+    assert_eq!(said, "headers: 40000 headers exceed what PHP accepts");
 }
 
-/// Each value repeats its name in what is made of it; nothing may be made of all of them.
+/// Each value repeats its name in the query, which could multiply the memory.
 #[test]
-fn a_long_name_with_many_values_costs_no_more_than_its_text() {
+fn long_name_with_many_values_does_not_multiply_memory() {
     let name = format!("\\u0022{}", "n".repeat(1 << 20));
     let values = vec!["\"\""; 1 << 20].join(",");
     for fields in [
@@ -195,7 +192,7 @@ fn a_long_name_with_many_values_costs_no_more_than_its_text() {
 }
 
 #[test]
-fn messages_are_short() {
+fn malformed_event_message_is_short() {
     let long = "\u{e9}".repeat(100_000);
     for fields in [
         format!(r#""headers":{{"{long}":""}}"#),
@@ -209,14 +206,14 @@ fn messages_are_short() {
 }
 
 #[test]
-fn the_last_of_two_fields_counts() {
+fn last_of_two_fields_counts() {
     let event =
         r#"{"requestContext":{},"httpMethod":"GET","path":"/a","path":"/b","p\u0061th":"/c"}"#;
     assert_eq!(read(event).request.uri(), "/c");
 }
 
 #[test]
-fn what_only_looks_like_another_service_is_not_taken_for_it() {
+fn similar_event_of_another_service_is_recognized() {
     let format = |event: &str| read(event).format;
     let alb = r#"{"requestContext":{"elb":{},"stage":"x"},"httpMethod":"GET","path":"/","version":"1.0"}"#;
     assert_eq!(format(alb), Format::Alb { multi_value: false });
@@ -227,7 +224,7 @@ fn what_only_looks_like_another_service_is_not_taken_for_it() {
 }
 
 #[test]
-fn who_the_client_is_strangers_cannot_say() {
+fn client_address_cannot_be_forged() {
     let alb = |header: &str| {
         let event = format!(
             r#"{{"requestContext":{{"elb":{{}}}},"httpMethod":"GET","path":"/","headers":{{{header}}}}}"#
@@ -245,7 +242,7 @@ fn who_the_client_is_strangers_cannot_say() {
     assert!(!alb(r#""x-forwarded-proto":"https, http""#).contains_key("HTTPS"));
     assert_eq!(alb(r#""x-forwarded-proto":"http, HTTPS""#)["HTTPS"], "on");
 
-    // API Gateway says it apart from what the client has written.
+    // API Gateway sends the address apart from the client's headers.
     let rest = r#"{"requestContext":{"identity":{"sourceIp":"192.0.2.7"}},"httpMethod":"GET","path":"/",
         "headers":{"X-Forwarded-For":"10.0.0.1"}}"#;
     assert_eq!(server(read(rest))["REMOTE_ADDR"], "192.0.2.7");
@@ -254,7 +251,7 @@ fn who_the_client_is_strangers_cannot_say() {
 }
 
 #[test]
-fn cookies_of_a_function_url_are_there_once() {
+fn function_url_cookies_are_not_duplicated() {
     let event = r#"{"requestContext":{"domainName":"x.lambda-url.y","http":{"method":"GET"}},"rawPath":"/",
         "headers":{"cookie":"a=1; b=2"},"cookies":["a=1","b=2"]}"#;
     assert_eq!(server(read(event))["HTTP_COOKIE"], "a=1; b=2");
@@ -263,7 +260,7 @@ fn cookies_of_a_function_url_are_there_once() {
 }
 
 #[test]
-fn the_protocol_is_the_clients() {
+fn protocol_version_is_the_clients() {
     for (protocol, expected) in [
         ("HTTP/1.0", "HTTP/1.0"),
         ("HTTP/1.1", "HTTP/1.1"),
@@ -286,7 +283,7 @@ fn rest(fields: &str) -> String {
     format!(r#"{{"requestContext":{{}},"httpMethod":"POST","path":"/",{fields}}}"#)
 }
 
-/// People write events by hand, and some tools that send them leave numbers as they are.
+/// Handwritten events contain numbers, and so do those of some tools.
 #[test]
 fn number_as_header_or_query_value_is_its_text() {
     let event = rest(

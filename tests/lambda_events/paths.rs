@@ -1,11 +1,11 @@
-//! Which path does the application see, behind stages, mappings and services that decode?
+//! Tests of the path that the application sees, behind stages, mappings and services that decode.
 
 use surus::fronts::lambda::Settings;
 
 use super::subject::{malformed, read, read_with, server, settings, target};
 
 #[test]
-fn the_stage_of_an_http_api_is_not_the_applications() {
+fn http_api_stage_is_removed_from_the_path() {
     let stripped = [
         ("/prod/users", "prod", "/users"),
         ("/prod", "prod", "/"),
@@ -25,8 +25,8 @@ fn the_stage_of_an_http_api_is_not_the_applications() {
 }
 
 #[test]
-fn a_rest_apis_path_never_has_the_stage() {
-    // Here it is the application's own route that is called like the stage.
+fn rest_api_path_has_no_stage() {
+    // Here the application's own route has the stage's name.
     let event = api_v1("", "/prod/users", "prod", "/prod/prod/users");
     assert_eq!(target(&read(&event)), "/prod/users");
     let always = settings("strip_stage = 'always'");
@@ -34,11 +34,11 @@ fn a_rest_apis_path_never_has_the_stage() {
 }
 
 #[test]
-fn the_path_that_the_client_asked_for_is_to_be_had_too() {
+fn path_with_stage_is_kept_if_configured() {
     let never = settings("strip_stage = 'never'");
     let rest = api_v1("", "/users", "prod", "/prod/users");
     assert_eq!(target(&read_with(&rest, &never)), "/prod/users");
-    // Behind a domain of one's own there is no stage in it.
+    // Behind a custom domain, the path has no stage.
     let mapped = api_v1("", "/v1/users", "prod", "/v1/users");
     assert_eq!(target(&read_with(&mapped, &never)), "/v1/users");
     assert_eq!(
@@ -48,7 +48,7 @@ fn the_path_that_the_client_asked_for_is_to_be_had_too() {
 }
 
 #[test]
-fn a_base_path_is_removed_after_the_stage() {
+fn base_path_is_removed_after_the_stage() {
     let api = settings("base_path = '/api'");
     let removed = [
         ("/api/users", "/users"),
@@ -70,7 +70,7 @@ fn a_base_path_is_removed_after_the_stage() {
 }
 
 #[test]
-fn settings_that_mean_nothing_stop_the_start() {
+fn invalid_path_setting_is_an_error() {
     for wrong in ["api", "/api/", "/", "", "/a?b", "/a#b"] {
         let error = toml::from_str::<Settings>(&format!("base_path = '{wrong}'")).unwrap_err();
         let message = error.message();
@@ -80,7 +80,7 @@ fn settings_that_mean_nothing_stop_the_start() {
 }
 
 #[test]
-fn what_an_http_api_has_decoded_is_encoded_again() {
+fn http_api_path_is_encoded_again() {
     let encoded = [
         ("/a b", "/a%20b"),
         ("/gr\u{fc}n", "/gr%C3%BCn"),
@@ -90,7 +90,8 @@ fn what_an_http_api_has_decoded_is_encoded_again() {
         ("/c#", "/c%23"),
         ("/<\\\"`>", "/%3C%22%60%3E"),
         ("/tab\\there\\u0000", "/tab%09here%00"),
-        // An encoded path that a service has left alone, or the client's `%252F`: nobody can tell, and the first is the rule.
+        // Either an encoded path that the service has not changed, or the client's `%252F`. The
+        // first is assumed.
         ("/a%2Fb", "/a%2Fb"),
         ("/a|b^c{d}[e]~", "/a|b^c{d}[e]~"),
     ];
@@ -100,7 +101,7 @@ fn what_an_http_api_has_decoded_is_encoded_again() {
 }
 
 #[test]
-fn a_raw_query_is_not_touched() {
+fn raw_query_is_unchanged() {
     for query in [
         "a.b=1&a.b=2",
         "a&b",
@@ -123,7 +124,7 @@ fn a_raw_query_is_not_touched() {
 }
 
 #[test]
-fn every_byte_becomes_a_target() {
+fn every_byte_in_a_path_gives_a_valid_target() {
     for code in 0..0x250_u32 {
         let Some(c) = char::from_u32(code) else {
             continue;
@@ -145,7 +146,7 @@ fn every_byte_becomes_a_target() {
 }
 
 #[test]
-fn decoded_queries_keep_their_order_and_their_repetitions() {
+fn decoded_query_keeps_order_and_repetitions() {
     let event = r#"{"requestContext":{},"httpMethod":"GET","path":"/",
         "queryStringParameters":{"z":"2","a[]":"x y","b.c":"1&2"},
         "multiValueQueryStringParameters":{"z":["1","2"],"a[]":["x y"],"b.c":["1&2"],"+":["+=%é"]}}"#;
@@ -154,7 +155,7 @@ fn decoded_queries_keep_their_order_and_their_repetitions() {
 }
 
 #[test]
-fn a_load_balancers_queries_are_as_they_came() {
+fn load_balancer_query_is_unchanged() {
     let event = r#"{"requestContext":{"elb":{}},"httpMethod":"GET","path":"/a%2Fb",
         "queryStringParameters":{"z":"%26+%C3%A9","a%5B%5D":"x y","":"\"%"}}"#;
     assert_eq!(
@@ -164,7 +165,7 @@ fn a_load_balancers_queries_are_as_they_came() {
 }
 
 #[test]
-fn a_lattice_path_may_have_the_query() {
+fn lattice_path_with_a_query_is_split() {
     let event = r#"{"method":"GET","raw_path":"/a?b=1&b=2","query_string_parameters":{"b":"2"}}"#;
     assert_eq!(target(&read(event)), "/a?b=1&b=2");
     let v2 = r#"{"version":"2.0","method":"GET","path":"/a?b=1&b=2","requestContext":{"serviceArn":"x"}}"#;
@@ -174,13 +175,13 @@ fn a_lattice_path_may_have_the_query() {
 }
 
 #[test]
-fn an_event_written_by_hand_may_lack_the_raw_query() {
+fn event_without_a_raw_query_is_accepted() {
     let event = url(r#""rawPath":"/","queryStringParameters":{"a b":"1&2"}"#);
     assert_eq!(target(&read(&event)), "/?a%20b=1%262");
 }
 
 #[test]
-fn routes_of_websockets_have_paths() {
+fn websocket_route_has_a_path() {
     for (route, expected) in [
         ("$connect", "/websocket/$connect"),
         ("$default", "/websocket/$default"),
@@ -198,13 +199,13 @@ fn routes_of_websockets_have_paths() {
 }
 
 #[test]
-fn a_path_begins_with_a_slash() {
+fn path_without_a_slash_is_an_error() {
     assert_eq!(target(&read(&v2("", "$default"))), "/");
     let why = malformed(&v2("users", "$default"));
-    assert_eq!(why, r#"rawPath: "users" does not begin with a slash"#);
+    assert_eq!(why, r#"rawPath: "users" does not start with a slash"#);
     let why = malformed(&v2(&format!("/{}", "a".repeat(70_000)), "$default"));
     assert!(
-        why.starts_with("rawPath: no request has such a target: "),
+        why.starts_with("rawPath: not a valid request target: "),
         "{why}"
     );
 }

@@ -1,4 +1,4 @@
-//! Who is the client where a proxy stands before the service that calls the function?
+//! Tests of the client's address if a proxy stands in front of the service.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::subject::{read_with, server, settings};
 
-/// What PHP sees of a request that this address has sent to the function's URL.
+/// What PHP sees of a request to the function's URL from this address.
 fn seen(
     trusted: &str,
     from: &str,
@@ -39,8 +39,8 @@ fn seen(
 const CDN: &str = r#"["130.176.0.0/16"]"#;
 
 #[test]
-fn a_proxy_that_is_trusted_speaks_for_its_client() {
-    // Whether or not the service adds who has called it.
+fn trusted_proxy_provides_the_client_address() {
+    // Whether or not the service appends its caller's address.
     for forwarded_for in ["198.51.100.7", "198.51.100.7, 130.176.1.2"] {
         let seen = seen(CDN, "130.176.1.2", forwarded_for, Some("www.example.org"));
         assert_eq!(seen["REMOTE_ADDR"], "198.51.100.7");
@@ -48,26 +48,26 @@ fn a_proxy_that_is_trusted_speaks_for_its_client() {
         assert_eq!(seen["SERVER_NAME"], "www.example.org");
         assert_eq!(seen["HTTPS"], "on");
     }
-    // What stands left of the client, the client may have written.
+    // The client may have written what stands left of its address.
     let seen = seen(CDN, "130.176.1.2", "10.0.0.1, 198.51.100.7", None);
     assert_eq!(seen["REMOTE_ADDR"], "198.51.100.7");
     assert_eq!(seen["HTTP_HOST"], "abc.lambda-url.eu-west-1.on.aws");
 }
 
 #[test]
-fn nobody_else_does() {
+fn untrusted_proxy_does_not_provide_the_client_address() {
     for (trusted, from) in [("[]", "130.176.1.2"), (CDN, "203.0.113.9")] {
         let seen = seen(trusted, from, "198.51.100.7", Some("www.example.org"));
         assert_eq!(seen["REMOTE_ADDR"], from);
         assert_eq!(seen["HTTP_HOST"], "abc.lambda-url.eu-west-1.on.aws");
     }
-    // As API Gateway's console calls itself.
+    // The placeholder of API Gateway's console.
     let seen = seen(CDN, "test-invoke-source-ip", "198.51.100.7", None);
     assert_eq!(seen["REMOTE_ADDR"], "");
 }
 
 #[test]
-fn a_load_balancer_behind_a_proxy_has_added_the_proxy() {
+fn load_balancer_behind_a_proxy_keeps_the_client_address() {
     let event = json!({
         "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"}},
         "httpMethod": "GET",

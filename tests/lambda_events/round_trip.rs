@@ -1,4 +1,5 @@
-//! Is a request the same behind every service, but for what the service itself loses; and a response?
+//! Property tests: requests and responses pass through every service, except for what the service
+//! itself loses.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use super::subject::{FORMATS, body, head, read, target};
 
 proptest! {
     #[test]
-    fn a_request_comes_through_every_service(sent in sent()) {
+    fn request_survives_every_service(sent in sent()) {
         for format in FORMATS {
             let json = aws::event(format, &sent);
             let event = read(&json);
@@ -33,7 +34,7 @@ proptest! {
                     prop_assert_eq!(request.method(), "POST");
                     prop_assert_eq!(path, "/websocket/$connect");
                 }
-                // The application decodes it and sees what was meant; which bytes were encoded, nobody knows any more.
+                // The application gets the decoded text. The original encoding is lost.
                 Format::HttpApiV1 | Format::HttpApiV2 => {
                     prop_assert_eq!(request.method().as_str(), &sent.method);
                     prop_assert_eq!(decode(path), decode(&sent.path), "{}", json);
@@ -65,9 +66,9 @@ proptest! {
         }
     }
 
-    /// What a client encodes as browsers and `rawurlencode` do, is the same again although the service has decoded it.
+    /// What browsers and `rawurlencode` encode is restored although the service has decoded it.
     #[test]
-    fn a_usual_query_comes_through_decoding(values in vec("\\PC{0,12}", 1..5)) {
+    fn usual_query_survives_decoding(values in vec("\\PC{0,12}", 1..5)) {
         let query: Vec<_> = values.iter().enumerate()
             .map(|(index, value)| (format!("n{index}%5B%5D"), rawurlencode(value)))
             .collect();
@@ -78,9 +79,9 @@ proptest! {
         }
     }
 
-    /// Every byte that may stand in a request line is left alone where the service has left it alone.
+    /// Bytes that are legal in a request line stay unchanged.
     #[test]
-    fn raw_targets_are_never_changed(path in "/[!$&-;=@-_a-z|~{}]{0,40}", query in "[!$-;=?-~]{1,40}") {
+    fn raw_target_is_unchanged(path in "/[!$&-;=@-_a-z|~{}]{0,40}", query in "[!$-;=?-~]{1,40}") {
         for percent in ["", "%2F%00%ff%3f"] {
             let path = format!("{path}{percent}");
             let event = format!(
@@ -93,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_response_comes_through_every_service(
+    fn response_survives_every_service(
         status in 200..600_u16,
         headers in headers(),
         cookies in vec("[ -~]{1,30}", 0..6),
@@ -115,7 +116,7 @@ proptest! {
             }
             let mut cookies = cookies.clone();
             if matches!(format, Format::Alb { multi_value: false } | Format::LatticeV1 | Format::LatticeV2 | Format::WebSocket) {
-                // The names are sorted by the map that the test reads the answer into, as they may be by the service.
+                // The test's map sorts the names, as the service may.
                 cookies.sort();
                 got.cookies.sort();
             }
@@ -171,7 +172,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     )
 }
 
-/// Segments of what RFC 3986 allows, and encoded UTF-8; an encoded `%` is what HTTP APIs make something else of.
+/// Segments that RFC 3986 allows, and encoded UTF-8. HTTP APIs change an encoded `%`.
 fn path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[A-Za-z0-9._~!$&'()*+,;=:@-]{1,8}",
@@ -237,7 +238,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The lines that `Sent` decides, as they came.
+/// The lines that `Sent` determines, unchanged.
 fn lines(headers: &http::HeaderMap) -> Vec<(String, String)> {
     let ours =
         |name: &str| !["host", "cookie"].contains(&name) && !name.starts_with("x-forwarded-");
@@ -283,7 +284,7 @@ fn pairs(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// As RFC 3986 has it, but that what a query may have stays.
+/// As in RFC 3986, but keeps what a query may contain.
 fn rawurlencode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

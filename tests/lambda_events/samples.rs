@@ -1,7 +1,7 @@
-//! Does PHP see of AWS's own samples what their clients sent?
+//! Tests that PHP sees AWS's own samples as their clients sent them.
 //!
-//! What is expected of `samples/NAME.json` is in `expected/NAME.txt`: `$_SERVER`, the body, and the answer. With `BLESS` in the
-//! environment the tests write it anew, to be read before it is committed.
+//! `expected/NAME.txt` has the expectation for `samples/NAME.json`: `$_SERVER`, the body, and the
+//! response. With `BLESS` in the environment the tests rewrite it for review.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use surus::fronts::lambda::http_event::{self, Format};
 use super::subject::{head, read, show};
 
 #[test]
-fn every_sample_is_what_its_client_sent() {
+fn sample_matches_its_expectation() {
     let bless = std::env::var_os("BLESS").is_some();
     let mut wrong = Vec::new();
     for (name, event) in directory("samples") {
@@ -31,7 +31,7 @@ fn every_sample_is_what_its_client_sent() {
 }
 
 #[test]
-fn nothing_is_expected_of_samples_that_are_gone() {
+fn expectation_without_a_sample_is_found() {
     let samples: Vec<_> = directory("samples")
         .into_iter()
         .map(|(name, _)| name)
@@ -44,14 +44,14 @@ fn nothing_is_expected_of_samples_that_are_gone() {
 }
 
 #[test]
-fn other_services_send_no_requests() {
+fn sample_of_another_service_is_not_http() {
     for (name, event) in directory("others") {
         let read = http_event::read(event.as_bytes(), &Settings::default());
         assert!(matches!(read, Ok(None)), "{name}: {read:?}");
     }
 }
 
-/// Is it passed on whole?
+/// Whether it is passed on unchanged.
 fn show_context(event: &http_event::HttpEvent) -> &'static str {
     match &event.request_context {
         None => "no context",
@@ -81,7 +81,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda_events")
 }
 
-/// Names without extension, and contents, in the order of the names.
+/// Names without extension, and contents, ordered by name.
 pub fn directory(name: &str) -> Vec<(String, String)> {
     let mut files: Vec<_> = std::fs::read_dir(root().join(name))
         .unwrap()

@@ -1,4 +1,4 @@
-//! How long do reading an event and writing its answer take?
+//! Benchmark of reading an event and writing its response.
 //!
 //! `CARGO_PROFILE_TEST_OPT_LEVEL=3 cargo test --test lambda_events -- --ignored --nocapture speed`
 
@@ -25,7 +25,7 @@ fn nanoseconds_for_each_event() {
     let settings = Settings::default();
     for (name, event) in directory("samples") {
         if SAMPLES.contains(&&*name) {
-            // As services send it.
+            // Compact, as services send it.
             let event: serde_json::Value = serde_json::from_str(&event).unwrap();
             let event = event.to_string();
             let read = fastest(|| http_event::read(black_box(event.as_bytes()), &settings));
@@ -59,7 +59,7 @@ fn nanoseconds_for_each_event() {
     println!("{prelude:6} ns  prelude");
 }
 
-/// The mean of the fastest of a hundred runs: what is above it is other programs'.
+/// The mean of the fastest of a hundred runs, which other programs have disturbed least.
 fn fastest<T>(mut one: impl FnMut() -> T) -> u128 {
     const EACH: u32 = 1000;
     let run = |_| {

@@ -1,4 +1,4 @@
-//! What tests of events have in common: reading one, and showing what PHP would see of it.
+//! Helpers for tests of events: read an event, and show what PHP would see.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub fn read_with(event: &str, settings: &Settings) -> HttpEvent {
         .unwrap_or_else(|| panic!("not taken for HTTP: {event}"))
 }
 
-/// What is wrong with an event that must not be a request.
+/// The error of an event that must not be a request.
 pub fn malformed(event: &str) -> String {
     match http_event::read(event.as_bytes(), &Settings::default()) {
         Err(malformed) => malformed.to_string(),
@@ -29,7 +29,7 @@ pub fn malformed(event: &str) -> String {
     }
 }
 
-/// Settings as `surus.toml` would have them.
+/// Settings as in `surus.toml`.
 pub fn settings(toml: &str) -> Settings {
     toml::from_str(toml).unwrap()
 }
@@ -46,7 +46,7 @@ pub fn body(event: &HttpEvent) -> &[u8] {
     }
 }
 
-/// `$_SERVER`, with the script that a front controller would be.
+/// `$_SERVER`, with a front controller as the script.
 pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
     let event = Event {
         id: 1,
@@ -71,7 +71,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
     server.0
 }
 
-/// The parts of `$_SERVER` that an event decides.
+/// The entries of `$_SERVER` that depend on the event.
 pub fn show(event: HttpEvent) -> String {
     const OURS: [&str; 9] = [
         "DOCUMENT_ROOT",
@@ -96,7 +96,7 @@ pub fn show(event: HttpEvent) -> String {
     shown
 }
 
-/// A response as an engine would give it.
+/// A response's header as from an engine.
 pub fn head(status: u16, headers: &[(&str, &[u8])]) -> http::response::Parts {
     let mut response = http::Response::builder().status(status);
     for (name, value) in headers {

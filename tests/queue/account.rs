@@ -1,23 +1,23 @@
-//! What has become of every message, by what the handlers have noted and what the queue was told: was it done, how often, in which
-//! order, and was it deleted when it was done and only then?
+//! Checks each message's fate by the handlers' notes and the calls to the queue: done once and in
+//! order, and deleted only after that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::json;
 
-/// Group and number in it: numbers of a group are sent in their order.
+/// Group and number; a group's numbers are sent in order.
 pub type Name = (usize, usize);
 
 #[derive(Debug, Clone, Default)]
 pub struct Message {
     pub group: usize,
     pub number: usize,
-    /// So often it throws before it succeeds.
+    /// How often it throws before it succeeds.
     pub fails: usize,
-    /// So often its worker dies before it has done it.
+    /// How often its worker dies before it is done.
     pub dies: usize,
-    /// The same when it has done it.
+    /// How often its worker dies after it is done.
     pub late: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Note {
     pub name: Name,
     pub pid: u32,
     pub event: String,
-    /// The queue's name for this time that it has handed out the message.
+    /// The queue's receipt of this delivery.
     pub receipt: String,
 }
 
@@ -82,21 +82,22 @@ pub fn read(notes: &str) -> Vec<Note> {
         .collect()
 }
 
-/// One time that a message was handed to the handler.
+/// One delivery of a message to the handler.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     pub name: Name,
     pub pid: u32,
     pub event: String,
     pub is_done: bool,
-    /// It has killed its own worker, be it when it was done.
+    /// The handler killed its own worker, before or after it was done.
     pub is_killed: bool,
-    /// The last thing that a worker did which was killed from outside: whether its answer has come through, nobody knows.
+    /// The last delivery of a worker that was killed from outside. Whether its result arrived is
+    /// unknown.
     pub is_unknown: bool,
 }
 
 impl Attempt {
-    /// The handler has returned, as far as it says.
+    /// The handler has returned, according to its notes.
     pub fn is_well(&self) -> bool {
         self.is_done && !self.is_killed
     }
@@ -118,7 +119,7 @@ pub struct Account {
     attempts: BTreeMap<String, Attempt>,
     /// Receipts in the order of time.
     of_message: BTreeMap<Name, Vec<String>>,
-    /// What is wrong already with how they were asked.
+    /// Mistakes found while reading the notes.
     wrong: Vec<String>,
 }
 
@@ -144,7 +145,7 @@ impl Account {
                     is_unknown: false,
                 };
                 if let Some(earlier) = attempts.insert(note.receipt.clone(), attempt) {
-                    wrong.push(format!("handed out once and begun twice: {earlier}"));
+                    wrong.push(format!("delivered once and begun twice: {earlier}"));
                 }
                 continue;
             }
@@ -170,17 +171,18 @@ impl Account {
         }
     }
 
-    /// How often a message was begun.
+    /// How often a message began.
     pub fn times(&self, name: Name) -> usize {
         self.of_message.get(&name).map_or(0, Vec::len)
     }
 
-    /// How often anything was.
+    /// The number of all deliveries.
     pub fn len(&self) -> usize {
         self.attempts.len()
     }
 
-    /// Messages that came again though their deletion was asked for: the queue had shown them again before, because something stood still.
+    /// Messages that came again although their deletion was requested: the queue had delivered them
+    /// again before, because the machine stalled.
     pub fn late(&self, deleted: &BTreeSet<String>) -> usize {
         let all = self.of_message.values();
         all.map(|all| all[..all.len() - 1].iter())
@@ -188,7 +190,7 @@ impl Account {
             .sum()
     }
 
-    /// Each message is in the dead-letter queue, or has been done and then deleted.
+    /// Each message is in the dead-letter queue, or was done and then deleted.
     pub fn nothing_is_lost(
         &self,
         messages: &[Message],
@@ -211,11 +213,11 @@ impl Account {
         }
         let known: BTreeSet<Name> = messages.iter().map(Message::name).collect();
         let unknown = self.of_message.keys().filter(|name| !known.contains(name));
-        wrong.extend(unknown.map(|name| format!("nobody has sent {name:?}")));
+        wrong.extend(unknown.map(|name| format!("{name:?} was never sent")));
         wrong
     }
 
-    /// Where Lambda hears of single messages: what is done is deleted, and nothing else is.
+    /// If Lambda learns about single messages: exactly the messages that are done are deleted.
     pub fn each_is_settled(&self, deleted: &BTreeSet<String>) -> Vec<String> {
         let mut wrong = self.never_begun(deleted);
         for (receipt, attempt) in &self.attempts {
@@ -230,7 +232,8 @@ impl Account {
         wrong
     }
 
-    /// Where it hears of whole events only: if all is done, all is deleted, and otherwise nothing.
+    /// If Lambda learns about whole events only: all messages are deleted if all are done,
+    /// otherwise none.
     pub fn events_are_settled(&self, deleted: &BTreeSet<String>) -> Vec<String> {
         let mut wrong = self.never_begun(deleted);
         let mut events: BTreeMap<&str, Vec<(&String, &Attempt)>> = BTreeMap::new();
@@ -268,8 +271,9 @@ impl Account {
             .collect()
     }
 
-    /// No message of a group begins before those in front of it are done. One that has failed begins again before those behind it; `whole`
-    /// says that it brings those back that were done behind it, as it does where a whole event comes again.
+    /// No message of a group begins before the earlier ones are done. A failed message begins again
+    /// before later ones; with `whole`, messages done after it come again, too, since the whole
+    /// event does.
     pub fn out_of_order(
         &self,
         dead: &BTreeSet<Name>,
@@ -294,7 +298,7 @@ impl Account {
                     if let Some(missing) = (0..number).find(is_missing) {
                         wrong.push(format!("{note:?} before {missing} was done"));
                     }
-                    // One that was done and comes again all the same was shown again by the queue.
+                    // A message that was done and comes again was delivered again by the queue.
                     let earlier = last_receipt.insert(note.name, &note.receipt);
                     let had_failed = earlier.is_none_or(|receipt| !deleted.contains(receipt));
                     if number < group.last && had_failed && !whole {

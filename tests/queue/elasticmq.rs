@@ -1,4 +1,4 @@
-//! ElasticMQ, started by the tests: a queue that speaks SQS's protocol and is not ours.
+//! Starts ElasticMQ, an independent queue with SQS's protocol.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Says where it listens as soon as it does.
+/// The log line with its address.
 const LISTENS: &str = "Started SQS rest server, bind address 127.0.0.1:";
 
 const CONFIGURATION: &str = r#"
@@ -18,16 +18,16 @@ rest-sqs { enabled = true, bind-port = 0, bind-hostname = "127.0.0.1", sqs-limit
 rest-stats { enabled = false }
 "#;
 
-/// Dropping the last one ends it.
+/// Dropping the last reference ends it.
 pub struct Server {
-    /// A shell that ends it when its standard input does, be it that this process is killed.
+    /// A shell that ends ElasticMQ when its standard input closes, even if this process is killed.
     shell: Child,
     url: String,
     _dir: tempfile::TempDir,
 }
 
 impl Server {
-    /// One for all tests that run. None where it cannot be had, and nothing can be tested.
+    /// The server that all running tests share. None if it is not available.
     pub fn get() -> Option<Arc<Server>> {
         static RUNNING: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         let mut running = RUNNING.lock().unwrap();
@@ -40,12 +40,12 @@ impl Server {
                 *running = Arc::downgrade(&server);
                 return Some(server);
             }
-            (None, _) => "there is no ElasticMQ: run scripts/elasticmq",
-            (_, false) => "there is no Java: apt-get install default-jre-headless",
+            (None, _) => "ElasticMQ is missing: run scripts/elasticmq",
+            (_, false) => "Java is missing: apt-get install default-jre-headless",
         };
         let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
         assert!(!is_ci, "{missing}");
-        println!("not tested, {missing}");
+        println!("skipped: {missing}");
         None
     }
 
@@ -100,7 +100,7 @@ impl Drop for Server {
     }
 }
 
-/// Where `scripts/elasticmq` has put it.
+/// The directory of `scripts/elasticmq`.
 fn jars() -> Option<PathBuf> {
     // target/debug/surus
     let target = Path::new(env!("CARGO_BIN_EXE_surus")).ancestors().nth(2)?;
@@ -116,7 +116,7 @@ fn has_java() -> bool {
     java.is_ok_and(|status| status.success())
 }
 
-/// A queue with its dead letters.
+/// A queue with a dead-letter queue.
 #[derive(Clone)]
 pub struct Queue {
     server: Arc<Server>,
@@ -170,7 +170,7 @@ impl Queue {
         format!("{}/{}", self.server.url, self.path())
     }
 
-    /// The same through somebody who listens there and passes on.
+    /// The URL through a proxy at this address.
     pub fn url_through(&self, address: SocketAddr) -> String {
         format!("http://{address}/{}", self.path())
     }
@@ -184,7 +184,7 @@ impl Queue {
         format!("000000000000/{}", self.full_name(""))
     }
 
-    /// What has failed comes again after this.
+    /// Sets when failed messages come again.
     pub fn set_visibility(&self, visibility: Duration) {
         let attributes = json!({"VisibilityTimeout": visibility.as_secs().to_string()});
         let arguments = json!({"QueueUrl": self.url(), "Attributes": attributes});
@@ -196,7 +196,7 @@ impl Queue {
         format!("{}/000000000000/{name}", self.server.url)
     }
 
-    /// Sends them in this order, each with its group.
+    /// Sends messages with their groups, in this order.
     pub fn send(&self, messages: &[(String, usize)]) {
         for (number, messages) in messages.chunks(10).enumerate() {
             let entries: Vec<Value> = messages
@@ -218,7 +218,7 @@ impl Queue {
         }
     }
 
-    /// How many messages are in it, whether they can be seen or not.
+    /// The number of messages, visible or not.
     pub fn len(&self) -> usize {
         let arguments = json!({"QueueUrl": self.url(), "AttributeNames": ["All"]});
         let attributes = self.call("GetQueueAttributes", arguments);
@@ -232,7 +232,7 @@ impl Queue {
             .sum()
     }
 
-    /// Takes the dead letters out of their queue and returns their bodies.
+    /// Takes all dead letters and returns their bodies.
     pub fn take_dead(&self) -> Vec<String> {
         let mut bodies = Vec::new();
         let url = self.dead_url();

@@ -1,4 +1,4 @@
-//! The function under test: `surus lambda` with PHP that notes what it does, in the emulator, behind a queue; and who kills its workers.
+//! The function under test in the emulator behind a queue, and the thread that kills its workers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use tokio::task::AbortHandle;
 
 use crate::tree;
 
-/// What a message says is how it goes wrong the first times: `fails` so often, then dies before it is done (`dies`), or when it has noted
-/// that it is (`late`). Of processes that have ended only files remain, so they count.
+/// A message says how it fails the first times: it throws (`fails`), dies before it is done
+/// (`dies`), or after it has noted that it is (`late`). Files count the times, since they survive a
+/// process.
 const HANDLER: &str = r#"<?php
 return static function (array $event, Surus\Lambda\Context $context): void {
     $note = static fn (string $line) => file_put_contents(__DIR__.'/notes', "$line\n", FILE_APPEND);
@@ -53,10 +54,10 @@ return static function (array $event, Surus\Lambda\Context $context): void {
 };
 "#;
 
-/// Batches under way at once, each in an environment of its own.
+/// Concurrent batches, each in its own environment.
 const ENVIRONMENTS: usize = 2;
 const WORKERS: usize = 4;
-/// Of one event. Nothing here takes so long, however slow the machine is.
+/// Timeout of one event. Longer than anything here takes, even on a slow machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Consumer {
@@ -68,7 +69,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Consumes the queue from now on.
+    /// Starts to consume the queue.
     pub async fn start(queue: &str, reports_failures: bool) -> Consumer {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_path_buf();
@@ -117,7 +118,7 @@ impl Consumer {
         self.dir.path().to_path_buf()
     }
 
-    /// Ends it, and returns what the handlers have noted and what the poller has to complain of.
+    /// Stops it. Returns the handlers' notes and the poller's complaints.
     pub async fn end(self) -> (String, Vec<String>) {
         self.polling.abort();
         self.emulator.stop().await;
@@ -149,7 +150,7 @@ fn open_to_all(dir: &Path) {
     std::fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
 }
 
-/// Kills workers of a function, one every now and then, whatever they are doing.
+/// Kills random workers of a function at random moments.
 pub struct Killer {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<u32>>,
@@ -185,14 +186,14 @@ impl Killer {
         Killer { stop, thread }
     }
 
-    /// Returns whom it has killed.
+    /// Returns the pids it has killed.
     pub fn end(self) -> Vec<u32> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
 }
 
-/// This process has started the runtimes, they their templates, and those the workers.
+/// This process has started the runtimes, those the prototype processes, and those the workers.
 fn workers(function: &Path) -> Vec<u32> {
     let name = function.to_str().unwrap();
     let runtimes = children(std::process::id()).into_iter().filter(|pid| {

@@ -1,4 +1,4 @@
-//! Who stands between the poller and the queue, and sees which messages are handed out and whose deletion is asked for.
+//! A proxy between the poller and the queue that records which messages are delivered and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -14,21 +14,21 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// What has passed.
+/// The record.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
-    /// Messages by receipt; a message gets another each time that it is handed out.
+    /// Messages by receipt; each delivery has its own receipt.
     received: BTreeMap<String, String>,
-    /// How often each message was handed out.
+    /// The number of deliveries of each message.
     times: BTreeMap<String, usize>,
-    /// Receipts by which deletions were asked for.
+    /// Receipts whose deletion was requested.
     pub deleted: BTreeSet<String>,
-    /// Those of them that the queue has refused, with what it said.
+    /// Deletions that the queue has rejected, with its reason.
     refused: Vec<(String, String)>,
 }
 
 impl Seen {
-    /// The queue refuses to delete what it has handed out anew, and nothing else.
+    /// Rejections other than those of messages that were delivered again since.
     pub fn refused_without_reason(&self) -> Vec<String> {
         let is_newest = |receipt: &String| {
             let message = self.received.get(receipt);
@@ -70,7 +70,7 @@ impl Seen {
     }
 }
 
-/// Passes calls on, until it is dropped.
+/// Passes calls on until it is dropped.
 pub struct Witness {
     pub address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
@@ -78,7 +78,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// `queue` is the queue's own address.
+    /// `queue` is the queue's address.
     pub async fn start(queue: String) -> Witness {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -107,7 +107,7 @@ impl Drop for Witness {
     }
 }
 
-/// The calls of one connection, each over one of its own.
+/// Passes on the calls of one connection, each on a new connection.
 async fn pass_on(stream: TcpStream, queue: String, seen: Arc<Mutex<Seen>>) {
     let call = service_fn(|request: Request<hyper::body::Incoming>| {
         let (queue, seen) = (queue.clone(), seen.clone());
@@ -132,7 +132,7 @@ async fn pass_on(stream: TcpStream, queue: String, seen: Arc<Mutex<Seen>>) {
             Ok::<_, Infallible>(Response::from_parts(head, Full::new(answered)))
         }
     });
-    // A poller that ends closes in the middle of its call.
+    // A poller that stops closes its connection in the middle of a call.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), call)
         .await;

@@ -2,19 +2,19 @@
 
 namespace Surus\Lambda;
 
-/** What goes back for an event. */
+/** The response to an event. */
 final readonly class Answer
 {
-    /** @param array<string, string|list<string>> $headers a list has a line for each of its values */
+    /** @param array<string, string|list<string>> $headers a list sends one line per value */
     public function __construct(
-        /** JSON, as Lambda wants it. */
+        /** JSON for Lambda. */
         public string $body,
         public int $status = 200,
         public array $headers = ['Content-Type' => 'application/json'],
     ) {
     }
 
-    /** Lambda's way of saying that a function has thrown. */
+    /** Lambda's form of an exception. */
     public static function error(\Throwable $thrown): self
     {
         $stack = [];
@@ -31,7 +31,7 @@ final readonly class Answer
 
     /**
      * @param list<string>         $stack
-     * @param array<string, mixed> $more  beside what Lambda's error object has
+     * @param array<string, mixed> $more  in addition to the fields of Lambda's error object
      */
     public static function failure(string $name, string $type, string $message, array $stack, array $more = []): self
     {
@@ -44,7 +44,10 @@ final readonly class Answer
         );
     }
 
-    /** The name of its class as Lambda takes one: a capital and letters, at least two. Anything else it would call unknown. */
+    /**
+     * The class name in the form that Lambda accepts: a capital and further letters. Lambda reports
+     * anything else as unknown.
+     */
     private static function short(\Throwable $thrown): string
     {
         // An anonymous class has its parent's name before the @.

@@ -2,12 +2,12 @@
 
 namespace Surus\Lambda;
 
-/** The output of a command: each line goes to the log at once, and the end of all of it into the answer. */
+/** The output of a command: logs each line at once, and keeps the end for the result. */
 final class CommandOutput
 {
-    /** Bytes of the answer. In JSON one may become six, and Lambda takes 6 MB. */
+    /** Bytes kept for the result. JSON may turn one into six, and Lambda accepts 6 MB. */
     private const KEPT = 512 * 1024;
-    /** Bytes without a line break that are logged all the same. */
+    /** A line of this many bytes is logged even without a line break. */
     private const LONGEST_LINE = 64 * 1024;
 
     private string $kept = '';
@@ -31,7 +31,7 @@ final class CommandOutput
         }
     }
 
-    /** Logs a last line that has no line break. */
+    /** Logs a last line without a line break. */
     public function end(): void
     {
         if ('' !== $this->line) {
@@ -40,7 +40,7 @@ final class CommandOutput
         }
     }
 
-    /** The whole output, or its end and how much is missing before that. */
+    /** The whole output, or its end and the number of bytes left out before. */
     public function text(): string
     {
         if ($this->size <= self::KEPT) {
@@ -48,10 +48,10 @@ final class CommandOutput
         }
         $kept = self::last($this->kept, self::KEPT);
 
-        return \sprintf("… (%d bytes are left out; the log has them)\n%s", $this->size - \strlen($kept), $kept);
+        return \sprintf("… (%d bytes left out; see the log)\n%s", $this->size - \strlen($kept), $kept);
     }
 
-    /** The end of a text that has at most so many bytes, in whole characters of UTF-8. */
+    /** The end of a text, at most $most bytes of whole UTF-8 characters. */
     public static function last(string $text, int $most): string
     {
         return \strlen($text) <= $most ? $text : preg_replace('/^[\x80-\xbf]{1,3}/', '', substr($text, -$most));

@@ -7,8 +7,11 @@ use Symfony\Component\Console\Application;
 use Symfony\Component\Console\Input\StringInput;
 
 /**
- * A command line per event: "app:report --daily", or {"command": "app:report --daily"}. The answer is {"exitCode": 0, "output": "…"}; a
- * command that fails is an error of the function, with both in it, so that Lambda counts it and tries again where it does.
+ * One command line per event: "app:report --daily", or {"command": "app:report --daily"}. The
+ * result
+ * is {"exitCode": 0, "output": "…"}. A failed command is an error of the function with both fields,
+ * so
+ * that Lambda counts and retries it.
  */
 final readonly class Console
 {
@@ -17,7 +20,7 @@ final readonly class Console
     {
     }
 
-    /** Runs commands in this process: Symfony's application, or Laravel's kernel. */
+    /** Runs commands in this process, with Symfony's application or Laravel's kernel. */
     public static function application(Application|Kernel $application): self
     {
         if ($application instanceof Application) {
@@ -37,17 +40,17 @@ final readonly class Console
         });
     }
 
-    /** Runs commands of a script such as bin/console or artisan, each in a PHP of its own. */
+    /** Runs commands of a script such as bin/console or artisan, each in its own PHP process. */
     public static function script(string $file): self
     {
         return new self(static function (string $command, CommandOutput $output) use ($file): array {
             $streams = [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]];
             $process = proc_open([self::php(), $file, ...self::words($command)], $streams, $pipes);
             if (!$process) {
-                throw new \RuntimeException("could not run $file with ".self::php().'. What may help: the path of a PHP for the command line in the environment variable PHP_BINARY.');
+                throw new \RuntimeException("cannot run $file with ".self::php().'; set the environment variable PHP_BINARY to the path of a command-line PHP');
             }
             $ended = false;
-            // Stopped at the deadline, this process leaves no command behind.
+            // If this process is stopped at the deadline, the command ends, too.
             register_shutdown_function(static function () use ($process, &$ended): void {
                 if (!$ended) {
                     proc_terminate($process, 9);
@@ -64,22 +67,22 @@ final readonly class Console
     {
         $command = \is_array($event) ? $event['command'] ?? $event['cli'] ?? null : $event;
         if (!\is_string($command) && self::isScheduleWithoutInput($event)) {
-            Log::line('surus: a schedule names no command, so nothing is run. Its input has to be "name --option" or {"command": "name --option"}.');
+            Log::line('surus: a schedule names no command, so nothing runs; set its input to "name --option" or {"command": "name --option"}');
 
             return new Answer('{"warm":true}');
         }
         if (!\is_string($command)) {
-            throw new \InvalidArgumentException('This function runs commands; its events are "name --option" or {"command": "name --option"}.');
+            throw new \InvalidArgumentException('this function runs commands; send an event "name --option" or {"command": "name --option"}');
         }
         $output = new CommandOutput();
-        // However it ends, by exit() or at the deadline.
+        // Also after exit() and at the deadline.
         register_shutdown_function($output->end(...));
         ['code' => $code, 'signal' => $signal] = ($this->run)($command, $output);
         $output->end();
         $answer = ['exitCode' => $code, 'output' => $output->text()];
         if (0 !== $code) {
-            $how = null === $signal ? "has ended with exit code $code" : "has been ended by signal $signal (exit code $code)";
-            // Callers show the message, and not all of them the rest.
+            $how = null === $signal ? "failed with exit code $code" : "was killed by signal $signal (exit code $code)";
+            // All callers show the message, not all of them the other fields.
             $said = CommandOutput::last(rtrim($answer['output']), self::QUOTED);
 
             return Answer::failure('CommandFailed', 'CommandFailed', "`$command` $how".('' === $said ? '' : ": $said"), [], $answer);
@@ -88,7 +91,7 @@ final readonly class Console
         return new Answer(json_encode($answer, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_THROW_ON_ERROR));
     }
 
-    /** What EventBridge sends on its own where no input is configured. */
+    /** Whether the event is what EventBridge sends if no input is configured. */
     private static function isScheduleWithoutInput(mixed $event): bool
     {
         return \is_array($event) && 'Scheduled Event' === ($event['detail-type'] ?? null)
@@ -96,14 +99,17 @@ final readonly class Console
             && \in_array($event['detail'] ?? null, [[], '{}'], true);
     }
 
-    /** Bytes of the output that are in an error's message. */
+    /** Bytes of the output that an error's message quotes. */
     private const QUOTED = 1000;
 
-    /** Microseconds after which the loop below looks whether the process has ended or PHP is to stop. */
+    /**
+     * How often, in microseconds, the loop below checks for the end of the process and of the time.
+     */
     private const PAUSE = 50_000;
 
     /**
-     * Hands on what a process writes until it ends. What it has left in the background, and still holds the pipe, is not waited for.
+     * Reads a process's output until the process ends. Background processes that still hold the
+     * pipe are not awaited.
      *
      * @param resource $process
      * @param resource $pipe
@@ -114,7 +120,7 @@ final readonly class Console
     {
         stream_set_blocking($pipe, false);
         do {
-            // Before the pipe is read, so that what the process wrote last is not missed.
+            // Before reading the pipe, so that the last output is not missed.
             $status = proc_get_status($process);
             if (feof($pipe)) {
                 usleep(self::PAUSE / 50);
@@ -131,7 +137,7 @@ final readonly class Console
         proc_close($process);
         $signal = $status['signaled'] ? $status['termsig'] : null;
 
-        // As shells number those that a signal has ended.
+        // The exit code that shells report after a signal.
         return ['code' => null === $signal ? $status['exitcode'] : 128 + $signal, 'signal' => $signal];
     }
 
@@ -141,7 +147,7 @@ final readonly class Console
     }
 
     /**
-     * As a shell splits them, but nothing in them is anything else than text.
+     * Splits like a shell, but without expansions.
      *
      * @return list<string>
      */

@@ -2,28 +2,31 @@
 
 namespace Surus\Lambda;
 
-/** What AWS Lambda says of an event beside the event itself. */
+/** Metadata of an event. */
 final readonly class Context
 {
     public function __construct(
         public string $awsRequestId = '',
-        /** Milliseconds since 1970; 0 when nobody has said it. */
+        /** Milliseconds since 1970; 0 if unknown. */
         public int $deadlineMs = 0,
         public string $invokedFunctionArn = '',
-        /** X-Ray's, as the header has it. */
+        /** The X-Ray trace header. */
         public string $traceId = '',
-        /** What a caller from a mobile SDK has sent. */
+        /** Sent by callers with a mobile SDK. */
         public ?array $clientContext = null,
-        /** Who it is to Cognito. */
+        /** The caller's Cognito identity. */
         public ?array $identity = null,
-        /** In functions that isolate tenants. */
+        /** In functions with tenant isolation. */
         public ?string $tenantId = null,
-        /** The seconds that the function was frozen before this event; null when it was not. Connections that were open are likely dead. */
+        /**
+         * Seconds that the function was frozen before this event; null if it was not. Open
+         * connections are likely dead.
+         */
         public ?int $thawed = null,
     ) {
     }
 
-    /** The context of the event in hand. */
+    /** The context of the current event. */
     public static function current(): self
     {
         $said = json_decode((string) ($_SERVER['LAMBDA_INVOCATION_CONTEXT'] ?? getenv('LAMBDA_INVOCATION_CONTEXT')), true);
@@ -41,19 +44,19 @@ final readonly class Context
         );
     }
 
-    /** What `$thawed` of the event in hand is. */
+    /** `$thawed` of the current event. */
     public static function thawed(): ?int
     {
         return isset($_SERVER['SURUS_THAWED']) ? (int) $_SERVER['SURUS_THAWED'] : null;
     }
 
-    /** How long an answer is still waited for; null when nobody has said it. */
+    /** Milliseconds until the deadline; null if unknown. */
     public function remainingMs(): ?int
     {
         return $this->deadlineMs ? max(0, $this->deadlineMs - (int) (microtime(true) * 1000)) : null;
     }
 
-    // As other runtimes for PHP name them.
+    // The names that other PHP runtimes use.
 
     public function getAwsRequestId(): string
     {

@@ -2,10 +2,13 @@
 
 namespace Surus\Lambda;
 
-/** Records done one after another in one call, so that one that fails does not bring all of them back. */
+/**
+ * Handles the records of one call one after another, so that a failing one does not bring all of
+ * them back.
+ */
 final class Failures
 {
-    /** What ends a call that is late, and carries its answer. */
+    /** Time kept for ending a late call and sending its response. */
     private const RESERVE_MS = 500;
 
     /**
@@ -13,12 +16,12 @@ final class Failures
      *
      * @param list<T>                       $records
      * @param callable(T): (string|array)   $id
-     * @param callable(T): ?string          $group   those of one are in order: behind one that failed nothing of it is done
+     * @param callable(T): ?string          $group   records of a group are in order: after a failure none of them runs
      * @param callable(T): void             $do
-     * @param ?Context                      $context when the next record would not be done in its time, as long as the longest has taken,
-     *                                               those that are left come again: else Lambda would end the call, and all would
+     * @param ?Context                      $context if the time left is shorter than the longest record so far has
+     *                                               taken, the rest come again; otherwise Lambda ends the call and all come again
      *
-     * @return ?array Lambda's list of what has to come again; null when all is done
+     * @return ?array Lambda's list of failures; null if there are none
      */
     public static function of(array $records, callable $id, callable $group, callable $do, ?Context $context): ?array
     {
@@ -27,7 +30,7 @@ final class Failures
         foreach ($records as $number => $record) {
             $left = $context?->remainingMs();
             if ($number > 0 && null !== $left && $left < $longest + self::RESERVE_MS) {
-                Log::line('surus: no time is left for '.(\count($records) - $number).' records; they will come again');
+                Log::line('surus: no time left for '.(\count($records) - $number).' records; they will come again');
                 foreach (\array_slice($records, $number) as $unrun) {
                     $failed[] = ['itemIdentifier' => $id($unrun)];
                 }
@@ -42,11 +45,11 @@ final class Failures
             try {
                 $do($record);
             } catch (\Throwable $thrown) {
-                // Of a single one the error itself says more.
+                // The error of a single record says more than a list of failures.
                 if (1 === \count($records)) {
                     throw $thrown;
                 }
-                Log::line('surus: '.json_encode($id($record), \JSON_UNESCAPED_SLASHES)." has failed, and will come again: $thrown");
+                Log::line('surus: '.json_encode($id($record), \JSON_UNESCAPED_SLASHES)." failed and will come again: $thrown");
                 $failed[] = ['itemIdentifier' => $id($record)];
                 $groups[$of ?? ''] = true;
             }

@@ -6,24 +6,27 @@ use Illuminate\Contracts\Console\Kernel;
 use Psr\Http\Server\RequestHandlerInterface;
 use Symfony\Component\Console\Application;
 
-/** What handles events, whatever form its file gives it: a callable, an object with `handle`, a console, a PSR-15 handler. */
+/**
+ * A handler of events, made from what its file returns: a callable, an object with `handle`, a
+ * console, a PSR-15 handler.
+ */
 final readonly class Handler
 {
     private function __construct(
         private \Closure $handle,
-        /** HTTP requests are for it as such, and not as the events that they have come as. */
+        /** The handler takes HTTP requests instead of the events that carry them. */
         public bool $takesRequests = false,
     ) {
     }
 
-    /** Loads the file that returns it. */
+    /** Loads the file that returns the handler. */
     public static function load(string $file): self
     {
         if ('' === $file) {
-            throw new \RuntimeException('No handler is configured. Name a PHP file that returns `function (array $event, Surus\Lambda\Context $context) {…}`: handler = "…" in [lambda] of surus.toml, or SURUS_LAMBDA_HANDLER.');
+            throw new \RuntimeException('no handler is configured; name a PHP file that returns `function (array $event, Surus\Lambda\Context $context) {…}`: handler = "…" in [lambda] of surus.toml, or SURUS_LAMBDA_HANDLER');
         }
         if (!is_file($file)) {
-            throw new \RuntimeException("The handler $file is not there, seen from ".getcwd().'. It is what `handler` in [lambda] or the environment variable _HANDLER names.');
+            throw new \RuntimeException("the handler $file does not exist in ".getcwd().'; `handler` in [lambda] or the environment variable _HANDLER names it');
         }
         if ('#!' === file_get_contents($file, false, null, 0, 2)) {
             return self::of(Console::script($file), $file);
@@ -37,7 +40,7 @@ final readonly class Handler
         if ($returned instanceof Application || $returned instanceof Kernel) {
             $returned = Console::application($returned);
         }
-        // It has `handle` too, but for requests.
+        // A PSR-15 handler has `handle`, too, but for requests.
         if ($returned instanceof RequestHandlerInterface) {
             return new self(static fn () => Psr::answer($returned), true);
         }
@@ -48,7 +51,7 @@ final readonly class Handler
             return new self(self::prepare($returned->handle(...)));
         }
         $what = 1 === $returned ? 'nothing' : get_debug_type($returned);
-        throw new \UnexpectedValueException("The handler $file has returned $what, and not a function (array \$event, Surus\\Lambda\\Context \$context), nor an object with `handle`.");
+        throw new \UnexpectedValueException("the handler $file returned $what, expected a function (array \$event, Surus\\Lambda\\Context \$context) or an object with `handle`");
     }
 
     public function handle(mixed $event, Context $context): mixed
@@ -56,7 +59,7 @@ final readonly class Handler
         return ($this->handle)($event, $context);
     }
 
-    /** Gives a callable what its parameters ask for, which is found out once. */
+    /** Passes a callable what its parameters ask for, which is determined once. */
     private static function prepare(\Closure $handle): \Closure
     {
         $parameters = (new \ReflectionFunction($handle))->getParameters();
@@ -64,7 +67,7 @@ final readonly class Handler
             ? $parameters[$number]->getType()->getName() : null;
         $view = is_subclass_of($class(0) ?? '', Event\View::class) ? $class(0) : null;
         $other = 'Bref\Context\Context' === $class(1) ? $class(1) : null;
-        // A function of PHP's own refuses more arguments than it has parameters.
+        // PHP's internal functions reject more arguments than they have parameters.
         $count = (new \ReflectionFunction($handle))->isVariadic() ? 2 : \count($parameters);
 
         return static function (mixed $event, Context $context) use ($handle, $view, $other, $count): mixed {

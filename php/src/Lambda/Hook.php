@@ -3,29 +3,30 @@
 namespace Surus\Lambda;
 
 /**
- * What an application wants to do at moments in its function's life. To be registered where the handler's file is loaded, or where the
- * application boots. What throws fails what the moment belongs to: the start, the restore, the event.
+ * Callbacks for moments in a function's life. Register them in the handler's file, or where the
+ * application boots. An exception fails the
+ * start, the restore or the event.
  */
 final class Hook
 {
-    /** @var array<string, list<\Closure>> by moment, in the order in which they are to run */
+    /** @var array<string, list<\Closure>> by moment, in the order of execution */
     private static array $registered = [];
 
-    /** SnapStart: before the snapshot is taken; what is registered last runs first. Of handlers. */
+    /** SnapStart: before the snapshot; the last one registered runs first. For handlers. */
     public static function beforeSnapshot(callable $do): void
     {
         self::$registered['before_snapshot'] = [$do(...), ...self::$registered['before_snapshot'] ?? []];
     }
 
-    /** SnapStart: where the snapshot has been restored, before the first event. Of handlers. */
+    /** SnapStart: after a restore, before the first event. For handlers. */
     public static function afterRestore(callable $do): void
     {
         self::$registered['after_restore'][] = $do(...);
     }
 
     /**
-     * Before the first event after the function was frozen: to ask a database whether it is still there, to let connections go that are
-     * kept. $do is given the seconds.
+     * Before the first event after a freeze: to check a database connection, or to close
+     * connections that are kept. $do gets the seconds.
      *
      * @param callable(int): void $do
      */
@@ -34,7 +35,7 @@ final class Hook
         self::$registered['thaw'][] = $do(...);
     }
 
-    /** Runs what is registered for a moment. */
+    /** Runs the callbacks of a moment. */
     public static function run(string $moment, mixed ...$arguments): void
     {
         foreach (self::$registered[$moment] ?? [] as $do) {
@@ -42,7 +43,7 @@ final class Hook
         }
     }
 
-    /** To be called where an event begins: runs what is registered for a thaw, if there was one. */
+    /** Call this where an event begins. Runs the callbacks for a thaw if there was one. */
     public static function begin(): void
     {
         $seconds = Context::thawed();

@@ -2,7 +2,9 @@
 
 namespace Surus\Lambda;
 
-/** What a handler prints: lines of the log, as soon as they are complete, and never part of the answer. */
+/**
+ * Sends a handler's output to the log line by line, so that it never becomes part of the response.
+ */
 final class Log
 {
     private string $line = '';
@@ -17,7 +19,7 @@ final class Log
         return $log;
     }
 
-    /** From here on what is printed is the answer. Once is enough. */
+    /** Further output is the response. Repeated calls do nothing. */
     public function end(): void
     {
         if (0 === $this->level) {
@@ -38,7 +40,7 @@ final class Log
 
     public static function line(string $line): void
     {
-        // The log ends at a NUL, which names of anonymous classes have.
+        // The log ends at a NUL, which names of anonymous classes contain.
         error_log(strtr($line, "\0", ' '));
     }
 

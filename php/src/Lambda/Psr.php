@@ -5,10 +5,12 @@ namespace Surus\Lambda;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
-/** What has reached PHP as a request, an event or an HTTP request itself, for handlers of PSR-15. */
+/**
+ * Requests for PSR-15 handlers, from the superglobals: an HTTP request, or an event as a request.
+ */
 final class Psr
 {
-    /** Who makes requests of the superglobals, whichever of them the application has. */
+    /** Factories that read the superglobals; the first that the application has is used. */
     private const FACTORIES = [
         ['GuzzleHttp\Psr7\ServerRequest', 'fromGlobals'],
         ['Laminas\Diactoros\ServerRequestFactory', 'fromGlobals'],
@@ -23,7 +25,7 @@ final class Psr
             [$_POST, $_FILES] = $form;
         }
         $request = self::request();
-        // Some libraries believe $_POST of POST alone.
+        // Some libraries use $_POST only for POST.
         $request = $form && !$request->getParsedBody() ? $request->withParsedBody($_POST) : $request;
         $response = $handler->handle($request);
 
@@ -31,7 +33,7 @@ final class Psr
     }
 
     /**
-     * A form that has come with another method than POST, which is the only one that PHP looks at.
+     * Parses a form of another method than POST, which PHP does not do.
      *
      * @return ?array{array<mixed>, array<mixed>} $_POST and $_FILES
      */
@@ -50,7 +52,7 @@ final class Psr
             return null;
         }
 
-        // On the engines that run PHP as it is installed, from 8.4 on.
+        // Without surus_form() (external engines), PHP 8.4 and later parse forms.
         return \function_exists('surus_form') ? surus_form() : (\function_exists('request_parse_body') ? request_parse_body() : null);
     }
 
@@ -66,6 +68,6 @@ final class Psr
                 return $class::$method();
             }
         }
-        throw new \LogicException('A handler of PSR-15 needs a library that makes requests. What may help: composer require guzzlehttp/psr7, nyholm/psr7-server, laminas/laminas-diactoros or slim/psr7.');
+        throw new \LogicException('a PSR-15 handler needs a library that creates requests; run composer require with guzzlehttp/psr7, nyholm/psr7-server, laminas/laminas-diactoros or slim/psr7');
     }
 }

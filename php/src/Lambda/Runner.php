@@ -4,7 +4,7 @@ namespace Surus\Lambda;
 
 use Surus\Engine;
 
-/** Has the handler that a file returns handle every event that comes: its JSON in, the answer's JSON out. */
+/** Serves events with a handler: reads the event's JSON and sends the result's JSON. */
 final class Runner
 {
     private const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
@@ -16,7 +16,7 @@ final class Runner
 
             return;
         }
-        // What it prints while it loads has no event that it could be the answer of.
+        // Output while loading belongs to no event.
         $log = Log::begin();
         $handler = Handler::load($file);
         $log->end();
@@ -28,7 +28,8 @@ final class Runner
     {
         $log = Log::begin();
         $ended = false;
-        // Who closes buffers that are not his, or ends the request, sends something else as the answer: that must not pass for one.
+        // If the handler closes buffers of others or ends the request, something else would be sent
+        // as the result.
         header_register_callback(static function () use (&$ended): void {
             if (!$ended) {
                 http_response_code(500);
@@ -56,7 +57,7 @@ final class Runner
 
     private static function ask(Handler $handler): Answer
     {
-        // What Surus says of the event: an HTTP request, or the event that one has come as; nothing of any other that is Lambda's.
+        // `http` or `request` if an HTTP event is meant; unset for other events of Lambda.
         $kind = $_SERVER['SURUS_EVENT'] ?? null;
         if ('before_snapshot' === $kind || 'after_restore' === $kind) {
             Hook::run($kind);
@@ -64,7 +65,7 @@ final class Runner
             return new Answer('', 204);
         }
         if ('url' === $kind && !$handler->takesRequests) {
-            throw new \LogicException("$_SERVER[REQUEST_URI] is a URL, and this function has none: its handler is not one of PSR-15, and there is no application beside it. What may help: no before_snapshot and after_restore in [lambda], and in the handler's file Surus\Lambda\Hook::beforeSnapshot(…) and Surus\Lambda\Hook::afterRestore(…).");
+            throw new \LogicException("$_SERVER[REQUEST_URI] is a URL, but this function has none: its handler is not a PSR-15 handler, and there is no application; instead of before_snapshot and after_restore in [lambda], use Surus\Lambda\Hook::beforeSnapshot(…) and Surus\Lambda\Hook::afterRestore(…) in the handler's file");
         }
         Hook::begin();
         if ('http' === $kind && $handler->takesRequests) {
@@ -80,10 +81,10 @@ final class Runner
     {
         $event = file_get_contents('php://input');
         try {
-            // Numbers that PHP has no integer for keep their digits.
+            // Integers too large for PHP stay strings.
             return json_decode($event, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
         } catch (\JsonException $e) {
-            throw new \UnexpectedValueException(\sprintf('The event is not JSON (%s): %s', $e->getMessage(), substr($event, 0, 100)), 0, $e);
+            throw new \UnexpectedValueException(\sprintf('the event is not JSON (%s): %s', $e->getMessage(), substr($event, 0, 100)), 0, $e);
         }
     }
 
@@ -92,7 +93,7 @@ final class Runner
         try {
             return json_encode($result, self::JSON);
         } catch (\JsonException $e) {
-            throw new \UnexpectedValueException(\sprintf('The handler has returned a value (%s) that JSON cannot say: %s. Binary data must be encoded first, as with base64_encode().', get_debug_type($result), $e->getMessage()), 0, $e);
+            throw new \UnexpectedValueException(\sprintf('cannot encode the result of the handler (%s) as JSON: %s; encode binary data first, for example with base64_encode()', get_debug_type($result), $e->getMessage()), 0, $e);
         }
     }
 
@@ -105,20 +106,21 @@ final class Runner
             return Answer::failure('FatalError', 'FatalError', $error['message'], ["$error[file]:$error[line]"]);
         }
 
-        return Answer::failure('Exit', 'Exit', 'The handler has called exit(), and so returned nothing.', []);
+        return Answer::failure('Exit', 'Exit', 'the handler called exit() and returned nothing', []);
     }
 
     private static function send(Answer $answer): void
     {
         if (headers_sent($file, $line)) {
-            Log::line("surus: the event has failed, as something has been sent before its answer ($file:$line). What may help: no fastcgi_finish_request(), no ob_end_clean() or ob_end_flush() of buffers that others have begun.");
+            Log::line("surus: the event failed because output was sent before its result ($file:$line); do not call fastcgi_finish_request(), nor ob_end_clean() or ob_end_flush() on buffers of others");
 
             return;
         }
         http_response_code($answer->status);
         foreach ($answer->headers as $name => $values) {
             foreach ((array) $values as $number => $value) {
-                // The first of a name replaces what PHP has set, such as its own Content-Type; a session's cookie stays.
+                // The first value of a name replaces PHP's own, such as Content-Type; a session's
+                // cookie stays.
                 header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $answer->status);
             }
         }

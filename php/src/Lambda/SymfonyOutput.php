@@ -4,7 +4,7 @@ namespace Surus\Lambda;
 
 use Symfony\Component\Console\Output\Output;
 
-/** Where commands of Symfony and Laravel write to. */
+/** Output for Symfony's and Laravel's commands. */
 final class SymfonyOutput extends Output
 {
     public function __construct(private readonly CommandOutput $output)
@@ -12,7 +12,7 @@ final class SymfonyOutput extends Output
         parent::__construct();
     }
 
-    // Before its version 6 the parameters have no types.
+    // Before Symfony 6 the parameters have no types.
     protected function doWrite($message, $newline): void
     {
         $this->output->add($newline ? $message.\PHP_EOL : $message);

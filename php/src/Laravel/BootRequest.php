@@ -8,8 +8,9 @@ use Illuminate\Http\Request;
 use Surus\Retained;
 
 /**
- * Takes the empty request of the boot away from what it was injected into: a service that a
- * provider makes while it boots would answer every visitor from it.
+ * Removes the boot's empty request from the services that got it injected; a service made during
+ * the
+ * boot would otherwise use it for every visitor.
  */
 final class BootRequest
 {
@@ -21,15 +22,15 @@ final class BootRequest
             if (\is_object($instance)
                 && Source::isApplication($app, new \ReflectionObject($instance))
                 && \in_array($request, get_mangled_object_vars($instance), true)) {
-                // The first request that needs it makes it, with the request of its own.
+                // The first request that needs the service creates it with its own request.
                 $app->forgetInstance($name);
             }
         }
         unset($instances, $instance);
         if ($holder = $retained->holder($request, true)) {
             $log(sprintf(
-                'surus: %s keeps the empty request of the boot, and will answer visitors from it. Have it ask for the '
-                .'request when it needs one: request() or app("request")',
+                'surus: %s keeps the empty request of the boot and will serve visitors with it; fetch the '
+                .'request when it is needed: request() or app("request")',
                 $holder,
             ));
         }

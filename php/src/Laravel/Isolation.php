@@ -16,14 +16,15 @@ use Surus\Process;
 use Surus\Retained;
 
 /**
- * Puts a booted application back to its state before a request: the same application object, with
- * what it, its services and the static properties of Laravel and of the application held then. What
- * a request has resolved is dropped, connections to databases stay open.
+ * Restores a booted application to its state before a request: the same application object, with
+ * the
+ * state that it, its services and the static properties of Laravel and of the application had then.
+ * What a request has resolved is dropped. Database connections stay open.
  */
 final class Isolation
 {
     /**
-     * Needed by most requests, and cheap to restore: they are made once, and not by every request.
+     * Most requests need these services, and they are cheap to restore, so they are created once.
      */
     private const SERVICES = [
         'auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'redis', 'router', 'session', 'translator',
@@ -45,12 +46,12 @@ final class Isolation
                 Connection::class => ['pdo', 'readPdo'],
                 RedisManager::class => ['connections'],
             ],
-            // Octane's cache in memory is there to outlive requests.
+            // Octane's in-memory cache must outlive requests.
             [RedisConnection::class, OctaneArrayStore::class, OctaneStore::class],
-            // An application has hundreds, of which a request uses one.
+            // An application has hundreds of routes, and a request uses one.
             [Route::class],
         );
-        // The listener is part of what is noted, and touches nothing but routes.
+        // The listener is part of the checkpoint and touches only routes.
         $app->make('events')->listen(
             RouteMatched::class,
             fn (RouteMatched $event) => $this->checkpoint->touch($event->route),
@@ -62,8 +63,8 @@ final class Isolation
     }
 
     /**
-     * Makes the services that most requests use, and a connection for each database, which is
-     * opened later.
+     * Creates the services that most requests use, and a connection object for each database, which
+     * connects later.
      */
     public static function prepare(Application $app): void
     {
@@ -78,7 +79,7 @@ final class Isolation
         }
     }
 
-    /** Where a request begins. One that has ended by exit() has restored nothing. */
+    /** Call this where a request begins. A request that ended by exit() has restored nothing. */
     public function begin(): void
     {
         if ($this->used) {
@@ -87,7 +88,7 @@ final class Isolation
         $this->used = true;
     }
 
-    /** Where a request has ended. */
+    /** Call this where a request has ended. */
     public function restore(): void
     {
         if ($this->app->resolved('db')) {
@@ -99,8 +100,7 @@ final class Isolation
     }
 
     /**
-     * Has the visitor's objects watched that are not put back: nothing may keep them when the
-     * request has ended.
+     * Watches the visitor's objects that are not restored: nothing may keep them after the request.
      */
     public function watch(Retained $retained, Application $app, Request $request): void
     {
@@ -113,7 +113,7 @@ final class Isolation
 
     private function releaseDatabases(): void
     {
-        // A request that has changed the configuration may have connected to another database.
+        // A request that changed the configuration may have connected to another database.
         $changed = $this->app->make('config')->get('database') !== $this->databases;
         foreach ($this->app->make('db')->getConnections() as $connection) {
             try {
@@ -121,7 +121,7 @@ final class Isolation
                     $connection->rollBack(0);
                 }
             } catch (\Throwable) {
-                $changed = true; // the connection is lost, and a new one begins without a transaction
+                $changed = true; // the connection is lost; a new one has no transaction
             }
             if ($changed) {
                 $connection->disconnect();
@@ -129,7 +129,7 @@ final class Isolation
         }
     }
 
-    /** What is not configured fails where a request asks for it, as on any server. */
+    /** A missing configuration fails where a request needs it, as on any server. */
     private static function attempt(\Closure $make): void
     {
         try {

@@ -13,8 +13,8 @@ use Surus\Lambda\Hook;
 use Surus\Retained;
 
 /**
- * Serves an application that has Octane by Octane's worker, on the engine `worker`: with all
- * listeners that config/octane.php names, those of other packages and of the application included.
+ * Serves an application with Octane's worker on the engine `worker`, with all listeners in
+ * config/octane.php, including those of other packages and of the application.
  */
 final class Octane implements Client
 {
@@ -25,7 +25,7 @@ final class Octane implements Client
         $client = new self();
         $worker = new Worker(self::booted($app), $client);
         $worker->boot();
-        // Octane shares what the boot has made with every clone, and flushes only what it knows of.
+        // Octane shares the boot's objects with every clone, and flushes only those it knows.
         $isolation = new Isolation($app);
         $worker->onRequestHandled(
             static fn (Request $request, $response, Application $clone) => $isolation
@@ -49,7 +49,7 @@ final class Octane implements Client
     public function respond(RequestContext $context, OctaneResponse $response): void
     {
         if ('' !== (string) $response->outputBuffer) {
-            // What a controller has printed comes first, but behind the headers.
+            // A controller's printed output comes first, but after the headers.
             $response->response->sendHeaders();
             echo $response->outputBuffer;
         }
@@ -61,7 +61,7 @@ final class Octane implements Client
         $this->failed = $e;
     }
 
-    /** Fails the request as an exception does that no handler of the application has caught. */
+    /** Fails the request like an uncaught exception. */
     private function fail(): void
     {
         $failed = $this->failed;
@@ -71,7 +71,7 @@ final class Octane implements Client
         }
     }
 
-    /** Octane boots an application by itself; this one is booted. */
+    /** Octane boots applications itself; this one is booted already. */
     private static function booted(Application $app): ApplicationFactory
     {
         return new class($app) extends ApplicationFactory {

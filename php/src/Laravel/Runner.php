@@ -12,11 +12,12 @@ use Surus\Retained;
 use Surus\Warmup;
 
 /**
- * Bootstraps an application, providers and all, and has its kernel handle every request that comes.
+ * Bootstraps an application with its providers and handles all requests with its kernel.
  *
- * On an engine that restores memory or serves one request for each process, the booted application
- * serves, and only warm-ups have to be undone here. On `worker` every request is, and Octane's
- * listeners hear of it where Octane is installed.
+ * On engines that restore memory or serve one request per process, the booted application serves,
+ * and only warm-ups must be undone here. On `worker` every request is undone, and Octane's
+ * listeners
+ * are called if Octane is installed.
  */
 final class Runner
 {
@@ -32,11 +33,11 @@ final class Runner
     public static function serve(Application $app): void
     {
         $kernel = $app->make(Kernel::class);
-        // Providers may ask for it while they boot, as those of a command line find one that
-        // Laravel makes for them.
+        // Providers may use the request while they boot; on the command line Laravel creates one
+        // for them.
         $app->instance('request', $request = Request::create('http://localhost'));
         $kernel->bootstrap();
-        // Needed by every request: routes, and what compiles or finds views.
+        // Needed by every request: routes, and the view compiler and finder.
         $app->make('router');
         $app->make('view');
 
@@ -94,7 +95,7 @@ final class Runner
     }
 
     /**
-     * No process but this one knows these connections, and after a warm-up others would share them.
+     * Disconnects databases: after a warm-up, forked processes would share the connections.
      */
     private static function disconnect(Application $app): void
     {

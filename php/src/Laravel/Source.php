@@ -4,10 +4,10 @@ namespace Surus\Laravel;
 
 use Illuminate\Foundation\Application;
 
-/** Tells the classes of an application from those of its libraries. */
+/** Distinguishes an application's classes from those of its libraries. */
 final class Source
 {
-    /** Is the class in the project, and not below its vendor/? */
+    /** Whether the class is in the project and not below its vendor/. */
     public static function isApplication(Application $app, \ReflectionClass $class): bool
     {
         $file = (string) $class->getFileName();

@@ -7,8 +7,8 @@ use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 
 /**
- * What belongs to the visitor of a request: the request itself, the session, the users that guards
- * have found.
+ * A request's visitor-specific objects: the request itself, the session, the users that guards have
+ * found.
  */
 final class Visitor
 {
@@ -23,7 +23,7 @@ final class Visitor
         if ($auth instanceof AuthManager) {
             $guards = \Closure::bind(static fn (AuthManager $auth) => $auth->guards, null, AuthManager::class)($auth);
             foreach ($guards as $guard) {
-                // Only a user who is known already: to look for one may ask a database.
+                // Only a user who is known already, since a look-up may query a database.
                 if (method_exists($guard, 'hasUser') && $guard->hasUser()) {
                     $found[] = $guard->user();
                 }

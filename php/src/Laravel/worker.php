@@ -1,8 +1,10 @@
 <?php
 
 /*
- * What is booted where APP_RUNTIME is Surus\Laravel\Runtime: the project's application, beside its standard public/index.php. Composer
- * may have linked this library into vendor/, so where this file lies says nothing.
+ * The script to boot if APP_RUNTIME is Surus\Laravel\Runtime: it boots the project's application,
+ * next to its standard
+ * public/index.php. Composer may have linked this library into vendor/, so this file's path does
+ * not tell the project's.
  */
 
 $project = dirname($_SERVER['DOCUMENT_ROOT']);

@@ -5,9 +5,8 @@ namespace Surus\Symfony;
 use Symfony\Component\ErrorHandler\ErrorHandler;
 
 /**
- * Puts back what Symfony's error handler does with exceptions that no kernel has caught. The first
- * request of a kernel sets it for good, and it would answer later visitors with the error page of
- * that request.
+ * Resets how Symfony's error handler treats uncaught exceptions. A kernel's first request sets it
+ * permanently, so later visitors would get the error page of that request.
  */
 final class ExceptionHandler
 {

@@ -5,7 +5,7 @@ namespace Surus\Symfony;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\Runtime\RunnerInterface;
 
-/** Has Symfony's Runtime component serve a kernel by Server. */
+/** Lets Symfony's Runtime component serve a kernel with Server. */
 final class Runner implements RunnerInterface
 {
     public function __construct(private readonly HttpKernelInterface $kernel)

@@ -8,8 +8,9 @@ use Symfony\Component\Runtime\RunnerInterface;
 use Symfony\Component\Runtime\SymfonyRuntime;
 
 /**
- * Symfony's own runtime, but for HTTP kernels on an engine that boots: APP_RUNTIME='Surus\Symfony\Runtime', and public/index.php
- * is booted once. Anywhere else (`classic`, php-fpm, bin/console) it is Symfony's.
+ * Symfony's own runtime, except for HTTP kernels on an engine that boots: with
+ * APP_RUNTIME='Surus\Symfony\Runtime', public/index.php boots
+ * once. Elsewhere (`classic`, php-fpm, bin/console) it is Symfony's.
  */
 class Runtime extends SymfonyRuntime
 {
@@ -23,7 +24,7 @@ class Runtime extends SymfonyRuntime
         }
 
         throw new \LogicException(sprintf(
-            'An engine that boots needs a public/index.php whose closure returns the kernel, and it returned %s. What depends on a request, as a Response does, cannot be made ahead of it; such an application belongs to the engine `classic`.',
+            'an engine that boots needs a public/index.php whose closure returns the kernel, but it returned %s; a result that depends on the request, such as a Response, needs the engine `classic`',
             get_debug_type($application),
         ));
     }

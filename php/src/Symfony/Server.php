@@ -16,22 +16,21 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 
 /**
- * Boots the kernel and has it handle every request that comes. Warm-ups are handled by a kernel of
- * their own, which is thrown away; the kernel that serves is booted behind them, and has seen no
- * request.
+ * Boots the kernel and handles all requests. A clone of the kernel handles the warm-ups and is
+ * discarded. The serving kernel boots after them and has seen no request.
  */
 final class Server
 {
     private ?Kernel $rehearsal = null;
     /**
-     * The kernel that has a container: the one that serves, or the one behind Symfony's HTTP cache.
+     * The kernel with a container: the serving one, or the one behind Symfony's HTTP cache.
      */
     private readonly ?KernelInterface $inner;
     private readonly Process $process;
     private readonly ExceptionHandler $exceptions;
     private ?Retained $retained = null;
 
-    /** Has the request before ended by exit(), somewhere inside the kernel? */
+    /** Whether exit() ended the previous request inside the kernel. */
     private bool $interrupted = false;
 
     private function __construct(private readonly HttpKernelInterface $kernel)
@@ -57,7 +56,7 @@ final class Server
         Hook::begin();
         $warmup = Warmup::current();
         if ($warmup && $this->inner instanceof Kernel) {
-            // A clone of a kernel is not booted, whatever the kernel is.
+            // A clone is unbooted, even of a booted kernel.
             $this->rehearsal ??= clone $this->inner;
             Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->interrupted = true;
@@ -79,7 +78,7 @@ final class Server
     {
         $request = Request::createFromGlobals();
         $response = $kernel->handle($request);
-        // Symfony ends the client's wait here, so that what follows delays nobody.
+        // Symfony ends the client's wait here; later work delays no client.
         $response->send();
         if ($kernel instanceof TerminableInterface) {
             $kernel->terminate($request, $response);
@@ -92,8 +91,9 @@ final class Server
     }
 
     /**
-     * Boots the kernel again where exit() has left a request inside: Symfony would reset no service
-     * any more, and take that request for the main request of all that follow.
+     * Boots the kernel again after exit() inside a request: Symfony would not reset services any
+     * more,
+     * and would take that request for the main request of all later ones.
      */
     private function recover(): void
     {
@@ -110,7 +110,7 @@ final class Server
         $this->exceptions->restore();
     }
 
-    /** Has Symfony reset its services now, and not where the next request begins. */
+    /** Lets Symfony reset its services now, instead of at the next request. */
     private function forget(): void
     {
         $this->inner?->boot();
@@ -131,7 +131,7 @@ final class Server
         if ($last) {
             $this->rehearsal = null;
             gc_collect_cycles();
-            // Bundles may have told static properties of the container that is gone.
+            // Bundles may have stored the discarded container in static properties.
             $this->inner->shutdown();
             $this->inner->boot();
         }
@@ -139,8 +139,7 @@ final class Server
     }
 
     /**
-     * No process but this one knows Doctrine's connections, and after a warm-up others would share
-     * them.
+     * Disconnects Doctrine: after a warm-up, forked processes would share the connections.
      */
     private function disconnect(?KernelInterface $kernel): void
     {
@@ -183,8 +182,9 @@ final class Server
                 return str_starts_with($file, $project);
             },
             static fn (string $message) => error_log($message),
-            // Its listeners keep the first request, its matcher the last that no route matched.
-            // Neither answers with it.
+            // Its listeners keep the first request, and its matcher the last one without a route.
+            // Neither
+            // responds with it.
             ['Symfony\\'],
         );
     }

@@ -8,8 +8,8 @@ use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorage;
 
 /**
- * What belongs to the visitor of a request: the request itself, the session, the user that a
- * firewall has found.
+ * A request's visitor-specific objects: the request itself, the session, the user that a firewall
+ * has found.
  */
 final class Visitor
 {
@@ -24,11 +24,11 @@ final class Visitor
                 Container::class,
             )($container)
             : [];
-        // Symfony 5 has sessions made by a service, which it resets itself.
+        // In Symfony 5 a service creates sessions, and resets itself.
         if ($request->hasSession(true) && !\in_array($session = $request->getSession(), $services, true)) {
             $found[] = $session;
         }
-        // To ask the storage might load a user whom nobody has asked for.
+        // Asking the storage might load a user that nothing has requested.
         $storage = $services['security.untracked_token_storage'] ?? null;
         if ($storage instanceof TokenStorage) {
             $token = \Closure::bind(static fn (TokenStorage $of) => $of->token, null, TokenStorage::class)($storage);

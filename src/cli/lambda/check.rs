@@ -1,4 +1,4 @@
-//! `surus lambda check`.
+//! `surus lambda check`: finds mistakes in a template together with this configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
-use crate::deploy::findings::{self, Failures, Runs};
+use crate::deploy::findings::{self, Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};
@@ -21,7 +21,7 @@ use crate::units::Size;
 pub struct Args {
     #[command(flatten)]
     project: Project,
-    /// Template of AWS SAM or CloudFormation; template.yaml, .yml or .json of the project when not given
+    /// Template of AWS SAM or CloudFormation [default: the project's template.yaml, .yml or .json]
     template: Option<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
         let loaded = config::load(&project, loaded.file.as_deref(), variables)
-            .context("the environment of the function in the template")?;
+            .context("the function's environment in the template")?;
         let memory = function.memory.as_ref().map(|memory| memory.value);
         let deployed = Deployed::of(function, &beside, &project, front.as_deref())?;
         Ok(runs(&loaded.config, memory, function, &deployed))
@@ -83,10 +83,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     match certain {
-        0 if found.is_empty() => say!("✓ {}: nothing found", file.display()),
+        0 if found.is_empty() => say!("✓ {}: no problems found", file.display()),
         0 => {}
-        1 => bail!("1 thing would go wrong, marked ✗"),
-        certain => bail!("{certain} things would go wrong, marked ✗"),
+        1 => bail!("1 error, marked ✗"),
+        certain => bail!("{certain} errors, marked ✗"),
     }
     Ok(())
 }
@@ -99,14 +99,14 @@ fn template(project: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let mut all = names.iter().map(|name| project.join(name));
     all.find(|path| path.is_file()).with_context(|| {
         format!(
-            "there is no {} in {}; name the template, or print one: surus lambda template sam",
+            "no {} in {}; name the template, or print one with surus lambda template sam",
             names.join(", "),
             project.display()
         )
     })
 }
 
-/// The workers that the runtime starts, all pools together, with so many MB.
+/// The number of workers in all pools of a function with `memory` MB.
 fn workers(config: &Config, memory: Option<u64>) -> u64 {
     // One event at a time.
     let application = config.engine.workers.unwrap_or(1);
@@ -118,7 +118,7 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
     let pool = pool.as_ref().unwrap_or(config);
     let for_events = pool.engine.workers.unwrap_or(match lambda.batch {
         batch::Mode::Whole => 1,
-        // As many as two CPUs are given; more come with more memory.
+        // The estimate assumes two CPUs; with more memory there are more.
         batch::Mode::Record => Machine {
             cpus: 2.0,
             is_limited: true,
@@ -126,7 +126,7 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
         }
         .worker_count(),
     });
-    // Whether there is an application beside the handler, only the zip knows.
+    // Only the zip tells whether there is also an application.
     application.max(for_events) as u64
 }
 
@@ -135,13 +135,13 @@ fn runs(
     memory: Option<u64>,
     function: &stack::Function,
     deployed: &Deployed,
-) -> Runs {
+) -> RunSettings {
     let lambda = &config.lambda;
     let limit = config
         .php
         .get("memory_limit")
         .map_or("128M".into(), |value| value.entries().concat());
-    Runs {
+    RunSettings {
         streams: lambda.mode == Mode::Stream,
         workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),

@@ -1,4 +1,5 @@
-//! Has a package's own PHP compile the package's files, in a directory that looks as the function will.
+//! `--compile`: lets the package's own PHP compile its files, in a directory laid out like the
+//! function.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,8 +14,8 @@ use crate::cli::stdout::say;
 use crate::emulator::{Emulator, Function};
 use crate::package::{self, Files, application, compiled, php, settings, symfony};
 
-/// Compiles what the list says from a place in it on, and notes where it is, as a file may end PHP, and what it has had to leave out. An error
-/// that PHP ends scripts for would make the answer one, too, though it is caught.
+/// Compiles the listed files from an index on. It records its position, as a file may end PHP, and
+/// the files it skips. It sets the status itself, because a caught compile error would make it 500.
 const SCRIPT: &str = r#"<?php
 $event = json_decode(file_get_contents('php://input'), true, 512, JSON_THROW_ON_ERROR);
 if (isset($event['warm'])) {
@@ -39,7 +40,8 @@ http_response_code(200);
 echo '{}';
 "#;
 
-/// Does what `bin/console cache:warmup` does, in the application's directory. Its output is the log's.
+/// Does the same as `bin/console cache:warmup`, in the application's directory. Its output goes to
+/// the log.
 const WARM: &str = r#"<?php
 ob_start();
 try {
@@ -63,18 +65,20 @@ try {
 }
 "#;
 
-/// With nothing of this machine but /proc and /dev.
+/// Mounts only /proc and /dev of this machine.
 const ENTER: &str = r#"PATH=$PATH:/usr/sbin:/sbin
 mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" || exit 1
 "#;
 
-/// As the user without a name that a function is.
+/// Runs as a user without a name, as on Lambda.
 const AS_ROOT: &str = r#"exec chroot --userspec=1000:1000 "$0" /var/task/bootstrap /compile"#;
 
-/// Who is not root has become it to mount, and is somebody else again behind that: where users are mapped, nobody can change who he is.
+/// For other users: the first user namespace makes the user root, to mount. A mapped user cannot
+/// change its id, so a second namespace makes it another user again.
 const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
 
-/// Adds the compiled files to the package whose surus.toml has that name. What is returned has to stay until the package is written.
+/// Adds the compiled files to the package. The caller keeps the returned directory until the
+/// package is written.
 pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDir> {
     let place = package::place(project);
     let directory = tempfile::Builder::new()
@@ -110,14 +114,14 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
     say!("compiled: {count} of {} PHP files", sources.len());
     if !skipped.is_empty() {
         say!(
-            "! not compiled, as PHP finds errors in them or will not have them: {}",
+            "! not compiled, because PHP reports errors or refuses them: {}",
             skipped.join(", ")
         );
     }
     let mut composed = settings::with_compiled(&composed)?;
     let warmed = symfony::add(root, files)?;
     if warmed > 0 {
-        say!("Symfony's cache: {warmed} files, warmed up");
+        say!("Symfony's cache: {warmed} files");
         composed = settings::with_cache(composed.as_bytes())?;
     }
     files.say(&settings_name, composed);
@@ -127,13 +131,13 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
 /// Returns the files that could not be compiled.
 async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let mut arguments = vec!["--mount", "--propagation", "private"];
-    let become_it = if surus_sys::process::is_root() {
+    let run_as = if surus_sys::process::is_root() {
         AS_ROOT
     } else {
         arguments.extend(["--user", "--map-root-user"]);
         AS_USER
     };
-    let enter = format!("{ENTER}{become_it}");
+    let enter = format!("{ENTER}{run_as}");
     let root_text = root
         .to_str()
         .context("the temporary directory is not UTF-8")?;
@@ -149,7 +153,8 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
         log.push(line.to_string());
     }));
     let emulator = Emulator::start(function).await.context(
-        "the package's PHP cannot be started to compile its files (--compile): unshare of util-linux is needed",
+        "cannot start the package's PHP to compile its files (--compile); it needs unshare of \
+         util-linux",
     )?;
     let list = root.join("compile/files.json");
     let mut sources: Vec<String> = serde_json::from_slice(&fs::read(&list)?)?;
@@ -159,7 +164,7 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
             .await;
         if let Err(error) = invocation.result {
             let said = String::from_utf8_lossy(&error.body);
-            say!("! Symfony's cache is not warmed up, so the first event will take longer: {said}");
+            say!("! cannot warm up Symfony's cache, so the first event will take longer: {said}");
         }
         sources.extend(warmed_sources(root)?);
         fs::write(&list, json!(sources).to_string())?;
@@ -177,8 +182,8 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
             emulator.stop().await;
             let log = log.lock().unwrap_or_else(PoisonError::into_inner);
             bail!(
-                "the package's PHP does not run here, so its files cannot be compiled (--compile): {}. It needs root, or a \
-                 system that lets users unshare:\n{}",
+                "cannot run the package's PHP here to compile its files (--compile): {}; it needs \
+                 root, or a system that lets users unshare:\n{}",
                 error.kind,
                 log.join("\n")
             );
@@ -195,7 +200,7 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
         .collect())
 }
 
-/// The PHP files of the cache, by the names that they will have in the function.
+/// The PHP files of the cache, with their paths in the function.
 fn warmed_sources(root: &Path) -> anyhow::Result<Vec<String>> {
     let cache = root.join(symfony::CACHE.trim_start_matches('/'));
     if !cache.is_dir() {

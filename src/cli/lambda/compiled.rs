@@ -1,4 +1,4 @@
-//! How does OPcache find the compiled files that a package has brought along?
+//! Points OPcache at the compiled files of a package.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,10 +8,11 @@ use tracing::warn;
 
 use crate::config::{Config, IniValue};
 
-/// Tells PHP of them, if there are any. What is returned has to stay as long as PHP runs.
+/// Configures PHP to use the compiled files, if there are any. The caller keeps the returned
+/// directory as long as PHP runs.
 ///
-/// OPcache refuses a directory that it cannot write to, and a function cannot write to its own. So it gets one in /tmp that has nothing but
-/// links to what is in the package.
+/// OPcache rejects a directory that it cannot write to, and a function's own is read-only. So it
+/// gets a directory in /tmp with links to the package's files.
 pub fn find(config: &mut Config) -> Option<tempfile::TempDir> {
     let compiled = config.lambda.compiled.as_ref()?;
     match link(compiled) {
@@ -21,12 +22,12 @@ pub fn find(config: &mut Config) -> Option<tempfile::TempDir> {
                 entry.or_insert(IniValue::Text(value));
             };
             set("opcache.file_cache", directory.path().display().to_string());
-            // The zip has sums of its own.
+            // The zip has checksums of its own.
             set("opcache.file_cache_consistency_checks", "0".into());
             Some(directory)
         }
         Err(error) => {
-            warn!("PHP compiles its files anew at each start: {error:#}");
+            warn!("PHP compiles its files at each start, without the package's: {error:#}");
             None
         }
     }
@@ -37,7 +38,7 @@ fn link(compiled: &Path) -> anyhow::Result<tempfile::TempDir> {
         .prefix("surus-opcache")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
-        .context("no directory for OPcache (lambda.compiled)")?;
+        .context("cannot create a directory for OPcache (lambda.compiled)")?;
     let read = || format!("cannot read {} (lambda.compiled)", compiled.display());
     for entry in std::fs::read_dir(compiled).with_context(read)? {
         let entry = entry.with_context(read)?;
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcache_gets_a_directory_that_it_can_write_to() {
+    fn opcache_gets_a_writable_directory() {
         let package = tempfile::tempdir().unwrap();
         std::fs::create_dir(package.path().join("id")).unwrap();
         std::fs::write(package.path().join("id/a.php.bin"), "x").unwrap();
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(Path::new(&place), found.path());
         let file = found.path().join("id/a.php.bin");
         assert_eq!(std::fs::read_to_string(file).unwrap(), "x");
-        // What somebody has set stays.
+        // An explicit setting wins.
         config
             .php
             .insert("opcache.file_cache".into(), IniValue::Text("/mine".into()));

@@ -1,4 +1,4 @@
-//! Looks up what a template would deploy: the zip if it is there, else the project's directory.
+//! Locates the code that a template deploys: the zip if it exists, else the project's directory.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -15,15 +15,15 @@ use crate::package::{APART, elf};
 /// The code of one function.
 pub struct Deployed {
     pub code: Code,
-    /// The zip that there is.
+    /// The zip, if it exists.
     zip: Option<PathBuf>,
     project: PathBuf,
-    /// The front controller, which is no handler though the template may name it as one.
+    /// The front controller. It is not a handler, even if the template names it as one.
     front: Option<PathBuf>,
 }
 
 impl Deployed {
-    /// `beside`: the directory of the template, from which its paths begin.
+    /// `beside` is the template's directory, the base of its relative paths.
     pub fn of(
         function: &Function,
         beside: &Path,
@@ -63,12 +63,12 @@ impl Deployed {
         Ok(deployed)
     }
 
-    /// What gets events that are not HTTP, given what `lambda.handler` says.
+    /// The handler of events that are not HTTP, given `lambda.handler`.
     pub fn handler(&self, function: &Function, configured: Option<&Path>) -> Handler {
         let named = function.handler.as_ref().map(|handler| &*handler.value);
         let name = match (configured, named) {
             (Some(configured), _) => configured.to_str().unwrap_or_default(),
-            // A word that names no file means nothing to Surus.
+            // Surus ignores a `Handler` that does not look like a file.
             (None, Some(named)) if named.ends_with(".php") || named.contains('/') => named,
             _ => return Handler::Application,
         };
@@ -79,13 +79,13 @@ impl Deployed {
         match self.start_of(name) {
             Some(start) if start.starts_with(b"#!") => Handler::Console,
             Some(_) => Handler::File,
-            // What is configured and not there is said of surus.toml.
+            // A missing lambda.handler is reported for surus.toml.
             None if self.code == Code::Elsewhere || configured.is_some() => Handler::File,
             None => Handler::Missing,
         }
     }
 
-    /// The first bytes of a file; none when it is not there.
+    /// The first bytes of a file. None if it does not exist.
     fn start_of(&self, name: &str) -> Option<Vec<u8>> {
         let Some(zip) = &self.zip else {
             return start(File::open(self.project.join(name)).ok()?);
@@ -107,7 +107,7 @@ fn start_of(zip: &Path, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
     }
 }
 
-/// As many bytes as the header of a program has.
+/// Reads the size of a program's header.
 fn start(file: impl Read) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(64).read_to_end(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! `surus lambda dev`: the function behind a URL, a queue and a clock, as AWS would have it.
+//! `surus lambda dev`: emulates a function's HTTP trigger, queue, schedule and Invoke API.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,37 +23,39 @@ pub struct Args {
     /// Directory of the application
     #[arg(default_value = ".", value_name = "DIR")]
     dir: PathBuf,
-    /// Address to listen at for HTTP
+    /// Address to listen on for HTTP
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// What makes events of HTTP requests: url, http, rest, alb or alb-multi
+    /// Service to emulate for HTTP requests: url, http, rest, alb or alb-multi
     #[arg(long, value_name = "NAME", default_value = "url")]
     front: Front,
-    /// What the REST API takes for binary, as its binaryMediaTypes: `*/*`, or types with commas; without it, all is text
+    /// The REST API's binaryMediaTypes: `*/*`, or types separated by commas [default: all bodies
+    /// are text]
     #[arg(long, value_name = "TYPES")]
     binary_media_types: Option<BinaryMediaTypes>,
-    /// Pass answers on as they come (InvokeMode: RESPONSE_STREAM); with url and rest
+    /// Stream responses (InvokeMode: RESPONSE_STREAM); with url and rest
     #[arg(long)]
     stream: bool,
     /// Address for SDKs that invoke the function (AWS_ENDPOINT_URL_LAMBDA)
     #[arg(long, value_name = "ADDR")]
     api: Option<SocketAddr>,
-    /// Execution environments at most; each has one event at a time
+    /// Maximum number of execution environments; each handles one event at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     environments: usize,
-    /// Queue to take messages from: the URL of a local SQS, such as http://127.0.0.1:9324/000000000000/jobs
+    /// URL of a queue of a local SQS, such as http://127.0.0.1:9324/000000000000/jobs
     #[arg(long, value_name = "URL")]
     sqs: Option<String>,
-    /// Messages in a batch at most
+    /// Maximum number of messages in a batch
     #[arg(long, value_name = "N", default_value_t = 10, requires = "sqs")]
     batch: usize,
     /// How long to wait for a batch to fill
     #[arg(long, value_name = "TIME", default_value = "0s", requires = "sqs")]
     window: Time,
-    /// Without ReportBatchItemFailures: an answer, whatever it says, is the success of the whole batch
+    /// Ignore batchItemFailures, as without ReportBatchItemFailures: any response is a success of
+    /// the whole batch
     #[arg(long, requires = "sqs")]
     whole_batches: bool,
-    /// Send the event of a file every so often, as in 1m=event.json; may be repeated
+    /// Send the event in a file at an interval, as in 1m=event.json; may be repeated
     #[arg(long, value_name = "TIME=FILE")]
     every: Vec<Schedule>,
     #[command(flatten)]
@@ -62,11 +64,13 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     if args.binary_media_types.is_some() && args.front != Front::Rest {
-        bail!("--binary-media-types: only a REST API has them; add --front rest, or leave it out");
+        bail!(
+            "--binary-media-types: only a REST API has them; add --front rest or remove the option"
+        );
     }
     let mut function = args.options.function(&args.dir)?;
     function.environments = args.environments.max(1);
-    // X-Amz-Log-Result is made of it.
+    // For X-Amz-Log-Result.
     function.keeps_log = args.api.is_some();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -76,12 +80,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let listener = TcpListener::bind(args.listen)
             .await
-            .with_context(|| format!("cannot listen at {} (--listen)", args.listen))?;
+            .with_context(|| format!("cannot listen on {} (--listen)", args.listen))?;
         let address = listener.local_addr()?;
         let api = match args.api {
             Some(address) => {
                 let api = TcpListener::bind(address).await;
-                Some(api.with_context(|| format!("cannot listen at {address} (--api)"))?)
+                Some(api.with_context(|| format!("cannot listen on {address} (--api)"))?)
             }
             None => None,
         };

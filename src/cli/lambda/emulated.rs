@@ -1,4 +1,4 @@
-//! What `surus lambda dev` and `surus lambda invoke` are told of the function.
+//! Options of the emulated function, shared by `surus lambda dev` and `surus lambda invoke`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::units::Time;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Memory of the function in MB; it brings its share of a CPU
+    /// Memory of the function in MB; determines its share of a CPU
     #[arg(long, value_name = "MB", default_value_t = 1024)]
     memory: u64,
-    /// How long one event may take
+    /// Timeout of the function
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: Time,
-    /// Name of the function; that of the directory
+    /// Name of the function [default: the directory's name]
     #[arg(long)]
     name: Option<String>,
     /// `_HANDLER`
@@ -29,10 +29,10 @@ pub struct Options {
     /// Environment variable of the function; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// What to start instead of `surus lambda DIR`: an executable that speaks the Runtime API
+    /// Executable to start instead of `surus lambda DIR`; it must use the Runtime API
     #[arg(long, value_name = "FILE")]
     bootstrap: Option<PathBuf>,
-    /// Directory with executables of extensions, as /opt/extensions
+    /// Directory with executables of extensions, like /opt/extensions
     #[arg(long, value_name = "DIR")]
     extensions: Option<PathBuf>,
     /// Initialize before the first event (provisioned concurrency)
@@ -41,17 +41,17 @@ pub struct Options {
     /// Take a snapshot before the first event, and restore it
     #[arg(long, conflicts_with = "managed")]
     snapstart: bool,
-    /// Be a managed instance, with N events at once
+    /// Emulate a managed instance with N concurrent events
     #[arg(long, value_name = "N")]
     managed: Option<usize>,
     /// Format of the log: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format)]
     log_format: LogFormat,
-    /// Inject a fault, into every event or every Nth: freeze, timeout, 410, 413, 500, slow-next, duplicate, kill-worker,
-    /// out-of-memory, read-only; may be repeated
+    /// Inject a fault into every event or every Nth: freeze, timeout, 410, 413, 500, slow-next,
+    /// duplicate, kill-worker, out-of-memory, read-only; may be repeated
     #[arg(long, value_name = "NAME[@N]")]
     fault: Vec<Injection>,
-    /// Give the function the whole machine instead of what its memory brings
+    /// Do not limit the function's CPU and memory
     #[arg(long)]
     unlimited: bool,
 }
@@ -60,32 +60,33 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
     match text.to_ascii_lowercase().as_str() {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        _ => Err("write text or json".into()),
+        _ => Err("expected text or json".into()),
     }
 }
 
 impl Options {
-    /// The function whose application is in this directory. Its log goes to stderr.
+    /// The function in this directory. Its log goes to stderr.
     pub fn function(&self, project: &Path) -> anyhow::Result<Function> {
         let directory = std::path::absolute(project)?;
         if !directory.is_dir() {
             bail!(
-                "{} is not a directory; name the directory of the application",
+                "{} is not a directory; name the application's directory",
                 directory.display()
             );
         }
         if !(128..=10_240).contains(&self.memory) {
-            bail!("--memory {}: Lambda has 128 to 10240 MB", self.memory);
+            bail!("--memory {}: Lambda accepts 128 to 10240 MB", self.memory);
         }
         if self.timeout.0.is_zero() || self.timeout > Time::seconds(900) {
-            bail!("--timeout {}: Lambda has 1s to 15m", self.timeout);
+            bail!("--timeout {}: Lambda accepts 1s to 15m", self.timeout);
         }
         let name = directory.file_name().map(|name| name.to_string_lossy());
         let name = self.name.clone().or(name.map(|name| name.into_owned()));
         let (program, arguments) = match &self.bootstrap {
             Some(file) => (std::path::absolute(file)?, Vec::new()),
             None => {
-                let program = std::env::current_exe().context("where is this program?")?;
+                let program = std::env::current_exe()
+                    .context("cannot determine the path of the surus executable")?;
                 let arguments = vec!["lambda".to_string(), directory.display().to_string()];
                 (program, arguments)
             }
@@ -102,20 +103,20 @@ impl Options {
         function.memory = self.memory;
         function.timeout = self.timeout.0;
         function.log_format = match self.managed {
-            // Instances have no other.
+            // Managed instances log JSON only.
             Some(_) => LogFormat::Json,
             None => self.log_format,
         };
         function.extensions.clone_from(&self.extensions);
         function.faults = Faults::new(self.fault.clone());
         function.initialization = match self.managed {
-            Some(0) => bail!("--managed 0: write how many events it has at once"),
+            Some(0) => bail!("--managed 0: expected the number of concurrent events"),
             Some(concurrency) => Initialization::ManagedInstances { concurrency },
             None if self.snapstart => Initialization::SnapStart,
             None if self.provisioned => Initialization::Provisioned,
             None => Initialization::OnDemand,
         };
-        // What configures Surus here configures the function too, and so do the credentials of who tries it.
+        // The environment passes Surus's settings and the user's credentials to the function.
         function.variables.extend(config::env::of_process()?);
         for name in [
             "AWS_ACCESS_KEY_ID",
@@ -128,7 +129,7 @@ impl Options {
         }
         for variable in &self.env {
             let Some((name, value)) = variable.split_once('=') else {
-                bail!("--env {variable}: write it as NAME=VALUE");
+                bail!("--env {variable}: expected NAME=VALUE");
             };
             function.variables.insert(name.into(), value.into());
         }
@@ -138,8 +139,8 @@ impl Options {
             match Cgroup::try_out(self.memory) {
                 Ok(()) => function.resources = Resources::Limited,
                 Err(error) => log::tell(format_args!(
-                    "surus: the function has the whole machine instead of {:.2} CPU and {} MB, since control groups are not allowed \
-                     here ({error:#}); --unlimited says that this is meant\n",
+                    "surus: cannot limit the function to {:.2} CPU and {} MB, because control groups \
+                     are not permitted here ({error:#}); --unlimited hides this message\n",
                     Cgroup::share(self.memory),
                     self.memory
                 )),

@@ -1,4 +1,4 @@
-//! `surus lambda invoke`: one event against a fresh environment.
+//! `surus lambda invoke`: runs one event in a fresh environment.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::emulator::{Emulator, Request};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File with the event, JSON; - for standard input
+    /// JSON file with the event; - for standard input
     event: PathBuf,
     /// Directory of the application
     #[arg(default_value = ".", value_name = "DIR")]
     dir: PathBuf,
-    /// Take the answer as it comes, as InvokeWithResponseStream
+    /// Stream the response, like InvokeWithResponseStream
     #[arg(long)]
     stream: bool,
     #[command(flatten)]
     options: Options,
 }
 
-/// Prints the answer to stdout and the log to stderr; fails when the function does.
+/// Prints the response to stdout and the log to stderr. Fails if the function fails.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let event = read(&args.event)?;
     let function = args.options.function(&args.dir)?;
@@ -62,7 +62,7 @@ fn read(event: &Path) -> anyhow::Result<Vec<u8>> {
     let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&text);
     checked.with_context(|| {
         format!(
-            "{} is not JSON, which every event of Lambda is",
+            "{} is not JSON, but every event of Lambda is",
             event.display()
         )
     })?;

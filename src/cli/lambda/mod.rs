@@ -1,4 +1,4 @@
-//! `surus lambda` and what belongs to it, a file per subcommand.
+//! `surus lambda` and its subcommands.
 
 mod check;
 mod compile;
@@ -15,7 +15,7 @@ mod secrets;
 mod template;
 mod writable;
 
-/// What is to be done with a function.
+/// Arguments of `surus lambda`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Lambda {
@@ -27,21 +27,21 @@ pub struct Lambda {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Try a function here: a URL, a queue and a clock before it, as AWS would have them
+    /// Run a function locally with a URL, a queue and a schedule, as on AWS
     Dev(dev::Args),
-    /// Run one event here: the answer to stdout, the log to stderr
+    /// Run one event locally: response to stdout, log to stderr
     Invoke(invoke::Args),
-    /// Make the zip of a function: Surus, PHP with everything that it needs, and the application
+    /// Build a function's zip with Surus, PHP, its libraries and the application
     Package(package::Args),
-    /// Print the template with which another tool deploys the zip
+    /// Print a template for a tool that deploys the zip
     Template(template::Args),
-    /// Say what goes wrong with a template of AWS SAM or CloudFormation and this configuration
+    /// Check a template of AWS SAM or CloudFormation for mistakes, together with this configuration
     Check(check::Args),
-    /// Measure a cold start, part by part, and which PHP files it reads
+    /// Measure the parts of a cold start and list the PHP files it reads
     Profile(profile::Profile),
 }
 
-/// Without a subcommand, this is the function.
+/// Without a subcommand, runs the function.
 pub fn run(args: Lambda) -> anyhow::Result<()> {
     match args.command {
         None => runtime::run(args.function),

@@ -1,4 +1,4 @@
-//! `surus lambda package`.
+//! `surus lambda package`: builds a function's zip.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -25,19 +25,20 @@ use crate::package::{
 pub struct Args {
     #[command(flatten)]
     project: Project,
-    /// The zip to write
+    /// Zip to write
     #[arg(short, long, value_name = "FILE", default_value = "function.zip")]
     output: PathBuf,
-    /// PHP extension that the application uses and composer.json does not name; may be repeated
+    /// PHP extension that the application uses but composer.json does not list; may be repeated
     #[arg(long = "extension", value_name = "NAME")]
     extensions: Vec<String>,
-    /// A surus that needs no library (make musl); this one, or `bootstrap` beside it, when not given
+    /// Statically linked surus (make musl) [default: this one, or the `bootstrap` next to it]
     #[arg(long, value_name = "FILE")]
     bootstrap: Option<PathBuf>,
-    /// Bring along what OPcache makes of the PHP files, so that no cold start has to compile them; needs root or user namespaces
+    /// Include OPcache's compiled files, so that no cold start compiles them; needs root or user
+    /// namespaces
     #[arg(long)]
     compile: bool,
-    /// Write a Dockerfile with the same extensions beside the zip, too, for a container image
+    /// Also write a Dockerfile with the same extensions next to the zip, for a container image
     #[arg(long)]
     dockerfile: bool,
 }
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .transpose()?;
     let mut files = gather(&args, &project, &loaded, &output)?;
     let compiles = args.compile || loaded.config.package.compile;
-    // Until the zip has been written.
+    // The directory stays until the zip has been written.
     let _compiled = compiles
         .then(|| super::compile::add(&mut files, &project))
         .transpose()?;
@@ -65,8 +66,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     stdout::print(sizes.table());
     if !sizes.fits() {
         bail!(
-            "Lambda takes {} bytes, and this is {}; exclude files in .surusignore or leave out extensions, or deploy a container \
-             image (surus lambda template dockerfile), which may have 10 GB. The largest files:\n{}",
+            "Lambda accepts {} bytes, this is {}; exclude files in .surusignore, leave out \
+             extensions, or deploy a container image of up to 10 GB (surus lambda template \
+             dockerfile). The largest files:\n{}",
             sizes::UNZIPPED,
             sizes.total,
             sizes.largest(10)
@@ -76,8 +78,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     say!("{}  zipped: {}", mebibytes(zipped), output.display());
     if zipped > sizes::UPLOADED {
         say!(
-            "! above 50 MiB Lambda takes a zip from S3 only: aws s3 cp it, and name bucket and key; `sam deploy`, CDK and \
-             Serverless do that by themselves"
+            "! Lambda accepts zips above 50 MiB only from S3: upload it with aws s3 cp and \
+             deploy it by bucket and key; `sam deploy`, CDK and Serverless do that themselves"
         );
     }
     if let Some(dockerfile) = dockerfile {
@@ -86,14 +88,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The Dockerfile beside the zip.
+/// The Dockerfile next to the zip.
 struct Dockerfile {
     path: PathBuf,
     text: String,
 }
 
 impl Dockerfile {
-    /// Refuses to replace one that somebody has changed, or that is not ours.
+    /// Refuses to replace a Dockerfile that differs from the generated one.
     fn new(args: &Args, project: &Path, config: &Config, zip: &Path) -> anyhow::Result<Dockerfile> {
         let path = zip.with_file_name("Dockerfile");
         let program = engines::find_program(config.engine.php.as_deref())?;
@@ -101,8 +103,8 @@ impl Dockerfile {
         let text = dockerfile::of(&program, &wanted)?;
         match std::fs::read_to_string(&path) {
             Ok(there) if there != text => bail!(
-                "--dockerfile: {} is there already, and differs from what would be written; move it away, or take over the \
-                 difference: surus lambda template dockerfile",
+                "--dockerfile: {} exists and differs from the generated one; move it away, or \
+                 merge the output of surus lambda template dockerfile",
                 path.display()
             ),
             _ => Ok(Dockerfile { path, text }),
@@ -112,26 +114,26 @@ impl Dockerfile {
     fn write(&self) -> anyhow::Result<()> {
         std::fs::write(&self.path, &self.text)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
-        say!("for a container image: {}", self.path.display());
+        say!("wrote {} for a container image", self.path.display());
         let ignore = self.path.with_file_name(".dockerignore");
         if ignore.exists() {
-            say!("{} stays as it is", ignore.display());
+            say!("kept the existing {}", ignore.display());
             return Ok(());
         }
         std::fs::write(&ignore, dockerfile::ignore())
             .with_context(|| format!("cannot write {}", ignore.display()))?;
-        say!("private files stay out of it: {}", ignore.display());
+        say!("wrote {}, which leaves out private files", ignore.display());
         Ok(())
     }
 }
 
-/// The extensions that somebody has named.
+/// The extensions that the user lists.
 fn asked(args: &Args, config: &Config) -> Vec<String> {
     let configured = config.package.extensions.iter();
     configured.chain(&args.extensions).cloned().collect()
 }
 
-/// Everything that belongs into the package.
+/// Collects the files of the package.
 fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
     let installed = super::super::block_on(ask_php(project, &loaded.config))?;
     let asked = asked(args, &loaded.config);
@@ -147,7 +149,7 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     };
     let script = match super::runtime::events_script(project, &loaded.config) {
         Ok(script) => library::add(project, &script, &mut files)?,
-        // Needed for events that are not HTTP alone.
+        // Only a handler needs this file.
         Err(error) if loaded.config.lambda.handler.is_some() => return Err(error),
         Err(_) => None,
     };
@@ -176,8 +178,8 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     say!("extensions: {}", names.join(", "));
     if !chosen.left_out.is_empty() {
         say!(
-            "left out, though PHP loads them here: {}; name what the application uses with --extension, or in [package] \
-             extensions",
+            "left out, although PHP loads them here: {}; list those that the application uses \
+             with --extension or in [package] extensions",
             chosen.left_out.join(", ")
         );
     }
@@ -187,13 +189,13 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
     Ok(files)
 }
 
-/// Starts PHP as the application would have it, and asks it what it is.
+/// Starts PHP with the application's configuration and asks for its version and extensions.
 async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
     let entry = engines::find("classic")?;
     let mut config = config.clone();
     config.engine.name = Some(entry.name.into());
     config.engine.workers = Some(1);
-    // It is asked, and nothing more: who runs it elsewhere does not matter.
+    // The user for requests does not matter here.
     if !surus_sys::process::is_root() {
         config.engine.user = None;
         config.engine.group = None;
@@ -224,7 +226,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
     })
 }
 
-/// Writes the zip, complete or not at all; returns its size.
+/// Writes the zip atomically and returns its size.
 fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
     let cannot = || format!("cannot write {}", output.display());
     let directory = output.parent().unwrap_or(Path::new("/"));
@@ -236,7 +238,7 @@ fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
     let (began, count) = (Instant::now(), files.len());
     let terminal = std::io::stderr().is_terminal();
     archive::write(files, fresh.as_file_mut(), |done| {
-        // Enough to see that it goes on.
+        // Often enough to show progress.
         if terminal && (done % 50 == 0 || done == count) {
             log::tell(format_args!(
                 "\r{done} of {count} files, {:.0} s",

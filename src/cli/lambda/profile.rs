@@ -1,4 +1,4 @@
-//! `surus lambda profile`.
+//! `surus lambda profile`: measures a cold start.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,21 +30,21 @@ use crate::profile::{self, Measured, Notes, Timeline};
 pub struct Profile {
     #[command(flatten)]
     args: options::Args,
-    /// The first event: /path?query, or a whole URL where the application looks at its host
+    /// First request: /path?query, or a whole URL if the application depends on its host
     #[arg(long, value_name = "URL", default_value = "/")]
     url: String,
-    /// Profile the handler (lambda.handler) with the event of this file, a JSON file
+    /// Profile the handler (lambda.handler) with the event in this JSON file
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     event: Option<PathBuf>,
-    /// Starts, of which the one of median length is shown
+    /// Number of starts; the output shows the one with the median duration
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     starts: u32,
-    /// Draw the timeline into this file, too
+    /// Also draw the timeline into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// Room for the notes of a start: a file is about a hundred bytes.
+/// Capacity for the trace of a start: a file takes about a hundred bytes.
 const ROOM: u64 = 8 << 20;
 
 pub fn run(args: Profile) -> anyhow::Result<()> {
@@ -82,7 +82,7 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     )?;
     stdout::print(profile::tell(&timeline));
     say!(
-        "\n{said}; the median of {} starts, with all files in this machine's memory, which on Lambda they are not",
+        "\n{said}; the median of {} starts with a warm page cache, which Lambda does not have",
         args.starts
     );
     if let Some(path) = &args.svg {
@@ -92,11 +92,11 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the events of a profile are.
+/// The events of a profile.
 enum First {
     /// `GET` of this URL.
     Url(String, Box<Site>),
-    /// An event of the handler.
+    /// An event for the handler.
     Event(Bytes, Script),
 }
 
@@ -128,15 +128,14 @@ impl First {
     }
 }
 
-/// What is started, and asked: the handler where an event is given, or where there is no application
-/// beside it.
+/// The code to start and its events: the handler if an event is given or there is no application.
 fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Asked, First)> {
     let site = boot::open_site(project, &config);
     let front = site.as_ref().ok().and_then(|site| site.front_controller());
     let is_application = front.is_some() || config.engine.script.is_some();
     let handler = runtime::handler(project, &config, front.map(|front| &*front.filename))?;
     if args.event.is_some() && handler.is_none() {
-        bail!("--event: there is no handler; name its PHP file in [lambda] handler of surus.toml");
+        bail!("--event: no handler; name its PHP file in [lambda] handler of surus.toml");
     }
     match handler {
         Some(handler) if args.event.is_some() || !is_application => {
@@ -165,15 +164,19 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
     }
 }
 
-/// One start, with two events, and what PHP it was.
+/// Measures one start with two events. Also returns the PHP version.
 async fn start(
     asked: &mut Asked,
     project: &Path,
     asks: &First,
 ) -> anyhow::Result<(Measured, String)> {
     let surus = own_start()?;
-    let memory = File::from(process::writable_memory_file().context("no memory for the profile")?);
-    memory.set_len(ROOM).context("no memory for the profile")?;
+    let memory = File::from(
+        process::writable_memory_file().context("cannot allocate memory for the profile")?,
+    );
+    memory
+        .set_len(ROOM)
+        .context("cannot allocate memory for the profile")?;
     let memory = Arc::new(memory);
     asked.config.engine.profile = Some(memory.clone());
     let before = now_micros();
@@ -204,7 +207,7 @@ async fn start(
     ))
 }
 
-/// When it was sent, and when its answer was complete.
+/// When the event was sent, and when its response was complete.
 async fn event(pool: &dyn Engine, asks: &First) -> anyhow::Result<(u64, u64)> {
     let event = asks.event()?;
     let sent = now_micros();
@@ -221,16 +224,17 @@ async fn event(pool: &dyn Engine, asks: &First) -> anyhow::Result<(u64, u64)> {
     let answered = now_micros();
     if status >= StatusCode::INTERNAL_SERVER_ERROR {
         bail!(
-            "{} is answered with {status}; what PHP has said of it is above",
+            "{} failed with status {status}; see PHP's messages above",
             asks.name()
         );
     }
     Ok((sent, answered))
 }
 
-/// How long a surus takes that only says its version.
+/// The duration of `surus --version`.
 fn own_start() -> anyhow::Result<u64> {
-    let us = std::env::current_exe().context("where is surus itself?")?;
+    let us =
+        std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let began = now_micros();
     let status = Command::new(&us)
         .arg("--version")
@@ -239,7 +243,7 @@ fn own_start() -> anyhow::Result<u64> {
         .with_context(|| format!("cannot start {}", us.display()))?;
     let took = now_micros() - began;
     if !status.success() {
-        bail!("{} --version fails: {status}", us.display());
+        bail!("{} --version failed: {status}", us.display());
     }
     Ok(took)
 }

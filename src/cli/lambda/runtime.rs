@@ -30,18 +30,18 @@ use crate::observe::named::Names;
 use crate::package;
 use crate::units::Time;
 
-/// Which application.
+/// The application's directory and configuration.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// Directory of the application; $LAMBDA_TASK_ROOT when there is one
+    /// Directory of the application [default: $LAMBDA_TASK_ROOT, else the current directory]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Configuration file; DIR/surus.toml when there is one
+    /// Configuration file [default: DIR/surus.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// The pool of workers that have events done which are not HTTP, and what it may have otherwise (`[pool.events]`).
+/// The pool for events that are not HTTP; `[pool.events]` overrides its settings.
 pub(super) const EVENTS: &str = "events";
 
 pub fn run(which: Which) -> anyhow::Result<()> {
@@ -52,7 +52,8 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     let project = Project::new(dir.unwrap_or_else(|| ".".into()), which.config);
     let environment = Environment {
         api: text("AWS_LAMBDA_RUNTIME_API").context(
-            "AWS_LAMBDA_RUNTIME_API is not set; this command is what AWS Lambda starts, and `surus lambda dev` runs a function here",
+            "AWS_LAMBDA_RUNTIME_API is not set; only AWS Lambda starts this command, use `surus \
+             lambda dev` to run a function locally",
         )?,
         initialization: Initialization::of(
             &text("AWS_LAMBDA_INITIALIZATION_TYPE").unwrap_or_default(),
@@ -67,7 +68,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
         directory: project.named().display().to_string(),
         began,
     };
-    // One thread: the answers of a function take turns, and its share of a CPU is mostly below one.
+    // One thread: the function's events take turns, and its share of a CPU is usually below one.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -76,7 +77,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     ended
 }
 
-/// What is wrong from here on, Lambda hears too.
+/// Runs the function. Errors from here on are reported to Lambda, too.
 async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let names = Names::default();
@@ -110,7 +111,7 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
 fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
     let directory = project.directory()?;
     let Loaded { mut config, file } = project.load()?;
-    // It says `Text` where nobody has chosen anything. Managed instances take nothing but JSON.
+    // Lambda's default is `Text`. Managed instances accept only JSON.
     let says = |name, word: &str| text(name).is_some_and(|said| said == word);
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
         || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
@@ -127,25 +128,25 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     engines::restrict_process(&config.engine)?;
     config.http.set_budgets();
     if let Some(file) = file {
-        info!(file = %file.display(), "configuration read");
+        info!(file = %file.display(), "configuration loaded");
     }
     Ok((directory, config))
 }
 
-/// Boots what answers events.
+/// Boots the application and the handler.
 async fn function(
     project: &Path,
     mut config: Config,
     concurrency: usize,
     names: Names,
 ) -> anyhow::Result<Function> {
-    // What is set on a function is meant for the application.
+    // The function's environment variables are meant for the application.
     config.engine.clear_env = false;
-    // Lambda gives no more events than can be answered at once; how long one may wait, its deadline says.
+    // Lambda sends no more events than can run at once. The deadline limits their waiting time.
     config.engine.queue_timeout = Time::seconds(900);
-    // It shows two CPUs where it gives the time of a part of one.
+    // Lambda shows two CPUs even if the function's share is less than one.
     config.engine.spin = false;
-    // That reads all of PHP's code, which a start needs a part of.
+    // Direct binding reads all of PHP's code; a start needs only a part.
     config.engine.direct_calls = false;
     let reserve = config.lambda.reserve.0;
     config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
@@ -198,7 +199,8 @@ async fn function(
     })
 }
 
-/// The PHP file for events that are not HTTP. A function whose handler is the front controller has none.
+/// The PHP file for events that are not HTTP. None if the function's handler is the front
+/// controller.
 pub(super) fn handler(
     project: &Path,
     config: &Config,
@@ -219,7 +221,7 @@ pub(super) fn handler(
     Ok(file.filter(|file| front != Some(file) && is_php(file)))
 }
 
-/// Does a file say that PHP is to run it? `_HANDLER` may as well be a word that means nothing to us, or our own `bootstrap`.
+/// Whether a file contains PHP. `_HANDLER` may also be any word, or Surus's own `bootstrap`.
 fn is_php(file: &Path) -> bool {
     let mut line = Vec::new();
     let read =
@@ -228,9 +230,9 @@ fn is_php(file: &Path) -> bool {
     read.is_ok() && (line.starts_with("<?php") || line.starts_with("#!") && line.contains("php"))
 }
 
-/// What hands events to a handler.
+/// The script that passes events to the handler.
 pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
-    let us = env::current_exe().context("where is surus itself?")?;
+    let us = env::current_exe().context("cannot determine the path of the surus executable")?;
     let beside = us.parent().unwrap_or(Path::new("/"));
     let places = match &config.lambda.script {
         Some(script) => vec![project.join(script)],
@@ -248,13 +250,13 @@ pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<P
         .map(|place| place.display().to_string())
         .collect();
     bail!(
-        "the PHP file that hands events to the handler is not at {}; install it (composer require surus/surus) or name it in \
-         lambda.script",
+        "cannot find the PHP file that passes events to the handler at {}; install it (composer \
+         require surus/surus) or name it in lambda.script",
         places.join(", ")
     )
 }
 
-/// The pool that runs the handler.
+/// Settings of the pool that runs the handler.
 pub(super) fn for_events(
     project: &Path,
     config: &Config,
@@ -266,10 +268,11 @@ pub(super) fn for_events(
     config.engine.script = Some(script.to_path_buf());
     config.engine.warmup.clear();
     if config.engine.name.is_none() && is_library(script) {
-        // The handler's file makes things once, connections among them, with which `rewind` could not boot.
+        // The handler's file creates objects once, including connections, with which `rewind`
+        // cannot boot.
         config.engine.name = Some("worker".into());
     }
-    // The records of one event are done by as many workers as the machine has time for.
+    // The records of one event use as many workers as the machine has CPU time for.
     if config.lambda.batch == batch::Mode::Whole {
         config.engine.workers.get_or_insert(concurrency);
     }
@@ -284,7 +287,7 @@ pub(super) fn for_events(
     })
 }
 
-/// The script that hands events to the handler, as an engine is told of it.
+/// The script that passes events to the handler, for the engine.
 pub(super) fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script> {
     Ok(Script {
         root: project
@@ -298,23 +301,23 @@ pub(super) fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script>
     })
 }
 
-/// Is it the script of the Composer package? Others may not be made to be booted.
+/// Whether it is the Composer package's script. Other scripts may not support booting.
 fn is_library(script: &Path) -> bool {
     let text = std::fs::read_to_string(script).unwrap_or_default();
     text.contains(r"Surus\Lambda\Runner::serve(")
 }
 
-/// Where the PHP library finds the handler's file.
+/// The variable in which the PHP library finds the handler's file.
 const HANDLER: &str = "SURUS_HANDLER";
 
-/// Those whose names and values are UTF-8.
+/// The environment variables whose names and values are UTF-8.
 #[cfg(feature = "secrets")]
 fn variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// A variable of the environment, if it says anything.
+/// An environment variable that is not empty.
 fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
 }

@@ -1,4 +1,4 @@
-//! `surus lambda template`.
+//! `surus lambda template`: prints a template for a deployment tool.
 
 use std::path::Path;
 
@@ -16,35 +16,35 @@ use crate::package::extensions;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Whose
+    /// Deployment tool
     tool: Tool,
     #[command(flatten)]
     project: Project,
-    /// Name of the function; that of the project's directory when not given
+    /// Name of the function [default: the project directory's name]
     #[arg(long)]
     name: Option<String>,
-    /// How HTTP requests come; by a function URL when not given, or not at all when there is a queue
+    /// Trigger for HTTP requests [default: url, or none with --queue]
     #[arg(long)]
     http: Option<Http>,
-    /// A queue whose messages the function gets
+    /// Queue that triggers the function
     #[arg(long)]
     queue: Option<Queue>,
-    /// MB; Lambda gives CPU by memory, and 1769 MB are one CPU
+    /// Memory in MB; CPU is proportional, 1769 MB are one CPU
     #[arg(long, value_name = "MB", default_value_t = 1024)]
     memory: u32,
-    /// Seconds that one event may take; 28 behind an HTTP API and 60 elsewhere when not given
+    /// Timeout in seconds [default: 28 behind an HTTP API, otherwise 60]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
-    /// x86_64 or arm64; that of this machine when not given
+    /// x86_64 or arm64 [default: this machine's]
     #[arg(long, value_parser = ["x86_64", "arm64"])]
     architecture: Option<String>,
     /// Environment variable of the function, as NAME=VALUE; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
-    /// The zip that `surus lambda package` has made
+    /// Zip that `surus lambda package` has built
     #[arg(long, value_name = "FILE", default_value = "function.zip")]
     zip: String,
-    /// PHP extension beside those of composer.json, for the Dockerfile; may be repeated
+    /// PHP extension in addition to those of composer.json, for the Dockerfile; may be repeated
     #[arg(long = "extension", value_name = "NAME")]
     extensions: Vec<String>,
 }
@@ -59,7 +59,7 @@ enum Tool {
     Cdk,
     /// Serverless Framework and osls
     Serverless,
-    /// A container image, on Debian
+    /// A container image on Debian
     Dockerfile,
 }
 
@@ -92,7 +92,7 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
     for entry in &args.environment {
         let (name, value) = entry
             .split_once('=')
-            .with_context(|| format!("--env {entry}: write it as NAME=VALUE"))?;
+            .with_context(|| format!("--env {entry}: expected NAME=VALUE"))?;
         environment.insert(name.to_string(), value.to_string());
     }
     let handler = match &config.lambda.handler {
@@ -101,9 +101,10 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
             .context("lambda.handler is not UTF-8")?
             .to_string(),
         None if args.queue.is_some() => bail!(
-            "--queue: the function needs a PHP file that its messages go to; name it in surus.toml: [lambda] handler = \"…\""
+            "--queue: the function needs a PHP file for its messages; name it in surus.toml: \
+             [lambda] handler = \"…\""
         ),
-        // Lambda wants one, and nobody looks at it.
+        // Lambda requires a value but does not use it.
         None => "bootstrap".into(),
     };
     let default_timeout = if http == Http::Api {
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_is_named_after_its_directory() {
+    fn function_name_is_the_directory_name() {
         for (path, name) in [
             ("/srv/shop", "shop"),
             ("/srv/My_Shop 2", "my-shop-2"),

@@ -1,4 +1,5 @@
-//! Prepares what an application writes to: its packaged cache in `/tmp`, and log files that are this function's log.
+//! Prepares writable paths of an application: its packaged cache in `/tmp`, and log files that lead
+//! to the function's log.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +10,11 @@ use tracing::warn;
 
 use crate::config::Config;
 
-/// A function can write to nothing else.
+/// The only writable directory of a function.
 const TMP: &str = "/tmp/";
 
-/// Does what `[env]` and `lambda.cache` ask for. What fails is logged: the application may do without.
+/// Applies `[env]` and `lambda.cache`. Failures are only logged, because the application may work
+/// without.
 pub fn prepare(config: &Config) {
     let directory = |name: &str| {
         let path = config.env.get(name)?;
@@ -20,23 +22,23 @@ pub fn prepare(config: &Config) {
     };
     let made = directory("APP_LOG_DIR").map_or(Ok(()), |logs| {
         let environment = config.env.get("APP_ENV").map_or("prod", String::as_str);
-        link_log(logs, environment).with_context(|| format!("cannot make {}", logs.display()))
+        link_log(logs, environment).with_context(|| format!("cannot create {}", logs.display()))
     });
     if let Err(error) = made {
-        warn!("logs of the application may be lost: {error:#}");
+        warn!("the application's log files may be lost: {error:#}");
     }
     let (Some(from), Some(to)) = (&config.lambda.cache, directory("APP_CACHE_DIR")) else {
         return;
     };
-    // After a start that failed, it is there already.
+    // It exists after a failed start.
     if !to.exists()
         && let Err(error) = copy_whole(from, to)
     {
-        warn!("the packaged cache is not used (lambda.cache): {error:#}");
+        warn!("cannot use the packaged cache (lambda.cache): {error:#}");
     }
 }
 
-/// Makes the log file of Symfony's default configuration a name for stderr.
+/// Links the log file of Symfony's default configuration to stderr.
 fn link_log(logs: &Path, environment: &str) -> anyhow::Result<()> {
     fs::create_dir_all(logs)?;
     let file = logs.join(format!("{environment}.log"));
@@ -46,18 +48,18 @@ fn link_log(logs: &Path, environment: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Half a copy never has the name of a whole one.
+/// Copies under another name first, so that a partial copy never looks complete.
 fn copy_whole(from: &Path, to: &Path) -> anyhow::Result<()> {
     let begun = to.with_extension("begun");
     if begun.exists() {
         fs::remove_dir_all(&begun)?;
     }
     copy(from, &begun)?;
-    fs::rename(&begun, to).with_context(|| format!("cannot make {}", to.display()))
+    fs::rename(&begun, to).with_context(|| format!("cannot create {}", to.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     let cannot = || format!("cannot read {}", from.display());
     for entry in fs::read_dir(from).with_context(cannot)? {
         let entry = entry.with_context(cannot)?;
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packaged_cache_is_copied_and_log_files_lead_to_stderr() {
+    fn packaged_cache_is_copied_and_log_files_link_to_stderr() {
         let package = tempfile::tempdir().unwrap();
         fs::create_dir_all(package.path().join("prod/twig")).unwrap();
         fs::write(package.path().join("prod/twig/a.php"), "<?php").unwrap();
@@ -96,7 +98,7 @@ mod tests {
             let log = fs::read_link(path("log/test.log")).unwrap();
             assert_eq!(log, Path::new("/proc/self/fd/2"));
         }
-        // Nothing is made where a function cannot write.
+        // Nothing is created where a function cannot write.
         config.env.insert("APP_LOG_DIR".into(), "/nowhere".into());
         prepare(&config);
         assert!(!Path::new("/nowhere").exists());

@@ -1,4 +1,4 @@
-//! One kept-alive HTTP/1.1 connection to Lambda, made anew when it breaks.
+//! A keep-alive HTTP/1.1 connection to Lambda's APIs that reconnects after a failure.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,29 +13,29 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tracing::debug;
 
-/// A body that is sent as it arises.
+/// A request body that is sent while it is produced.
 pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
 type Outbound = Either<Full<Bytes>, Stream>;
 
-/// Why Lambda has not answered.
+/// Why a request to Lambda got no response.
 #[derive(Debug, thiserror::Error)]
-#[error("Lambda's API at {address} cannot be reached: {why}")]
+#[error("cannot reach Lambda's API at {address}: {why}")]
 pub struct Unreachable {
     address: String,
     why: String,
 }
 
-/// What is asked of Lambda; again, if the connection turns out to be dead.
-pub struct Ask {
+/// A request to Lambda that can be repeated if the connection turns out to be dead.
+pub struct ApiRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: http::HeaderMap,
     pub body: Bytes,
 }
 
-impl Ask {
-    pub fn get(uri: Uri) -> Ask {
-        Ask {
+impl ApiRequest {
+    pub fn get(uri: Uri) -> ApiRequest {
+        ApiRequest {
             method: Method::GET,
             uri,
             headers: http::HeaderMap::new(),
@@ -43,11 +43,11 @@ impl Ask {
         }
     }
 
-    pub fn post(uri: Uri, body: Bytes) -> Ask {
-        Ask {
+    pub fn post(uri: Uri, body: Bytes) -> ApiRequest {
+        ApiRequest {
             method: Method::POST,
             body,
-            ..Ask::get(uri)
+            ..ApiRequest::get(uri)
         }
     }
 
@@ -60,7 +60,7 @@ impl Ask {
     }
 }
 
-/// The connection. One question at a time.
+/// The connection. It carries one request at a time.
 pub struct Connection {
     address: String,
     host: HeaderValue,
@@ -68,10 +68,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To `host:port`; connects when it is needed.
+    /// Prepares a connection to `host:port`. It connects on the first request.
     pub fn new(address: &str) -> anyhow::Result<Connection> {
         let host = HeaderValue::from_str(address).map_err(|_| {
-            anyhow::anyhow!("AWS_LAMBDA_RUNTIME_API is `{address}`, which is no host and port")
+            anyhow::anyhow!("AWS_LAMBDA_RUNTIME_API is `{address}`, expected host:port")
         })?;
         Ok(Connection {
             address: address.to_string(),
@@ -80,7 +80,7 @@ impl Connection {
         })
     }
 
-    /// A second one to the same place.
+    /// Prepares another connection to the same address.
     pub fn another(&self) -> Connection {
         Connection {
             address: self.address.clone(),
@@ -89,28 +89,29 @@ impl Connection {
         }
     }
 
-    /// Asks and waits for the head of the answer. A connection that was kept may have died meanwhile, so what fails on one is asked
-    /// once more on a new one.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+    /// Sends a request and waits for the response's header. A kept connection may have died since
+    /// its last use, so a request that fails is sent once more on a new connection.
+    pub async fn ask(&mut self, ask: &ApiRequest) -> Result<http::Response<Incoming>, Unreachable> {
         let was_kept = self.sender.is_some();
         match self.attempt(ask).await {
             Err(error) if was_kept => {
-                debug!(%error, "asked anew");
+                debug!(%error, "retrying on a new connection");
                 self.attempt(ask).await
             }
             result => result,
         }
     }
 
-    async fn attempt(&mut self, ask: &Ask) -> Result<http::Response<Incoming>, Unreachable> {
+    async fn attempt(&mut self, ask: &ApiRequest) -> Result<http::Response<Incoming>, Unreachable> {
         let body = Either::Left(Full::new(ask.body.clone()));
         self.send(ask.request(body)).await
     }
 
-    /// Sends a body that arises meanwhile. What of it is lost, cannot be had again, so there is no second attempt.
+    /// Sends a body that is still being produced. There is no second attempt because the bytes
+    /// already sent are not kept.
     pub async fn stream(
         &mut self,
-        ask: &Ask,
+        ask: &ApiRequest,
         body: Stream,
     ) -> Result<http::Response<Incoming>, Unreachable> {
         self.send(ask.request(Either::Right(body))).await
@@ -125,7 +126,7 @@ impl Connection {
         headers.insert(header::USER_AGENT, AGENT);
         let mut sender = match self.sender.take() {
             Some(sender) if sender.is_ready() => sender,
-            // The answer before may not have been read to its end yet.
+            // The previous response may not have been read to its end yet.
             Some(mut sender) => match sender.ready().await {
                 Ok(()) => sender,
                 Err(_) => self.connect().await?,
@@ -152,7 +153,7 @@ impl Connection {
             .map_err(|error| self.unreachable(error))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                debug!(%error, "a connection to Lambda ended");
+                debug!(%error, "connection to Lambda closed");
             }
         });
         sender

@@ -1,4 +1,4 @@
-//! How Lambda is brought to say SIGTERM before it ends this process.
+//! Registration as a Lambda extension, so that Lambda sends SIGTERM before SIGKILL.
 
 use std::time::Duration;
 
@@ -7,34 +7,35 @@ use http::{HeaderValue, StatusCode, Uri};
 use http_body_util::BodyExt;
 use tracing::{debug, info};
 
-use super::connection::{Ask, Connection};
+use super::connection::{ApiRequest, Connection};
 
-/// Lambda kills a runtime at once unless there is an extension. One that wants no events costs nothing and waits for nothing; the
-/// runtime itself may be it.
+/// Registers an extension without events. Lambda kills a runtime without SIGTERM unless there is an
+/// extension. The runtime itself may be one, and without events it costs no time.
 pub async fn register(connection: Connection) {
     match tokio::time::timeout(LIMIT, attempt(connection)).await {
         Ok(Ok(())) => {}
         Ok(Err(why)) => info!(
             why,
-            "not registered as an extension (lambda.extension); Lambda will end this process without a warning"
+            "cannot register as an extension; Lambda will kill this process without SIGTERM \
+             (lambda.extension)"
         ),
-        Err(_) => info!("Lambda takes no extensions here (lambda.extension)"),
+        Err(_) => info!("Lambda did not accept the extension in time (lambda.extension)"),
     }
 }
 
-/// The start does not wait longer for it.
+/// How long the start-up waits for the registration.
 const LIMIT: Duration = Duration::from_secs(1);
 
 async fn attempt(mut connection: Connection) -> Result<(), String> {
     let uri = Uri::from_static("/2020-01-01/extension/register");
-    let mut ask = Ask::post(uri, Bytes::from_static(br#"{"events":[]}"#));
+    let mut ask = ApiRequest::post(uri, Bytes::from_static(br#"{"events":[]}"#));
     let name = HeaderValue::from_static("surus");
     ask.headers.insert("lambda-extension-name", name);
     let json = HeaderValue::from_static("application/json");
     ask.headers.insert(http::header::CONTENT_TYPE, json);
     let response = connection.ask(&ask).await.map_err(|e| e.to_string())?;
     let (head, body) = response.into_parts();
-    // Read to its end, so that the connection can be kept.
+    // Reading to the end keeps the connection usable.
     let _ = body.collect().await;
     if head.status != StatusCode::OK {
         return Err(format!("status {}", head.status));
@@ -45,20 +46,21 @@ async fn attempt(mut connection: Connection) -> Result<(), String> {
     Ok(())
 }
 
-/// The start is complete only when every extension asks for its next event, which never comes to one that wants none.
+/// Asks for the next event, which never comes. The start-up is complete only once every extension
+/// has asked.
 async fn wait(mut connection: Connection, identifier: HeaderValue) {
     let uri = Uri::from_static("/2020-01-01/extension/event/next");
-    let mut ask = Ask::get(uri);
+    let mut ask = ApiRequest::get(uri);
     ask.headers
         .insert("lambda-extension-identifier", identifier);
     let mut pause = Duration::from_millis(100);
     loop {
         match connection.ask(&ask).await {
             Ok(response) => {
-                debug!(status = %response.status(), "an extension's event that nobody wants")
+                debug!(status = %response.status(), "unexpected event for the extension")
             }
-            // A snapshot does not keep connections.
-            Err(error) => debug!(%error, "the extension's connection ended"),
+            // Connections do not survive a snapshot.
+            Err(error) => debug!(%error, "extension connection closed"),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(60));

@@ -1,11 +1,11 @@
-//! Which statuses of answers are failures of their events?
+//! `lambda.fail_on`: response statuses that make an HTTP event fail.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// One status, or all from the first to the last.
+/// A status, or a range of statuses including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Said", into = "String")]
+#[serde(try_from = "StatusesInput", into = "String")]
 pub struct Statuses {
     first: u16,
     last: u16,
@@ -17,24 +17,24 @@ impl Statuses {
     }
 }
 
-/// As it is written in a configuration.
+/// A value in the configuration.
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a status such as 500, or some such as \"502-504\""
+    expecting = "expected a status such as 500, or a range such as \"502-504\""
 )]
-enum Said {
+enum StatusesInput {
     One(u16),
     Some(String),
 }
 
-impl TryFrom<Said> for Statuses {
+impl TryFrom<StatusesInput> for Statuses {
     type Error = String;
 
-    fn try_from(said: Said) -> Result<Statuses, String> {
+    fn try_from(said: StatusesInput) -> Result<Statuses, String> {
         let text = match said {
-            Said::One(status) => status.to_string(),
-            Said::Some(text) => text,
+            StatusesInput::One(status) => status.to_string(),
+            StatusesInput::Some(text) => text,
         };
         let (first, last) = text.split_once('-').unwrap_or((&text, &text));
         let status = |text: &str| {
@@ -44,7 +44,7 @@ impl TryFrom<Said> for Statuses {
         match (status(first), status(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Statuses { first, last }),
             _ => Err(format!(
-                "`{text}` is no status such as `500`, and not some such as `502-504`"
+                "`{text}` is neither a status such as `500` nor a range such as `502-504`"
             )),
         }
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_or_some_are_written_as_one_would() {
+    fn statuses_parse_as_number_or_range() {
         for (text, inside, outside) in [
             ("500", 500, 501),
             ("'500'", 500, 499),
@@ -77,11 +77,11 @@ mod tests {
             let has = |status| statuses.have(StatusCode::from_u16(status).unwrap());
             assert!(has(inside) && !has(outside), "{text}");
             let written = String::from(statuses);
-            let again = Statuses::try_from(Said::Some(written));
+            let again = Statuses::try_from(StatusesInput::Some(written));
             assert_eq!(again, Ok(statuses));
         }
         for wrong in ["", "5xx", "504-502", "99", "600", "500-", "-500"] {
-            let why = Statuses::try_from(Said::Some(wrong.into())).unwrap_err();
+            let why = Statuses::try_from(StatusesInput::Some(wrong.into())).unwrap_err();
             assert!(why.contains("502-504"), "{why}");
         }
     }

@@ -1,4 +1,4 @@
-//! What the caller hears when there is no answer.
+//! Errors as Lambda reports them to the caller.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,21 @@ use crate::event::Failure;
 
 /// An error as Lambda shows it to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// `Runtime.` or `Function.`, as Lambda counts them; other words it calls `Runtime.Unknown`.
+pub struct FunctionError {
+    /// Begins with `Runtime.` or `Function.`; Lambda reports anything else as
+    /// `Runtime.Unknown`.
     pub kind: Cow<'static, str>,
-    /// The error's own name, such as that of a PHP exception; `kind` when it has none.
+    /// The error's own name, such as a PHP exception's class; `kind` if it has none.
     pub name: Option<String>,
     pub message: String,
     pub stack: Vec<String>,
-    /// What the PHP library tells beside that, such as the exit code of a command.
+    /// Further fields that the PHP library reports, such as a command's exit code.
     pub more: Map<String, Value>,
 }
 
-impl Fault {
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Fault {
-        Fault {
+impl FunctionError {
+    pub fn new(kind: &'static str, message: impl Into<String>) -> FunctionError {
+        FunctionError {
             kind: kind.into(),
             name: None,
             message: message.into(),
@@ -34,63 +35,67 @@ impl Fault {
         }
     }
 
-    /// Of what an engine says.
-    pub fn of(failure: &Failure) -> Fault {
+    /// Converts an engine's failure.
+    pub fn of(failure: &Failure) -> FunctionError {
         match failure {
-            Failure::Thrown(what) => Fault::new(THROWN, what.clone()),
-            Failure::Died(_) => Fault::new(DIED, format!("{failure}; the log may say why")),
-            Failure::TimedOut => Fault::new(
+            Failure::Thrown(what) => FunctionError::new(THROWN, what.clone()),
+            Failure::Died(_) => {
+                FunctionError::new(DIED, format!("{failure}; see the log for the cause"))
+            }
+            Failure::TimedOut => FunctionError::new(
                 TIMED_OUT,
-                "PHP has not answered in time and was stopped; the log says where. Give the function a longer timeout, or it less \
-                 to do",
+                "PHP did not respond in time and was stopped; see the log for where. Raise the \
+                 function's timeout or shorten the work",
             ),
-            Failure::Busy(_) => Fault::new(BUSY, failure.to_string()),
-            Failure::Malformed(_) => Fault::new(MALFORMED_ANSWER, failure.to_string()),
-            Failure::TooLarge(_) => Fault::new(TOO_LARGE, failure.to_string()),
+            Failure::Busy(_) => FunctionError::new(BUSY, failure.to_string()),
+            Failure::Malformed(_) => FunctionError::new(MALFORMED_ANSWER, failure.to_string()),
+            Failure::TooLarge(_) => FunctionError::new(TOO_LARGE, failure.to_string()),
         }
     }
 
-    /// An answer that Lambda would not take.
-    pub fn too_large(size: u64, most: u64) -> Fault {
-        Fault::new(
+    /// A response above Lambda's limit.
+    pub fn too_large(size: u64, most: u64) -> FunctionError {
+        FunctionError::new(
             TOO_LARGE,
             format!(
-                "the answer has {size} bytes and Lambda takes {most}; stream it (lambda.mode = \"stream\" and a function URL or REST API \
-                 that streams), or put it into S3 and answer with a link"
+                "the response has {size} bytes, Lambda accepts {most}; stream it (lambda.mode = \
+                 \"stream\" and a function URL or REST API that streams), or put it into S3 and \
+                 respond with a link"
             ),
         )
     }
 
-    /// An answer that Lambda would take, and the service that has sent the event would not.
-    pub fn refused(service: &http_event::Format, too_much: TooMuch) -> Fault {
+    /// A response above the limit of the service that sent the request.
+    pub fn rejected(service: &http_event::Format, too_much: TooMuch) -> FunctionError {
         let TooMuch {
             what,
             size,
             most,
             remedy,
         } = too_much;
-        Fault::new(
+        FunctionError::new(
             TOO_LARGE,
-            format!("{what} {size} bytes and {service} takes {most}; {remedy}"),
+            format!("{what} {size} bytes, {service} accepts {most}; {remedy}"),
         )
     }
 
-    /// A streamed answer of which Lambda would not take more.
-    pub fn too_long(most: u64) -> Fault {
+    /// A streamed response above Lambda's limit.
+    pub fn too_long(most: u64) -> FunctionError {
         let message = format!(
-            "the streamed answer has more than the {most} bytes that Lambda takes; put it into S3 and answer with a link"
+            "the streamed response exceeds the {most} bytes that Lambda accepts; put it into S3 \
+             and respond with a link"
         );
-        Fault::new(TOO_LARGE, message)
+        FunctionError::new(TOO_LARGE, message)
     }
 
-    /// Of an answer of the PHP library that tells of an error: its header's value, and its body.
-    pub fn told(kind: &str, body: &[u8]) -> Fault {
+    /// Reads an error that the PHP library reports: the header's value and the body.
+    pub fn reported(kind: &str, body: &[u8]) -> FunctionError {
         let told: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut more = told.as_object().cloned().unwrap_or_default();
         more.retain(|name, _| !["errorMessage", "errorType", "stackTrace"].contains(&&**name));
         let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_string);
         let stack = told.get("stackTrace").and_then(Value::as_array);
-        Fault {
+        FunctionError {
             kind: match is_kind(kind) {
                 true => Cow::Owned(kind.to_string()),
                 false => THROWN.into(),
@@ -106,7 +111,7 @@ impl Fault {
         }
     }
 
-    /// The error as the API takes it: shortened when it is larger than that.
+    /// The error's JSON, shortened if it exceeds Lambda's limit.
     pub fn body(&self) -> Bytes {
         let body = self.written();
         match body.len() > LARGEST {
@@ -115,8 +120,8 @@ impl Fault {
         }
     }
 
-    /// What an error of so many bytes keeps of itself.
-    fn within(&self, size: usize) -> Fault {
+    /// A shortened copy of an error whose JSON has `size` bytes.
+    fn within(&self, size: usize) -> FunctionError {
         let mut left = MOST_KEPT;
         let frames = self.stack.iter().take_while(|frame| {
             let fits = frame.len() <= left;
@@ -124,14 +129,15 @@ impl Fault {
             fits
         });
         let message = beginning(&self.message, MOST_KEPT);
-        Fault {
+        FunctionError {
             kind: self.kind.clone(),
             name: self
                 .name
                 .as_deref()
                 .map(|name| beginning(name, MOST_QUOTED).into()),
             message: format!(
-                "{message}… (shortened: the error has {size} bytes and Lambda takes {LARGEST}; the log has its whole message)"
+                "{message}… (shortened: the error has {size} bytes, Lambda accepts {LARGEST}; the \
+                 log has the whole message)"
             ),
             stack: frames.cloned().collect(),
             more: Map::new(),
@@ -154,11 +160,11 @@ impl Fault {
             stack_trace: &self.stack,
             more: &self.more,
         };
-        // Texts and lists of texts can always be written.
+        // Strings and lists of strings always serialize.
         serde_json::to_vec(&body).unwrap_or_default().into()
     }
 
-    /// For X-Ray: what went wrong and where. None when it would be larger than a header should be.
+    /// The error for X-Ray: message and stack. None if it is too large for a header.
     pub fn cause(&self, directory: &str) -> Option<String> {
         let stack: Vec<_> = self.stack.iter().map(|frame| frame_of(frame)).collect();
         let mut paths: Vec<_> = stack.iter().map(|frame| &frame["path"]).collect();
@@ -177,9 +183,9 @@ impl Fault {
     }
 }
 
-/// For who asks for one of many, and hears of it what an engine would say.
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Failure {
+/// For the records of a batch, which fail like calls of an engine.
+impl From<FunctionError> for Failure {
+    fn from(fault: FunctionError) -> Failure {
         match &*fault.kind {
             DIED => Failure::Died(fault.message),
             TIMED_OUT => Failure::TimedOut,
@@ -192,7 +198,7 @@ pub const THROWN: &str = "Function.Error";
 pub const TIMED_OUT: &str = "Function.Timeout";
 pub const TOO_LARGE: &str = "Function.ResponseSizeTooLarge";
 pub const MALFORMED_ANSWER: &str = "Function.MalformedResponse";
-/// As Lambda itself says of a runtime that has died; the same alarms see it.
+/// Lambda's own kind for a runtime that has crashed, so that the same alarms match.
 pub const DIED: &str = "Runtime.ExitError";
 pub const BUSY: &str = "Runtime.Unavailable";
 pub const MALFORMED_EVENT: &str = "Runtime.MalformedEvent";
@@ -202,16 +208,18 @@ pub const INIT: &str = "Runtime.InitError";
 pub const BEFORE_SNAPSHOT: &str = "Runtime.BeforeCheckpointError";
 pub const AFTER_RESTORE: &str = "Runtime.AfterRestoreError";
 
-/// X-Ray drops more than 64 KB, and so do we rather than have the whole error refused.
+/// X-Ray ignores causes above 64 KB. A larger one is left out, so that Lambda does not reject the
+/// whole error.
 const LARGEST_CAUSE: usize = 60_000;
 
-/// What is quoted of an answer that is no error in words.
+/// Characters quoted of a response that is not an error message.
 const MOST_QUOTED: usize = 1000;
 
-/// Bytes that are kept of the message, and of the stack, of an error that Lambda would not take. In JSON, one may become six.
+/// Bytes kept of the message and of the stack of an error above Lambda's limit. JSON may turn one
+/// byte into six.
 const MOST_KEPT: usize = 256 * 1024;
 
-/// Does Lambda know such words? `(Runtime|Function)\.[A-Z][a-zA-Z]+`.
+/// Whether Lambda accepts the kind: `(Runtime|Function)\.[A-Z][a-zA-Z]+`.
 fn is_kind(kind: &str) -> bool {
     let name = kind
         .strip_prefix("Runtime.")
@@ -223,7 +231,7 @@ fn is_kind(kind: &str) -> bool {
     })
 }
 
-/// `#0 /var/task/a.php(12): f()` or `/var/task/a.php:12` as X-Ray has it.
+/// Parses `#0 /var/task/a.php(12): f()` or `/var/task/a.php:12` to X-Ray's format.
 fn frame_of(text: &str) -> Value {
     let text = match text.split_once(' ') {
         Some((number, rest)) if number.starts_with('#') => rest,
@@ -241,7 +249,7 @@ fn frame_of(text: &str) -> Value {
     }
 }
 
-/// JSON in characters that a header may have.
+/// Escapes JSON to ASCII, which a header can carry.
 fn ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -257,7 +265,7 @@ fn ascii(json: &str) -> String {
     text
 }
 
-/// As many whole characters as so many bytes have.
+/// The longest prefix of at most `most` bytes that ends between characters.
 fn beginning(text: &str, most: usize) -> &str {
     let mut at = most.min(text.len());
     while !text.is_char_boundary(at) {
@@ -281,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_one_that_lambda_knows() {
+    fn every_error_kind_is_valid() {
         for kind in [
             THROWN,
             TIMED_OUT,
@@ -310,18 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_tells_reaches_the_caller() {
+    fn library_error_reaches_the_caller() {
         let body = br##"{"errorType":"LogicException","errorMessage":"no","stackTrace":["#0 /a.php(3): f()"]}"##;
-        let fault = Fault::told("Function.Error", body);
+        let fault = FunctionError::reported("Function.Error", body);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();
         assert_eq!(said, serde_json::from_slice::<Value>(body).unwrap());
-        assert_eq!(Fault::told("nonsense", b"oops").kind, THROWN);
-        assert_eq!(Fault::told("nonsense", b"oops").message, "oops");
+        assert_eq!(FunctionError::reported("nonsense", b"oops").kind, THROWN);
+        assert_eq!(FunctionError::reported("nonsense", b"oops").message, "oops");
     }
 
     #[test]
-    fn what_lambda_would_not_take_is_shortened_and_says_so() {
-        let mut fault = Fault::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
+    fn large_error_is_shortened_and_says_so() {
+        let mut fault = FunctionError::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
         assert!(fault.body().len() <= LARGEST);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();
         assert_eq!(said["errorMessage"], fault.message, "it fits");
@@ -340,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_a_header_of_ascii() {
-        let mut fault = Fault::new(THROWN, "gr\u{fc}n \u{1f418}\n");
+    fn xray_cause_is_ascii() {
+        let mut fault = FunctionError::new(THROWN, "gr\u{fc}n \u{1f418}\n");
         fault.stack = vec!["#0 /var/task/a.php(12): f()".into(), "{main}".into()];
         let text = fault.cause("/var/task").unwrap();
         assert!(http::HeaderValue::from_str(&text).is_ok(), "{text}");

@@ -1,4 +1,4 @@
-//! What becomes of one event.
+//! Serves one event: chooses the application or the handler, sends the response or the error.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::handler::{self, Handler};
 use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
@@ -29,14 +29,14 @@ use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::http::{Application, plain};
 use crate::observe::named::Names;
 
-/// What answers events.
+/// The PHP code that answers events.
 pub struct Function {
-    /// Requests go to it, and other events when there is no handler.
+    /// Answers HTTP requests, and other events when there is no handler.
     pub application: Option<Application>,
-    /// Other events go to it, and requests when there is no application.
+    /// Answers other events, and HTTP requests when there is no application.
     pub handler: Option<Handler>,
     pub settings: Settings,
-    /// Lambda's names of events, for the log.
+    /// Lambda's request ids, for log lines.
     pub names: Names,
     pub next_event: AtomicU64,
 }
@@ -46,16 +46,17 @@ enum Answer {
     Streaming(Streaming),
 }
 
-const FORGED: &str = "a client sent POST /events, which PHP would take for an event that is not HTTP; refused with 403 (lambda.events_over_http)";
+const FORGED: &str = "rejected with 403: a client sent POST /events, which PHP would take for an \
+    event that is not HTTP (lambda.events_over_http)";
 
-/// How long after the deadline an answer may still be on its way: on managed instances the process goes on.
+/// How long a response may be sent after the deadline: on managed instances the process continues.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How long a request of our own may take; Lambda's own limits are below it.
+/// Time limit of a request that Surus itself makes. Lambda's own limits are lower.
 const CALL: Duration = Duration::from_secs(600);
 
 impl Function {
-    /// The engines that it needs, each once.
+    /// The engines in use, each once.
     pub fn engines(&self) -> impl Iterator<Item = &Arc<dyn Engine>> {
         let handler = self.handler.as_ref().map(|handler| &handler.engine);
         let application = self.application.iter();
@@ -66,8 +67,9 @@ impl Function {
         others.filter(shared).chain(handler)
     }
 
-    /// Has an event answered, sends the answer, and returns when PHP has wholly done with it. An error means that the environment is at
-    /// its end; whatever PHP does is none.
+    /// Answers an event and returns when PHP has finished with it, including its shutdown
+    /// functions. An error means that the environment must end; failures of PHP are not errors
+    /// here.
     pub async fn serve(
         &self,
         api: &mut RuntimeApi,
@@ -84,13 +86,14 @@ impl Function {
             invocation,
             id,
             deadline: now.max(invocation.deadline - reserve),
-            said_deadline: invocation.deadline,
+            reported_deadline: invocation.deadline,
             trace: invocation.trace(),
             thawed,
             named: &named,
             workers: &workers,
         };
-        // The engine keeps to the deadline; a file on a network that is gone may not.
+        // The engine keeps the deadline, but reading a file from an unreachable network file system
+        // may not.
         let latest = task.deadline + reserve / 4 * 3;
         let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
         let answer = tokio::time::timeout_at(latest.into(), answer).await;
@@ -98,20 +101,24 @@ impl Function {
         let sent = send(api, invocation, answer);
         match tokio::time::timeout_at((invocation.deadline + LATE).into(), sent).await {
             Ok(sent) => sent?,
-            Err(_) => warn!(event = id, "Lambda has not taken the answer"),
+            Err(_) => warn!(event = id, "Lambda did not accept the response in time"),
         }
-        // Lambda freezes us as soon as we ask for the next event. Who is not done by then, the engine is about to kill.
+        // Lambda freezes this process once it asks for the next event. The engine kills workers
+        // that are not done by then.
         let last = invocation.deadline.max(latest) - reserve / 8;
         if tokio::time::timeout_at(last.into(), workers.wait())
             .await
             .is_err()
         {
-            warn!(event = id, "PHP has not ended the event at its deadline");
+            warn!(
+                event = id,
+                "PHP was still busy with the event at its deadline"
+            );
         }
         Ok(())
     }
 
-    /// Requests a URL for ourselves, and returns when PHP has wholly done with it.
+    /// Requests a URL on behalf of Surus and returns when PHP has finished with it.
     pub async fn call(&self, url: &str) -> anyhow::Result<StatusCode> {
         let mut request = Request::get(url).body(())?;
         let host = request.uri().authority();
@@ -129,12 +136,12 @@ impl Function {
                 let event = event(head, handler.script.clone());
                 handler.tell(event, handler::URL).await?
             }
-            (None, None) => bail!("there is neither an application nor a handler"),
+            (None, None) => bail!("there is neither an application nor a handler (lambda.handler)"),
         };
         ended(response, &workers).await
     }
 
-    /// Has the handler do what it has registered for a moment in the function's life.
+    /// Runs the callbacks that the handler has registered for a life-cycle moment.
     pub async fn tell(&self, moment: &'static str) -> anyhow::Result<()> {
         let Some(handler) = &self.handler else {
             return Ok(());
@@ -145,12 +152,12 @@ impl Function {
         let response = handler.tell(event, moment).await?;
         let status = ended(response, &workers).await?;
         if !status.is_success() {
-            bail!("{status}; the log may say why");
+            bail!("{status}; see the log for the cause");
         }
         Ok(())
     }
 
-    /// An event that nobody has sent.
+    /// An event that Surus itself creates.
     fn event(&self, request: Request<Body>, script: Script, workers: &TaskTracker) -> Event {
         Event {
             id: self.next_event.fetch_add(1, Ordering::Relaxed),
@@ -166,7 +173,7 @@ impl Function {
         }
     }
 
-    async fn answer(&self, task: &Task<'_>) -> Result<Answer, Fault> {
+    async fn answer(&self, task: &Task<'_>) -> Result<Answer, FunctionError> {
         let payload = &task.invocation.payload;
         if warm::is_warmer(payload) {
             return Ok(Answer::Whole(Bytes::from_static(warm::ANSWER.as_bytes())));
@@ -181,19 +188,19 @@ impl Function {
                 }
                 (Ok(None), Some(handler)) => self.handle(handler, task).await,
                 (Ok(None), None) => answer_other(application, payload.clone(), task).await,
-                (Err(malformed), _) => Err(Fault::new(
+                (Err(malformed), _) => Err(FunctionError::new(
                     fault::MALFORMED_EVENT,
-                    format!("the event cannot be understood: {malformed}"),
+                    format!("malformed event: {malformed}"),
                 )),
             },
             (None, Some(handler)) => match self.read(payload) {
                 Ok(Some(request)) => return self.handle_request(handler, request, task).await,
-                // Whatever it is, it is the handler's.
+                // Any other event is the handler's.
                 _ => self.handle(handler, task).await,
             },
-            (None, None) => Err(Fault::new(
+            (None, None) => Err(FunctionError::new(
                 fault::NO_HANDLER,
-                "there is neither an application nor a handler",
+                "there is neither an application nor a handler (lambda.handler)",
             )),
         };
         let answered = answered.or_else(|fault| {
@@ -202,41 +209,42 @@ impl Function {
             }
             info!(
                 event = task.id,
-                "a schedule without input has only kept the function warm"
+                "a schedule without input kept the function warm"
             );
             Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
         });
         answered.map(Answer::Whole)
     }
 
-    /// The request that an event stands for, if it does.
+    /// Converts an HTTP event to its request. None for other events.
     fn read(&self, payload: &[u8]) -> Result<Option<HttpEvent>, http_event::Malformed> {
         let mut read = http_event::read(payload, &self.settings)?;
         if let Some(event) = &mut read
             && !event.decodes_base64
         {
-            // Compressed text would be base64. Without this header neither Surus nor PHP compresses.
+            // A compressed body would be sent as base64. Without this header neither Surus nor PHP
+            // compresses.
             event.request.headers_mut().remove(header::ACCEPT_ENCODING);
         }
         Ok(read)
     }
 
-    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, Fault> {
+    async fn handle(&self, handler: &Handler, task: &Task<'_>) -> Result<Bytes, FunctionError> {
         let payload = &task.invocation.payload;
         let answer = handler.answer(payload, task, &self.next_event);
         answer.await
     }
 
-    /// Has a handler answer a request, as a request or as the event that it has come as.
+    /// Has the handler answer an HTTP event: as a request, or as the event itself.
     async fn handle_request(
         &self,
         handler: &Handler,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         if let Some(answer) = handler.offer(&task.invocation.payload, task).await? {
             let size = limits::size(request.format, answer.len());
-            size.map_err(|too_much| Fault::refused(&request.format, too_much))?;
+            size.map_err(|too_much| FunctionError::rejected(&request.format, too_much))?;
             return Ok(Answer::Whole(answer));
         }
         if self.is_forged(&request) {
@@ -248,13 +256,13 @@ impl Function {
             .await
     }
 
-    /// Whether PHP would take a client's request for an event of Lambda's.
+    /// Whether PHP would mistake a client's request for an event of Lambda.
     fn is_forged(&self, request: &HttpEvent) -> bool {
         !self.settings.events_over_http && looks_like_event(&request.request)
     }
 
-    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, Fault> {
-        let why = "this path is for events that are not HTTP";
+    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, FunctionError> {
+        let why = "this path is reserved for events that are not HTTP";
         warn!(event = task.id, "{FORGED}");
         let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
         let (format, decodes) = (request.format, request.decodes_base64);
@@ -266,7 +274,7 @@ impl Function {
         application: &Application,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         let HttpEvent {
             request,
             origin,
@@ -285,7 +293,7 @@ impl Function {
             .await
     }
 
-    /// What the service that has sent a request takes for its answer.
+    /// Converts a response to the format that the request's service expects.
     async fn answered(
         &self,
         format: &http_event::Format,
@@ -293,11 +301,11 @@ impl Function {
         head: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, FunctionError> {
         if self.settings.fail_on.iter().any(|it| it.have(head.status)) {
             return Err(unsuccessful(head.status, &take(body).await?));
         }
-        let refused = |too_much| Fault::refused(format, too_much);
+        let refused = |too_much| FunctionError::rejected(format, too_much);
         limits::headers(*format, &head.headers).map_err(refused)?;
         if self.settings.mode == Mode::Stream {
             let prelude = http_event::prelude(format, &head);
@@ -316,35 +324,35 @@ impl Function {
     }
 }
 
-/// Says once what a REST API makes of an answer that is not text.
+/// Warns once that a REST API passes a binary response on as base64.
 fn warn_of_base64() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         warn!(
-            "an answer is not text, and the REST API passes it on as base64 unless its binaryMediaTypes \
-             match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
+            "a response is binary, and the REST API passes it on as base64 unless its \
+             binaryMediaTypes match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
         );
     });
 }
 
-/// Waits until PHP has wholly done with what nobody reads the answer of.
+/// Waits until PHP has finished with a request of Surus itself, and returns the status.
 async fn ended(response: Response, workers: &TaskTracker) -> anyhow::Result<StatusCode> {
     let (head, body) = response.into_parts();
     let body = take(body).await.map_err(|fault| anyhow!(fault.message))?;
     workers.close();
     workers.wait().await;
     match error_kind(&head) {
-        Some(kind) => Err(anyhow!(Fault::told(kind, &body).message)),
+        Some(kind) => Err(anyhow!(FunctionError::reported(kind, &body).message)),
         None => Ok(head.status),
     }
 }
 
-/// Has an application answer what is not HTTP.
+/// Has the application answer an event that is not HTTP.
 async fn answer_other(
     application: &Application,
     payload: Bytes,
     task: &Task<'_>,
-) -> Result<Bytes, Fault> {
+) -> Result<Bytes, FunctionError> {
     let asked = ask(application, request(payload), origin(), None, task);
     let (head, body) = asked.await?;
     let body = take_result(&head, body).await?;
@@ -357,7 +365,7 @@ async fn ask(
     origin: Origin,
     context: Option<(Cow<'static, str>, String)>,
     task: &Task<'_>,
-) -> Result<(http::response::Parts, ResponseBody), Fault> {
+) -> Result<(http::response::Parts, ResponseBody), FunctionError> {
     let (head, body) = request.into_parts();
     let asks = origin.clone();
     let event = |head, script| {
@@ -367,14 +375,14 @@ async fn ask(
     };
     match application.answer(head, asks, event).await {
         Ok(response) => Ok(response.into_parts()),
-        Err(failure) => Err(Fault::of(&failure)),
+        Err(failure) => Err(FunctionError::of(&failure)),
     }
 }
 
 async fn send(
     api: &mut RuntimeApi,
     to: &Invocation,
-    answer: Result<Answer, Fault>,
+    answer: Result<Answer, FunctionError>,
 ) -> anyhow::Result<()> {
     match answer {
         Ok(Answer::Whole(payload)) => api.respond(to, payload).await,
@@ -387,23 +395,25 @@ async fn send(
     }
 }
 
-/// A bug of ours costs the event that has met it, as one of PHP's does.
-fn unwound<T>(result: Result<Result<T, Fault>, Box<dyn Any + Send>>) -> Result<T, Fault> {
+/// Turns a panic into an error of the event that caused it, as a crash of PHP is.
+fn unwound<T>(
+    result: Result<Result<T, FunctionError>, Box<dyn Any + Send>>,
+) -> Result<T, FunctionError> {
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_default();
-        Err(Fault::new(
+        Err(FunctionError::new(
             fault::BUG,
-            format!("surus has a bug, and this event has met it: {text}"),
+            format!("this event triggered a bug in surus: {text}"),
         ))
     })
 }
 
-fn overdue() -> Fault {
-    Fault::new(
+fn overdue() -> FunctionError {
+    FunctionError::new(
         fault::TIMED_OUT,
-        "there was no answer in time, and it was not PHP that was waited for",
+        "no response in time, although PHP was not the cause",
     )
 }
 
@@ -412,11 +422,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_an_error_of_one_event() {
+    async fn panic_is_an_error_of_its_event() {
         let answer = async { panic!("index {} out of range", 7) };
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
         let fault = unwound::<()>(caught).err();
-        let fault = fault.expect("a panic is no answer");
+        let fault = fault.expect("a panic is an error");
         assert_eq!(fault.kind, fault::BUG);
         assert!(fault.message.contains("index 7 out of range"));
     }

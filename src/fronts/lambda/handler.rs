@@ -1,4 +1,5 @@
-//! Who has events done that are not HTTP: one call for each, or one for each of its records. Where there is no application, requests too.
+//! The PHP handler of events that are not HTTP: one call for each event, or one for each record.
+//! Without an application it also answers HTTP requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use http::response::Parts;
 use http::{HeaderName, Method, Request};
 
 use super::batch::{self, Batches, PartialBatch, Record};
-use super::fault::Fault;
+use super::fault::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
 use super::task::{Task, origin, request};
@@ -16,36 +17,39 @@ use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::http::{check_relayed, fit, plain};
 
-/// The PHP that has events done which are not HTTP.
+/// The PHP handler.
 pub struct Handler {
     pub engine: Arc<dyn Engine>,
     pub script: Script,
-    /// Does records one by one; none where the handler gets them all at once.
+    /// Runs records one by one; None if the handler gets all of an event's records at once.
     pub batches: Option<Batches>,
-    /// Does Lambda hear which records have failed, when the answer names them?
+    /// Whether Lambda is told which records failed, if the result names them.
     pub partial_batch: PartialBatch,
-    /// It wants requests as such, as a handler of PSR-15 does. Known since it was offered one.
+    /// The handler takes requests instead of events, as a PSR-15 handler does. Known after
+    /// `offer`.
     pub takes_requests: AtomicBool,
 }
 
-/// The CGI variable that says what an event is, to a handler that may care: `http` for a request that has come as an event and is
-/// handed on as one, `request` for one that is a request again; and what is no event of Lambda's at all.
+/// The CGI variable that tells the handler what an event is. `http`: an HTTP event passed on as the
+/// event. `request`: an HTTP event converted to its request. Other values: something that Lambda
+/// did not send.
 const KIND: &str = "SURUS_EVENT";
 
-/// A URL that we request; a handler that takes no requests has none.
+/// A URL that Surus itself requests. A handler that takes no requests has no URLs.
 pub const URL: &str = "url";
 
-/// What a handler answers to the former that wants the latter.
+/// The response header by which a handler answers `http` if it wants `request`.
 static TAKES: HeaderName = HeaderName::from_static("surus-takes");
 
 impl Handler {
-    /// Has an event done. `next_event` is for the records that become events of their own.
+    /// Runs an event. Records that become events of their own take their ids from
+    /// `next_event`.
     pub async fn answer(
         &self,
         payload: &Bytes,
         task: &Task<'_>,
         next_event: &AtomicU64,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Bytes, FunctionError> {
         let Some((batches, batch)) = self
             .batches
             .as_ref()
@@ -53,7 +57,8 @@ impl Handler {
         else {
             let event = task.event(request(payload.clone()), self.script.clone(), origin());
             let answered = self.ask(event).await;
-            return self.whole(answered.unwrap_or_else(|failure| Err(Fault::of(&failure)))?);
+            return self
+                .whole(answered.unwrap_or_else(|failure| Err(FunctionError::of(&failure)))?);
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
@@ -61,22 +66,27 @@ impl Handler {
             let task = Task {
                 id,
                 deadline: record.deadline,
-                said_deadline: record.deadline,
+                reported_deadline: record.deadline,
                 trace: record.trace.as_deref().or(task.trace),
                 ..*task
             };
             let event = task.event(request(record.event), self.script.clone(), origin());
             self.ask(event).await?.map_err(Failure::from)
         };
-        // It keeps the reserve itself.
+        // `run` keeps the reserve itself.
         let done = batches
             .run(&batch, task.id, task.invocation.deadline, handle)
             .await;
-        done.map_err(|failure| Fault::of(&failure))
+        done.map_err(|failure| FunctionError::of(&failure))
     }
 
-    /// Hands over the event that a request has come as. None when the handler wants the request: nothing has been done then.
-    pub async fn offer(&self, payload: &Bytes, task: &Task<'_>) -> Result<Option<Bytes>, Fault> {
+    /// Passes an HTTP event to the handler. None if the handler wants the request instead; nothing
+    /// has run then.
+    pub async fn offer(
+        &self,
+        payload: &Bytes,
+        task: &Task<'_>,
+    ) -> Result<Option<Bytes>, FunctionError> {
         if self.takes_requests.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -84,7 +94,7 @@ impl Handler {
         event.variables.push((KIND.into(), "http".into()));
         let response = self.engine.handle(Box::new(event)).await;
         let (head, body) = response
-            .map_err(|failure| Fault::of(&failure))?
+            .map_err(|failure| FunctionError::of(&failure))?
             .into_parts();
         let body = take_result(&head, body).await?;
         if head.headers.contains_key(&TAKES) {
@@ -94,7 +104,7 @@ impl Handler {
         self.whole(fitting(result(&head, body)?)?).map(Some)
     }
 
-    /// Hands over what is no event of Lambda's.
+    /// Passes an event to the handler that Lambda did not send.
     pub async fn tell(&self, mut event: Event, what: &str) -> Result<Response, Failure> {
         event.variables.push((KIND.into(), what.into()));
         if what == URL {
@@ -103,19 +113,19 @@ impl Handler {
         self.engine.handle(Box::new(event)).await
     }
 
-    /// Has a request answered.
+    /// Has the handler answer a request.
     pub async fn request(
         &self,
         http: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<(Parts, ResponseBody), Fault> {
+    ) -> Result<(Parts, ResponseBody), FunctionError> {
         let (head, body) = http.request.into_parts();
         let is_head = head.method == Method::HEAD;
         if let Err(refusal) = check_relayed(&head) {
             return Ok(fit(plain(refusal.status, refusal.why), is_head).into_parts());
         }
         let script = Script {
-            // What stands before all of its paths has the name that it mostly has.
+            // A front controller is usually called /index.php.
             name: "/index.php".into(),
             ..self.script.clone()
         };
@@ -126,25 +136,28 @@ impl Handler {
             .variables
             .extend(context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json)));
         let response = self.engine.handle(Box::new(event)).await;
-        let response = response.map_err(|failure| Fault::of(&failure))?;
+        let response = response.map_err(|failure| FunctionError::of(&failure))?;
         let (head, body) = response.into_parts();
-        // A handler that throws has failed, whatever it was asked.
+        // A handler that throws has failed, whether it was given an event or a request.
         if let Some(kind) = error_kind(&head) {
-            return Err(Fault::told(kind, &take_result(&head, body).await?));
+            return Err(FunctionError::reported(
+                kind,
+                &take_result(&head, body).await?,
+            ));
         }
         Ok(fit(http::Response::from_parts(head, body), is_head).into_parts())
     }
 
-    /// An answer that Lambda takes for what it says.
-    fn whole(&self, answer: Bytes) -> Result<Bytes, Fault> {
-        // Lambda would take what nobody tells it of for done.
+    /// Makes the event fail if its result names failed records that Lambda would not read.
+    fn whole(&self, answer: Bytes) -> Result<Bytes, FunctionError> {
+        // Lambda would take records for done that the result names as failed.
         if self.partial_batch == PartialBatch::Off {
-            batch::succeeded(&answer).map_err(|failure| Fault::of(&failure))?;
+            batch::succeeded(&answer).map_err(|failure| FunctionError::of(&failure))?;
         }
         Ok(answer)
     }
 
-    async fn ask(&self, event: Event) -> Result<Result<Bytes, Fault>, Failure> {
+    async fn ask(&self, event: Event) -> Result<Result<Bytes, FunctionError>, Failure> {
         let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
         let body = take_result(&head, body).await;
         Ok(body.and_then(|body| fitting(result(&head, body)?)))

@@ -1,4 +1,4 @@
-//! One event as the Runtime API hands it over.
+//! One event as the Runtime API delivers it.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,24 +8,26 @@ use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
 
-/// An event, and what Lambda says of it.
+/// An event and its metadata.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// Lambda's name for it: the request id.
+    /// Lambda's request id.
     pub id: HeaderValue,
-    /// To be sent back with the answer, when it came: Lambda tells by it whether the answer is to this invocation.
+    /// Sent back with the response if present: Lambda matches the response to this invocation by
+    /// it.
     pub nonce: Option<HeaderValue>,
-    /// Then Lambda ends the function.
+    /// When Lambda ends the function.
     pub deadline: Instant,
     pub payload: Bytes,
     said: HeaderMap,
 }
 
-/// Where Lambda says nothing of a deadline: as long as a function may take.
+/// The deadline if Lambda gives none: the longest time that a function may take.
 const LONGEST: Duration = Duration::from_secs(900);
 
 impl Invocation {
-    /// From the answer to `/next`. None without a request id, which every event has and which names it in URLs.
+    /// Reads a response to `/next`. None without a request id: every event has one, and URLs
+    /// contain it.
     pub fn new(
         mut head: HeaderMap,
         payload: Bytes,
@@ -55,17 +57,17 @@ impl Invocation {
         })
     }
 
-    /// What of the time that is left is to be kept for ending PHP and sending the answer.
+    /// Limits `wanted`, the time kept for ending PHP and sending the response, to the time left.
     pub fn reserve(&self, wanted: Duration, now: Instant) -> Duration {
         wanted.min(self.deadline.saturating_duration_since(now) / 4)
     }
 
-    /// The request id as text.
+    /// The request id as a string.
     pub fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
     }
 
-    /// The trace that this event belongs to (X-Ray).
+    /// The event's X-Ray trace.
     pub fn trace(&self) -> Option<&str> {
         self.said("lambda-runtime-trace-id")
     }
@@ -74,20 +76,21 @@ impl Invocation {
         self.said("lambda-runtime-deadline-ms")?.parse().ok()
     }
 
-    /// The same of a part of the event, which has to end at `deadline`.
+    /// The deadline of a part of the event that must end at `deadline`.
     fn deadline_ms_of(&self, deadline: Instant) -> Option<u64> {
         let earlier = self.deadline.saturating_duration_since(deadline);
         let earlier = u64::try_from(earlier.as_millis()).unwrap_or(u64::MAX);
         Some(self.deadline_ms()?.saturating_sub(earlier))
     }
 
-    /// What a header says; some are sent even when they are empty.
+    /// A header's value. Lambda sends some headers even when they are empty.
     fn said(&self, name: &str) -> Option<&str> {
         let value = self.said.get(name)?.to_str().ok()?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// `LAMBDA_INVOCATION_CONTEXT`: what PHP hears of the event, or of a part of it that has a `deadline` of its own, under Bref's names.
+    /// `LAMBDA_INVOCATION_CONTEXT`: what Surus tells PHP about the event, under Bref's
+    /// names. `deadline` is the event's or that of a part of it.
     pub fn context(&self, deadline: Instant) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -103,7 +106,7 @@ impl Invocation {
             #[serde(skip_serializing_if = "Option::is_none")]
             tenant_id: Option<&'a str>,
         }
-        // Both are JSON; what is not, is passed on as it is.
+        // Both are JSON. Anything else is passed on as a string.
         let json = |name| {
             let text = self.said(name)?;
             Some(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
@@ -119,11 +122,11 @@ impl Invocation {
             identity: json("lambda-runtime-cognito-identity"),
             tenant_id: self.said("lambda-runtime-aws-tenant-id"),
         };
-        // Texts, numbers and JSON can always be written.
+        // Strings, numbers and JSON always serialize.
         serde_json::to_string(&context).unwrap_or_default()
     }
 
-    /// What PHP finds in `$_SERVER` of this event, whatever kind it is of.
+    /// The variables of this event in PHP's `$_SERVER`, whatever the event's type.
     pub fn variables(
         &self,
         deadline: Instant,
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_an_instant_of_this_process() {
+    fn deadline_is_an_instant_of_this_process() {
         let now = Instant::now();
         let id = ("lambda-runtime-aws-request-id", "a");
         let at = |text| {
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_event_hears_its_own_deadline() {
+    fn part_of_an_event_gets_its_own_deadline() {
         let id = ("lambda-runtime-aws-request-id", "a");
         let heard = |said, earlier| {
             let said = [id, ("lambda-runtime-deadline-ms", said)];
@@ -184,11 +187,11 @@ mod tests {
         };
         assert_eq!(heard("1003500", 0), 1_003_500);
         assert_eq!(heard("1003500", 1200), 1_002_300);
-        assert_eq!(heard("", 1200), 0, "nobody has said it");
+        assert_eq!(heard("", 1200), 0, "Lambda gave no deadline");
     }
 
     #[test]
-    fn an_empty_header_is_none() {
+    fn empty_header_counts_as_missing() {
         let now = Instant::now();
         for id in ["", "a b", "../next"] {
             assert!(invocation(&[("lambda-runtime-aws-request-id", id)], now).is_none());
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn php_hears_all_that_lambda_says() {
+    fn php_gets_all_of_lambdas_metadata() {
         let said = invocation(
             &[
                 ("lambda-runtime-aws-request-id", "a-1"),

@@ -1,7 +1,9 @@
 //! AWS Lambda: `surus lambda`.
 //!
-//! `runtime` asks Lambda's Runtime API for events; `http_event` makes HTTP requests of those that are, and answers of their
-//! responses; `batch` has the records of the others done by several workers. All of them reach PHP as [`Event`](crate::event::Event).
+//! `runtime` fetches events from Lambda's Runtime API. `http_event` converts HTTP events to
+//! requests and responses to the format that the event's service expects. `batch` distributes the
+//! records of other events to several workers. All of them reach PHP as
+//! [`Event`](crate::event::Event).
 
 pub mod batch;
 mod connection;
@@ -36,58 +38,62 @@ use crate::units::{self, Time};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The PHP file that events go to which are not HTTP; it returns a callable or an object with `handle`. What `_HANDLER` names
-    /// when that is a file.
+    /// The PHP file that handles events that are not HTTP; it returns a callable or an object with
+    /// `handle`. Default: the file that `_HANDLER` names, if it is one.
     pub handler: Option<PathBuf>,
-    /// The PHP file that hands such events to the handler; that of the Composer package when not set.
+    /// The PHP file that passes such events to the handler. Default: the Composer package's.
     pub script: Option<PathBuf>,
-    /// Where a package has what OPcache has made of its PHP files.
+    /// The directory of OPcache's compiled files in a package.
     pub compiled: Option<PathBuf>,
-    /// Where a package has the application's warmed-up cache, which is copied to `APP_CACHE_DIR`.
+    /// The application's warmed-up cache in a package; it is copied to `APP_CACHE_DIR`.
     pub cache: Option<PathBuf>,
-    /// How the answers to HTTP events are sent.
+    /// How responses to HTTP events are sent.
     pub mode: Mode,
-    /// What of an event's time is kept for ending late workers and sending the answer.
+    /// Time kept from each event's deadline for ending late workers and sending the response.
     pub reserve: Time,
-    /// A start that takes longer goes on while Lambda is asked for the first event, which it then waits for.
+    /// If the boot takes longer, Surus asks Lambda for the first event, which then waits for the
+    /// boot.
     pub init_timeout: Time,
-    /// Register as an extension, so that Lambda says SIGTERM before it ends this process.
+    /// Register as an extension, so that Lambda sends SIGTERM before it ends this process.
     pub extension: bool,
-    /// `POST /events` of HTTP clients reaches the application, which then cannot tell it from an
+    /// Lets `POST /events` of HTTP clients reach the application, which cannot tell it from an
     /// event that Lambda has sent.
     pub events_over_http: bool,
-    /// SnapStart: URLs that are requested before the snapshot is taken.
+    /// SnapStart: URLs requested before the snapshot.
     pub before_snapshot: Vec<String>,
-    /// SnapStart: URLs that are requested where it has been restored.
+    /// SnapStart: URLs requested after each restore.
     pub after_restore: Vec<String>,
-    /// What becomes of an API's stage at the beginning of the path.
+    /// Whether an API's stage is removed from the beginning of the path.
     pub strip_stage: http_event::StripStage,
-    /// Removed from the beginning of the path, such as the mapping of a domain to an API.
+    /// A prefix removed from the path, such as a custom domain's API mapping.
     pub base_path: Option<http_event::PathPrefix>,
-    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these.
+    /// The `binaryMediaTypes` of the REST API that calls the function: it decodes base64 for these
+    /// types.
     pub binary_media_types: Vec<http_event::MediaType>,
-    /// Statuses of answers to HTTP events that are failures of the event.
+    /// Response statuses that make an HTTP event fail.
     pub fail_on: Vec<fail_on::Statuses>,
-    /// Proxies before the service, such as a CDN, whose `X-Forwarded-For` and `-Host` are believed.
+    /// Proxies in front of the service, such as a CDN; their `X-Forwarded-For` and `-Host` are
+    /// trusted.
     #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
     pub batch: batch::Mode,
-    /// One record may take so long.
+    /// Time limit of one record.
     pub record_timeout: Option<Time>,
-    /// What a message of a FIFO queue that fails takes with it.
+    /// Which messages a failed message of a FIFO queue stops.
     pub fifo_failure: batch::FifoFailure,
-    /// Does Lambda hear which records have failed?
+    /// Whether Lambda is told which records failed.
     pub partial_batch: batch::PartialBatch,
 }
 
-/// How answers are sent.
+/// How responses are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// As a whole.
     Buffered,
-    /// As they arise. Only for callers that take streams: others would see what leads a stream as part of the answer.
+    /// While they are produced. Only for callers that accept streams: others would get the prelude
+    /// as part of the response.
     Stream,
 }
 

@@ -1,36 +1,36 @@
-//! What PHP has answered, as what Lambda takes.
+//! Converts PHP's response to the payload that Lambda accepts.
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::response::Parts;
 use http_body_util::BodyExt;
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::runtime_api::LARGEST;
 use crate::event::ResponseBody;
 
-/// The kind of an error that the PHP library tells of.
+/// The header in which the PHP library reports an error's kind.
 const KIND: &str = "lambda-runtime-function-error-type";
 
-/// Of an error that much is read.
+/// Errors are read up to this size.
 const LARGEST_ERROR: usize = 8 * LARGEST;
 
-/// Which error the PHP library tells of, if it does.
+/// The kind of the error that the PHP library reports, if it does.
 pub fn error_kind(head: &Parts) -> Option<&str> {
     head.headers.get(KIND)?.to_str().ok()
 }
 
 /// The result of an event that is not HTTP.
-pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
+pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
     if let Some(kind) = error_kind(head) {
-        return Err(Fault::told(kind, &body));
+        return Err(FunctionError::reported(kind, &body));
     }
-    // What frameworks answer a path and a method that no route has.
+    // Frameworks answer with these statuses if no route matches.
     if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&head.status) {
-        return Err(Fault::new(
+        return Err(FunctionError::new(
             fault::NO_HANDLER,
-            "the event is not HTTP and the application has no POST /events; name the PHP file for such events in lambda.handler, or as \
-             the function's handler",
+            "the event is not HTTP and the application has no POST /events; name the PHP file for \
+             such events in lambda.handler, or as the function's handler",
         ));
     }
     if !head.status.is_success() {
@@ -42,23 +42,24 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, Fault> {
     })
 }
 
-/// A status that is no answer.
-pub fn unsuccessful(status: StatusCode, body: &[u8]) -> Fault {
+/// The error of a response without a success status.
+pub fn unsuccessful(status: StatusCode, body: &[u8]) -> FunctionError {
     let said = fault::shortened(body);
-    Fault::new(
+    FunctionError::new(
         fault::THROWN,
-        format!("PHP answered the event with status {status}: {said}"),
+        format!("PHP responded to the event with status {status}: {said}"),
     )
 }
 
-/// Takes in what Lambda has to be given as a whole. What is too large is only counted.
-pub async fn take(body: ResponseBody) -> Result<Bytes, Fault> {
+/// Collects a response that Lambda needs as a whole. Of a response above the limit only the size is
+/// kept.
+pub async fn take(body: ResponseBody) -> Result<Bytes, FunctionError> {
     take_up_to(LARGEST, body).await
 }
 
-/// Takes in what PHP has answered an event with that is not HTTP. An error may be larger than Lambda takes: it can be shortened, and an
-/// error that only says how large the error is would say nothing.
-pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Fault> {
+/// Collects PHP's result of an event that is not HTTP. An error may exceed Lambda's limit, because
+/// it can be shortened.
+pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, FunctionError> {
     let most = match error_kind(head) {
         Some(_) => LARGEST_ERROR,
         None => LARGEST,
@@ -66,7 +67,7 @@ pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Faul
     take_up_to(most, body).await
 }
 
-async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
+async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, FunctionError> {
     let mut body = match body {
         ResponseBody::Full(bytes) => return Ok(bytes),
         body => body,
@@ -74,7 +75,10 @@ async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
     let mut taken = BytesMut::new();
     let mut size = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|failure| Fault::of(&failure))?.into_data() else {
+        let Ok(data) = frame
+            .map_err(|failure| FunctionError::of(&failure))?
+            .into_data()
+        else {
             continue;
         };
         size += data.len();
@@ -84,15 +88,18 @@ async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, Fault> {
         }
     }
     match size > most {
-        true => Err(Fault::too_large(size as u64, LARGEST as u64)),
+        true => Err(FunctionError::too_large(size as u64, LARGEST as u64)),
         false => Ok(taken.freeze()),
     }
 }
 
-/// The answer, if Lambda takes it.
-pub fn fitting(payload: Bytes) -> Result<Bytes, Fault> {
+/// Rejects a payload above Lambda's limit.
+pub fn fitting(payload: Bytes) -> Result<Bytes, FunctionError> {
     match payload.len() > LARGEST {
-        true => Err(Fault::too_large(payload.len() as u64, LARGEST as u64)),
+        true => Err(FunctionError::too_large(
+            payload.len() as u64,
+            LARGEST as u64,
+        )),
         false => Ok(payload),
     }
 }

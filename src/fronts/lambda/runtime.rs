@@ -1,4 +1,4 @@
-//! The life of the function: start, events, end.
+//! Life cycle of a function: start-up, events, shutdown.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -10,35 +10,35 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::connection::Connection;
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::function::Function;
 use super::invocation::Invocation;
 use super::runtime_api::RuntimeApi;
-use super::thaw::Watch;
+use super::thaw::FreezeWatch;
 use super::{Settings, extension, snapshot};
 
-/// What Lambda says of itself to a process that it starts.
+/// What Lambda tells a process at its start.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// `host:port` of the Runtime API.
     pub api: String,
     pub initialization: Initialization,
-    /// Events at once; more than one on managed instances only.
+    /// Concurrent events; more than one only on managed instances.
     pub concurrency: usize,
-    /// Where the application is.
+    /// The application's directory.
     pub directory: String,
-    /// When this process began.
+    /// When this process started.
     pub began: Instant,
 }
 
 /// Why Lambda starts the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initialization {
-    /// Somebody waits for it.
+    /// An event waits for it.
     OnDemand,
-    /// To be there when somebody comes; there is time.
+    /// In advance, before an event needs it.
     Ahead,
-    /// For a snapshot.
+    /// To take a snapshot.
     SnapStart,
 }
 
@@ -53,11 +53,13 @@ impl Initialization {
     }
 }
 
-/// Between SIGTERM and SIGKILL are 300 ms when there is another extension, else 500; on managed instances 600.
+/// Lambda sends SIGKILL 300 ms after SIGTERM if there is another extension, else after 500 ms;
+/// after 600 ms on managed instances.
 const BUDGET: Duration = Duration::from_millis(250);
 const MANAGED_BUDGET: Duration = Duration::from_millis(500);
 
-/// Boots the function and has its events done until Lambda or `shutdown` ends it. An error is for the log; Lambda has been told.
+/// Boots the function and serves its events until Lambda or `shutdown` ends it. Lambda already
+/// knows of a returned error; the caller only logs it.
 pub async fn run(
     environment: &Environment,
     settings: &Settings,
@@ -70,11 +72,11 @@ pub async fn run(
         result = &mut served => return result,
         () = shutdown => {}
     }
-    info!("Lambda ends this environment");
+    info!("Lambda is shutting this environment down");
     let Some(function): Option<&Arc<Function>> = function.get() else {
         return Ok(());
     };
-    // Nothing new is begun; what runs may end in the time that there is.
+    // No new event begins; running events may finish within the budget.
     let drained = join_all(function.engines().map(|engine| engine.drain()));
     let budget = match environment.concurrency {
         1 => BUDGET,
@@ -82,7 +84,9 @@ pub async fn run(
     };
     tokio::select! {
         _ = drained => {}
-        () = tokio::time::sleep(budget) => warn!("what was in flight is given up"),
+        () = tokio::time::sleep(budget) => {
+            warn!("shutdown time is over; in-flight events abandoned");
+        },
         result = served => result?,
     }
     Ok(())
@@ -102,7 +106,7 @@ async fn serve(
     };
     let mut api = RuntimeApi::new(connection.another(), environment.directory.clone());
     let mut boot = pin!(boot);
-    // An extension has to be registered before the start is over.
+    // An extension must register before the start-up is over.
     let begun = async { tokio::join!(register, &mut boot).1 };
     let left = settings
         .init_timeout
@@ -115,13 +119,14 @@ async fn serve(
     let (first, function) = match tokio::time::timeout(limit, begun).await {
         Ok(Ok(function)) => (None, function),
         Ok(Err(error)) => {
-            api.fail_init(&Fault::new(fault::INIT, format!("{error:#}")))
+            api.fail_init(&FunctionError::new(fault::INIT, format!("{error:#}")))
                 .await?;
             return Err(error);
         }
         Err(_) => {
             warn!(
-                "PHP takes long to boot; Lambda is asked for the first event meanwhile (lambda.init_timeout)"
+                "PHP is still booting; asking Lambda for the first event meanwhile \
+                 (lambda.init_timeout)"
             );
             let (first, function) = boot_late(&mut api, settings, boot).await?;
             (Some(first), function)
@@ -144,14 +149,14 @@ async fn serve(
         let (api, function, first) = (api.another(), function.clone(), first.take());
         slots.spawn(async move { serve_events(api, &function, first).await });
     }
-    // The first that cannot go on ends them all.
+    // The first loop that fails ends them all.
     match slots.join_next().await {
-        Some(ended) => ended.context("a slot of the runtime has failed")?,
+        Some(ended) => ended.context("an event loop failed")?,
         None => Ok(()),
     }
 }
 
-/// Has the events wait for PHP, each as long as its deadline allows.
+/// Fetches events while PHP boots; each waits as long as its deadline allows.
 async fn boot_late(
     api: &mut RuntimeApi,
     settings: &Settings,
@@ -177,20 +182,21 @@ async fn boot_late(
         match result {
             Ok(Ok(function)) => return Ok((invocation, function)),
             Ok(Err(error)) => {
-                let fault = Fault::new(fault::INIT, format!("{error:#}"));
+                let fault = FunctionError::new(fault::INIT, format!("{error:#}"));
                 api.fail(&invocation, &fault).await?;
                 return Err(error);
             }
             Err(_) => {
-                let message = "PHP is still booting; give the function a longer timeout, or its boot less to do";
-                let fault = Fault::new(fault::TIMED_OUT, message);
+                let message =
+                    "PHP is still booting; raise the function's timeout or shorten the boot";
+                let fault = FunctionError::new(fault::TIMED_OUT, message);
                 api.fail(&invocation, &fault).await?;
             }
         }
     }
 }
 
-/// One event after the other.
+/// Serves events one after the other.
 async fn serve_events(
     mut api: RuntimeApi,
     function: &Function,
@@ -200,10 +206,10 @@ async fn serve_events(
         function.serve(&mut api, &first, None).await?;
     }
     loop {
-        let (next, thawed) = Watch::begin().wait(api.next()).await;
+        let (next, thawed) = FreezeWatch::begin().wait(api.next()).await;
         let next = next?;
         if let Some(thawed) = thawed {
-            info!(seconds = thawed.as_secs(), "this process was frozen");
+            info!(seconds = thawed.as_secs(), "resumed after a freeze");
         }
         function.serve(&mut api, &next, thawed).await?;
     }

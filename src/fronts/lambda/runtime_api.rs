@@ -1,4 +1,4 @@
-//! Lambda's Runtime API: where events come from and answers go.
+//! Client of Lambda's Runtime API: fetches events, sends responses and errors.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,26 +10,26 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::{debug, error, info, warn};
 
-use super::connection::{Ask, Connection, Stream};
-use super::fault::{Fault, shortened};
+use super::connection::{ApiRequest, Connection, Stream};
+use super::fault::{FunctionError, shortened};
 use super::invocation::Invocation;
 use crate::observe::log;
 
-/// One of the places that ask for events. All of its errors mean that nothing can be done any more.
+/// A client of the Runtime API. All its errors are fatal for this environment.
 pub struct RuntimeApi {
     connection: Connection,
-    next: Ask,
-    /// Where the application is, for X-Ray.
+    next: ApiRequest,
+    /// The application's directory, for X-Ray.
     directory: String,
 }
 
-/// The largest answer that Lambda takes.
+/// Lambda's limit for a buffered response.
 pub const LARGEST: usize = 6 * 1024 * 1024 + 100;
 
-/// How long to ask in vain for an event.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long `next` retries without success before it gives up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
 
-/// Between two questions in vain.
+/// Pauses between retries grow from `SHORTEST` to `LONGEST`.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -40,27 +40,27 @@ static MODE: HeaderName = HeaderName::from_static("lambda-runtime-function-respo
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl RuntimeApi {
-    /// `directory` is the application's.
+    /// `directory` is the application's directory.
     pub fn new(connection: Connection, directory: String) -> RuntimeApi {
         let next = Uri::from_static("/2018-06-01/runtime/invocation/next");
         RuntimeApi {
             connection,
-            next: Ask::get(next),
+            next: ApiRequest::get(next),
             directory,
         }
     }
 
-    /// One more, with a connection of its own.
+    /// Another client with a connection of its own.
     pub fn another(&self) -> RuntimeApi {
         RuntimeApi::new(self.connection.another(), self.directory.clone())
     }
 
-    /// Waits for the next event, however long there is none.
+    /// Waits for the next event without a time limit.
     pub async fn next(&mut self) -> anyhow::Result<Invocation> {
         let mut failing = None;
         let mut pause = SHORTEST;
         loop {
-            // Lambda may freeze this process from here on, and what it has yet to write with it.
+            // Lambda may freeze this process from here on, so pending log lines are written first.
             log::written().await;
             let asked = Instant::now();
             let why = match self.connection.ask(&self.next).await {
@@ -70,36 +70,36 @@ impl RuntimeApi {
                 },
                 Err(unreachable) => unreachable.to_string(),
             };
-            // What breaks off after a long wait was not in vain.
-            if asked.elapsed() > PATIENCE {
+            // A failure after a long wait starts a new series of retries.
+            if asked.elapsed() > GIVE_UP_AFTER {
                 (failing, pause) = (None, SHORTEST);
             }
-            if failing.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                bail!("no event can be had: {why}");
+            if failing.get_or_insert_with(Instant::now).elapsed() > GIVE_UP_AFTER {
+                bail!("cannot get the next event: {why}");
             }
-            warn!("no event: {why}; asked again");
+            warn!("cannot get the next event, retrying: {why}");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST);
         }
     }
 
-    /// Sends the answer to an event.
+    /// Sends the response to an event.
     pub async fn respond(&mut self, to: &Invocation, payload: Bytes) -> anyhow::Result<()> {
-        let mut ask = Ask::post(path(to, "response")?, payload);
+        let mut ask = ApiRequest::post(path(to, "response")?, payload);
         ask.headers.insert(header::CONTENT_TYPE, JSON);
         echo(&mut ask.headers, to);
         let sent = self.connection.ask(&ask).await;
-        settle("the answer", to.id(), sent).await
+        settle("the response", to.id(), sent).await
     }
 
-    /// Sends the answer to an event piece by piece.
+    /// Streams the response to an event.
     pub async fn respond_streaming(
         &mut self,
         to: &Invocation,
         content_type: HeaderValue,
         body: Stream,
     ) -> anyhow::Result<()> {
-        let mut ask = Ask::post(path(to, "response")?, Bytes::new());
+        let mut ask = ApiRequest::post(path(to, "response")?, Bytes::new());
         let headers = &mut ask.headers;
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(MODE.clone(), HeaderValue::from_static("streaming"));
@@ -111,11 +111,11 @@ impl RuntimeApi {
         );
         echo(headers, to);
         let sent = self.connection.stream(&ask, body).await;
-        settle("the streamed answer", to.id(), sent).await
+        settle("the streamed response", to.id(), sent).await
     }
 
-    /// Says that an event has no answer.
-    pub async fn fail(&mut self, to: &Invocation, fault: &Fault) -> anyhow::Result<()> {
+    /// Reports that an event failed.
+    pub async fn fail(&mut self, to: &Invocation, fault: &FunctionError) -> anyhow::Result<()> {
         error!(request_id = to.id(), kind = %fault.kind, "the event failed: {}", fault.message);
         let mut ask = self.failure(path(to, "error")?, fault);
         echo(&mut ask.headers, to);
@@ -123,21 +123,23 @@ impl RuntimeApi {
         settle("the error", to.id(), sent).await
     }
 
-    /// Says that there will never be an answer to anything.
-    pub async fn fail_init(&mut self, fault: &Fault) -> anyhow::Result<()> {
+    /// Reports that the function could not start.
+    pub async fn fail_init(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/init/error");
         log::written().await;
         let ask = self.failure(uri, fault);
         let sent = self.connection.ask(&ask).await;
-        settle("the error of the start", "", sent).await
+        settle("the start-up error", "", sent).await
     }
 
-    /// SnapStart: returns when the process goes on, here or in a copy of it. The snapshot is taken meanwhile.
+    /// SnapStart: returns when the process continues, here or in a restored copy. Lambda takes the
+    /// snapshot meanwhile.
     pub async fn restored(&mut self) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/next");
         log::written().await;
-        // The connection does not survive the snapshot, and what would be asked again is already being done.
-        let response = self.connection.another().ask(&Ask::get(uri)).await?;
+        // A new connection: an old one does not survive the snapshot, and this request must not be
+        // repeated.
+        let response = self.connection.another().ask(&ApiRequest::get(uri)).await?;
         let status = response.status();
         if status != StatusCode::OK {
             let body = response.into_body().collect().await?.to_bytes();
@@ -147,17 +149,17 @@ impl RuntimeApi {
         Ok(())
     }
 
-    /// SnapStart: says that what was restored cannot answer anything.
-    pub async fn fail_restore(&mut self, fault: &Fault) -> anyhow::Result<()> {
+    /// SnapStart: reports that the restored process cannot serve events.
+    pub async fn fail_restore(&mut self, fault: &FunctionError) -> anyhow::Result<()> {
         let uri = Uri::from_static("/2018-06-01/runtime/restore/error");
         log::written().await;
         let ask = self.failure(uri, fault);
         let sent = self.connection.ask(&ask).await;
-        settle("the error of the restore", "", sent).await
+        settle("the restore error", "", sent).await
     }
 
-    fn failure(&self, uri: Uri, fault: &Fault) -> Ask {
-        let mut ask = Ask::post(uri, fault.body());
+    fn failure(&self, uri: Uri, fault: &FunctionError) -> ApiRequest {
+        let mut ask = ApiRequest::post(uri, fault.body());
         ask.headers.insert(header::CONTENT_TYPE, JSON);
         let kind = HeaderValue::from_str(&fault.kind);
         ask.headers
@@ -173,45 +175,45 @@ impl RuntimeApi {
 fn path(of: &Invocation, what: &str) -> anyhow::Result<Uri> {
     let path = format!("/2018-06-01/runtime/invocation/{}/{what}", of.id());
     path.parse()
-        .with_context(|| format!("the request id {:?}", of.id))
+        .with_context(|| format!("invalid request id {:?}", of.id))
 }
 
-/// Lambda tells by it whether an answer is to what it believes to wait for.
+/// Echoes the invocation id, by which Lambda matches a response to the invocation it waits for.
 fn echo(headers: &mut HeaderMap, to: &Invocation) {
     if let Some(nonce) = &to.nonce {
         headers.insert(NONCE.clone(), nonce.clone());
     }
 }
 
-/// The event of an answer to `/next`, or why there is none in it.
+/// Reads the event from a response to `/next`, or why it has none.
 async fn invocation(
     response: http::Response<Incoming>,
 ) -> anyhow::Result<Result<Invocation, String>> {
     let (head, body) = response.into_parts();
     let payload = match body.collect().await {
         Ok(payload) => payload.to_bytes(),
-        Err(error) => return Ok(Err(format!("the event broke off: {error}"))),
+        Err(error) => return Ok(Err(format!("cannot read the event: {error}"))),
     };
     match head.status {
         StatusCode::OK => {
             let now = (Instant::now(), SystemTime::now());
             let invocation = Invocation::new(head.headers, payload, now.0, now.1);
-            Ok(invocation
-                .ok_or_else(|| "an event without a request id that can be one".to_string()))
+            Ok(invocation.ok_or_else(|| "the event has no valid request id".to_string()))
         }
-        StatusCode::INTERNAL_SERVER_ERROR => bail!(gone(&payload)),
+        StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&payload)),
         status => Ok(Err(format!("{status}: {}", shortened(&payload)))),
     }
 }
 
-fn gone(body: &[u8]) -> String {
+fn environment_ended(body: &[u8]) -> String {
     format!(
-        "Lambda says that this environment cannot go on: {}",
+        "Lambda reports that this environment cannot continue: {}",
         shortened(body)
     )
 }
 
-/// What Lambda says to an answer. Only the end of the environment is an error: all else concerns one event that is over.
+/// Handles Lambda's reply to a response. Only a 500 is an error, since it ends the environment; all
+/// other failures concern one event that is over.
 async fn settle(
     what: &str,
     request_id: &str,
@@ -220,34 +222,34 @@ async fn settle(
     let response = match sent {
         Ok(response) => response,
         Err(unreachable) => {
-            error!(request_id, "{what} is lost: {unreachable}");
+            error!(request_id, "cannot send {what}: {unreachable}");
             return Ok(());
         }
     };
     let status = response.status();
-    // Read to its end, so that the connection can be kept.
+    // Reading to the end keeps the connection usable.
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            debug!(request_id, %error, "Lambda's word on {what} broke off");
+            debug!(request_id, %error, "cannot read Lambda's reply to {what}");
             return Ok(());
         }
     };
     match status {
         status if status.is_success() => {}
-        StatusCode::INTERNAL_SERVER_ERROR => bail!(gone(&body)),
+        StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&body)),
         StatusCode::GONE => info!(
             request_id,
-            "{what} came too late; Lambda has given the event up"
+            "{what} came too late; Lambda has already ended the event"
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             error!(
                 request_id,
-                "{what} is larger than Lambda takes: {}",
+                "{what} exceeds Lambda's size limit: {}",
                 shortened(&body)
             );
         }
-        status => warn!(request_id, %status, "Lambda refuses {what}: {}", shortened(&body)),
+        status => warn!(request_id, %status, "Lambda rejected {what}: {}", shortened(&body)),
     }
     Ok(())
 }

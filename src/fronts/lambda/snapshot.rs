@@ -1,9 +1,9 @@
-//! SnapStart: what happens before the snapshot is taken, and where it is restored.
+//! SnapStart: hooks before the snapshot and after each restore.
 
 use anyhow::{Context, bail};
 use tracing::info;
 
-use super::fault::{self, Fault};
+use super::fault::{self, FunctionError};
 use super::function::Function;
 use super::runtime_api::RuntimeApi;
 
@@ -12,7 +12,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     let hooks = &function.settings.before_snapshot;
     if let Err(error) = call(function, hooks, "before_snapshot").await {
         let error = error.context("before the snapshot (lambda.before_snapshot)");
-        let fault = Fault::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
+        let fault = FunctionError::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
         api.fail_init(&fault).await?;
         return Err(error);
     }
@@ -21,15 +21,15 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     info!("restored from a snapshot");
     if let Err(error) = restored(function).await {
         let error = error.context("after the restore (lambda.after_restore)");
-        let fault = Fault::new(fault::AFTER_RESTORE, format!("{error:#}"));
+        let fault = FunctionError::new(fault::AFTER_RESTORE, format!("{error:#}"));
         api.fail_restore(&fault).await?;
         return Err(error);
     }
     Ok(())
 }
 
-/// Every copy of the snapshot begins with the same memory. What has random numbers in it, or what they are made of, would give out the
-/// same in each copy, and connections are dead in all of them.
+/// All copies of a snapshot begin with the same memory: random numbers and seeds in it would repeat
+/// in every copy, and its connections are dead. So every engine restarts its workers.
 async fn restored(function: &Function) -> anyhow::Result<()> {
     for engine in function.engines() {
         engine.renew().await?;
@@ -37,7 +37,7 @@ async fn restored(function: &Function) -> anyhow::Result<()> {
     call(function, &function.settings.after_restore, "after_restore").await
 }
 
-/// Requests the URLs, and has the handler do what it has registered for the moment.
+/// Requests the URLs and runs the callbacks that the handler has registered for the moment.
 async fn call(function: &Function, urls: &[String], moment: &'static str) -> anyhow::Result<()> {
     for url in urls {
         let status = function
@@ -45,7 +45,7 @@ async fn call(function: &Function, urls: &[String], moment: &'static str) -> any
             .await
             .with_context(|| format!("GET {url}"))?;
         if !status.is_success() {
-            bail!("GET {url}: {status}; the log may say why");
+            bail!("GET {url}: {status}; see the log for the cause");
         }
     }
     let told = function.tell(moment).await;

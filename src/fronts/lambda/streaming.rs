@@ -1,4 +1,4 @@
-//! An answer on its way to a caller who takes it piece by piece.
+//! Streamed response bodies, with errors reported in trailers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,17 +11,18 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use tracing::error;
 
-use super::fault::Fault;
+use super::fault::FunctionError;
 use crate::event::ResponseBody;
 
-/// Lambda takes no more of an answer.
+/// Lambda's limit for a streamed response.
 pub const MOST: u64 = 200 << 20;
 
-/// What tells Lambda that a prelude comes first.
+/// Tells Lambda that a prelude precedes the body.
 pub const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/vnd.awslambda.http-integration-response");
 
-/// A response's body behind its prelude. An error in the middle goes into the trailers, where Lambda looks for it.
+/// A response body after its prelude. If PHP fails midway, the error goes into the trailers, where
+/// Lambda looks for it.
 pub struct Streaming {
     request: String,
     first: Option<Bytes>,
@@ -32,7 +33,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// `prelude` with the NUL bytes that end it. No more than `most` bytes are sent.
+    /// `prelude` includes its terminating NUL bytes. At most `most` bytes are sent.
     pub fn new(request: &str, prelude: Vec<u8>, body: ResponseBody, most: u64) -> Streaming {
         Streaming {
             request: request.to_string(),
@@ -44,11 +45,11 @@ impl Streaming {
         }
     }
 
-    fn end(&mut self, fault: &Fault) -> Frame<Bytes> {
+    fn end(&mut self, fault: &FunctionError) -> Frame<Bytes> {
         self.ended = true;
         let request_id = &self.request[..];
-        error!(request_id, kind = %fault.kind, "the answer broke off: {}", fault.message);
-        // A script that still writes is told that nobody reads.
+        error!(request_id, kind = %fault.kind, "the response failed midway: {}", fault.message);
+        // Dropping the body tells a script that still writes that the response is no longer read.
         self.body = ResponseBody::empty();
         let mut trailers = HeaderMap::new();
         for (name, value) in [
@@ -90,13 +91,13 @@ impl Body for Streaming {
                 self.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 match self.sent > self.most {
                     true => {
-                        let fault = Fault::too_long(self.most);
+                        let fault = FunctionError::too_long(self.most);
                         self.end(&fault)
                     }
                     false => frame,
                 }
             }
-            Some(Err(failure)) => self.end(&Fault::of(&failure)),
+            Some(Err(failure)) => self.end(&FunctionError::of(&failure)),
         };
         Poll::Ready(Some(Ok(frame)))
     }
@@ -126,14 +127,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_answer_has_no_trailers() {
+    async fn complete_stream_has_no_trailers() {
         let body = body(vec![Ok("a"), Ok("b")]);
         let streaming = Streaming::new("r", b"{}".into(), body, MOST);
         assert_eq!(sent(streaming).await, ("{}ab".into(), None));
     }
 
     #[tokio::test]
-    async fn what_breaks_off_says_so_behind_the_body_and_not_in_it() {
+    async fn failed_stream_has_its_error_in_trailers() {
         let body = body(vec![Ok("a"), Err(Failure::Died("SIGSEGV".into())), Ok("b")]);
         let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, MOST)).await;
         assert_eq!(text, "{}a");
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_sent_than_lambda_takes() {
+    async fn stream_above_the_limit_is_cut() {
         let body = body(vec![Ok("12345"), Ok("678"), Ok("9")]);
         let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, 8)).await;
         assert_eq!(text, "{}12345");

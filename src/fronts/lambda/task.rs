@@ -1,4 +1,4 @@
-//! An event on its way to PHP.
+//! Converts an event of Lambda to an [`Event`] for PHP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -14,29 +14,29 @@ use crate::event::{Address, Body, Event, Origin, Script};
 use crate::fronts::site::normalise;
 use crate::observe::named::Named;
 
-/// What an event is asked with, whatever kind it is of.
+/// What every event has, whatever its type.
 pub struct Task<'a> {
     pub invocation: &'a Invocation,
-    /// Our own id.
+    /// Surus's own id of the event.
     pub id: u64,
-    /// Then PHP has to end, so that there is time to say so.
+    /// When PHP must stop, so that time remains to report it.
     pub deadline: Instant,
-    /// The deadline that PHP hears of: Lambda's, or that of the record, if it is one.
-    pub said_deadline: Instant,
-    /// The X-Ray trace that it belongs to.
+    /// The deadline that PHP is told: Lambda's, or that of a record.
+    pub reported_deadline: Instant,
+    /// The event's X-Ray trace.
     pub trace: Option<&'a str>,
     pub thawed: Option<Duration>,
-    /// Its name in the log.
+    /// The event's request id in the log.
     pub named: &'a Named,
-    /// Empty when no worker has anything to do for the event any more.
+    /// Empty once no worker has work left for the event.
     pub workers: &'a TaskTracker,
 }
 
-/// The path of what is not HTTP, as AWS's own adapter has it.
+/// The path of events that are not HTTP; AWS's Lambda Web Adapter uses the same.
 pub const PATH: &str = "/events";
 
 impl Task<'_> {
-    /// What an engine is asked.
+    /// Builds the event for an engine.
     pub fn event(&self, request: Request<Body>, script: Script, origin: Origin) -> Event {
         Event {
             id: self.id,
@@ -45,7 +45,7 @@ impl Task<'_> {
             origin,
             variables: self
                 .invocation
-                .variables(self.said_deadline, self.trace, self.thawed),
+                .variables(self.reported_deadline, self.trace, self.thawed),
             deadline: self.deadline,
             patience: None,
             spool: None,
@@ -55,16 +55,16 @@ impl Task<'_> {
     }
 }
 
-/// Whether a request that came over HTTP would look to PHP as an event that Lambda has sent.
+/// Whether PHP would take an HTTP request for an event that Lambda has sent.
 pub fn looks_like_event<B>(request: &Request<B>) -> bool {
     if request.method() != Method::POST {
         return false;
     }
-    // What cannot be understood is refused anyway.
+    // Malformed paths are rejected anyway.
     let Ok(path) = normalise(request.uri().path()) else {
         return false;
     };
-    // Frameworks take what follows the script for the path.
+    // Frameworks take what follows the script's name as the path.
     let path = path.path();
     let path = path.rfind(".php/").map_or(path, |at| &path[at + 4..]);
     path.trim_end_matches('/').eq_ignore_ascii_case(PATH)
@@ -82,7 +82,7 @@ pub fn request(payload: Bytes) -> Request<Body> {
     request
 }
 
-/// Where events come from that nobody has sent over HTTP.
+/// The origin of events that did not come over HTTP.
 pub fn origin() -> Origin {
     static LOCAL: LazyLock<Address> =
         LazyLock::new(|| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_that_look_like_events_are_known_however_they_are_written() {
+    fn request_that_looks_like_an_event_is_recognized_in_any_spelling() {
         let looks = |method, target: &str| {
             let request = Request::builder().method(method).uri(target);
             looks_like_event(&request.body(()).unwrap())

@@ -1,23 +1,23 @@
-//! Has this process been frozen since, and for how long?
+//! Detects that this process was frozen, and for how long.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Less is the scheduler's doing, or that of who sets the clock.
+/// Shorter gaps come from the scheduler or from clock adjustments.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// How often the process notes that it is running.
+/// Interval of the heartbeat.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// The clocks at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {
-    /// Stands still while the machine is suspended.
+    /// Stops while the machine is suspended.
     pub monotonic: Instant,
-    /// Goes on meanwhile.
+    /// Continues while the machine is suspended.
     pub since_boot: Duration,
-    /// Is set right when a machine comes back from a snapshot.
+    /// Corrected after a restore from a snapshot.
     pub real: SystemTime,
 }
 
@@ -30,7 +30,7 @@ impl Clocks {
         }
     }
 
-    /// How much longer others have seen pass than this process.
+    /// Time that passed outside this process but not inside.
     fn lost(self, since: Clocks) -> Duration {
         let ours = self.monotonic.duration_since(since.monotonic);
         let boot = self.since_boot.saturating_sub(since.since_boot);
@@ -39,27 +39,27 @@ impl Clocks {
     }
 }
 
-/// Watches the clocks while nothing else is to be done.
-pub struct Watch {
+/// Detects freezes while this process waits for an event.
+pub struct FreezeWatch {
     since: Clocks,
     beats: Interval,
     last_beat: Instant,
 }
 
-impl Watch {
-    pub fn begin() -> Watch {
+impl FreezeWatch {
+    pub fn begin() -> FreezeWatch {
         let first = tokio::time::Instant::now() + BEAT;
         let mut beats = tokio::time::interval_at(first, BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let since = Clocks::read();
-        Watch {
+        FreezeWatch {
             since,
             beats,
             last_beat: since.monotonic,
         }
     }
 
-    /// Waits for something else; how long the process stood still meanwhile comes beside it, if it did.
+    /// Awaits `other`. Also returns how long the process was frozen meanwhile, if it was.
     pub async fn wait<T>(mut self, other: impl Future<Output = T>) -> (T, Option<Duration>) {
         let mut other = std::pin::pin!(other);
         let mut longest = Duration::ZERO;
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-/// By how much a beat is late: a process that is frozen while the machine goes on misses its beats.
+/// How late a heartbeat is. A process that is frozen while the machine runs misses its heartbeats.
 fn late(last: Instant, now: Instant) -> Duration {
     now.duration_since(last).saturating_sub(BEAT)
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_has_jumped_tells_of_a_freeze() {
+    fn clock_jump_is_a_freeze() {
         let then = Clocks::read();
         let after = |monotonic, since_boot, real| Clocks {
             monotonic: then.monotonic + Duration::from_secs(monotonic),
@@ -101,12 +101,12 @@ mod tests {
         assert_eq!(after(60, 60, 60).lost(then), Duration::ZERO);
         assert_eq!(after(60, 600, 600).lost(then), Duration::from_secs(540));
         assert_eq!(after(60, 60, 3660).lost(then), Duration::from_secs(3600));
-        // Somebody has set the clock back.
+        // The clock was set back.
         assert_eq!(after(60, 60, 0).lost(then), Duration::ZERO);
     }
 
     #[test]
-    fn a_late_beat_tells_of_a_freeze() {
+    fn late_heartbeat_is_a_freeze() {
         let now = Instant::now();
         assert_eq!(late(now, now + BEAT), Duration::ZERO);
         assert_eq!(late(now, now + BEAT * 8), BEAT * 7);

@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 /// The answer to such an event.
 pub const ANSWER: &str = r#"{"warm":true}"#;
 
-/// Longer events are no warmer's.
+/// Longer events do not come from a warmer.
 const LONGEST: usize = 128;
 
-/// Is it `{"warmer": true}`, as users of Bref send it, or the event of serverless-plugin-warmup? An
-/// event that says anything else beside is the application's.
+/// Whether the event is `{"warmer": true}`, as users of Bref send it, or that of
+/// serverless-plugin-warmup. An event with further fields is the application's.
 pub fn is_warmer(event: &[u8]) -> bool {
     if event.len() > LONGEST || memchr::memmem::find(event, b"warm").is_none() {
         return false;
@@ -24,7 +24,7 @@ pub fn is_warmer(event: &[u8]) -> bool {
             || event.get("source").and_then(Value::as_str) == Some("serverless-plugin-warmup"))
 }
 
-/// Is it what EventBridge (a rule or a schedule) sends on its own when no input is configured?
+/// Whether the event is what EventBridge (a rule or a schedule) sends if no input is configured.
 pub fn is_schedule_without_input(event: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Schedule<'a> {
@@ -39,6 +39,6 @@ pub fn is_schedule_without_input(event: &[u8]) -> bool {
     };
     event.detail_type == "Scheduled Event"
         && ["aws.events", "aws.scheduler"].contains(&&*event.source)
-        // The scheduler sends JSON as text.
+        // The scheduler sends the JSON as a string.
         && ["{}", r#""{}""#].contains(&event.detail.get())
 }

@@ -6,7 +6,7 @@ use Surus\Lambda\Context;
 use Surus\Lambda\Failures;
 
 /**
- * Changes of a table.
+ * Changes of a DynamoDB table.
  *
  * @implements \IteratorAggregate<int, DynamoDbRecord>
  */
@@ -21,11 +21,12 @@ final readonly class DynamoDb implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Has every record done, in order, and answers from where on they have to come again. The event source mapping needs
-     * ReportBatchItemFailures.
+     * Handles every record in order and returns from where on they must come again. The event
+     * source
+     * mapping needs ReportBatchItemFailures.
      *
      * @param callable(DynamoDbRecord): void $do
-     * @param ?Context                       $context so that there is an answer before the time is over
+     * @param ?Context                       $context stops before the deadline
      */
     public function each(callable $do, ?Context $context = null): ?array
     {

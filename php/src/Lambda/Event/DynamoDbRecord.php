@@ -27,7 +27,10 @@ final readonly class DynamoDbRecord
         $this->oldImage = $item($change['OldImage'] ?? null);
     }
 
-    /** A value of DynamoDB, such as `{"N": "1"}`, as PHP has it. A number that PHP cannot hold exactly stays its text. */
+    /**
+     * Converts a DynamoDB value such as `{"N": "1"}`. A number that PHP cannot hold exactly stays a
+     * string.
+     */
     public static function value(array $value): mixed
     {
         $type = array_key_first($value);
@@ -43,7 +46,7 @@ final readonly class DynamoDbRecord
             'SS' => $content,
             'NS' => array_map(self::number(...), $content),
             'BS' => array_map(base64_decode(...), $content),
-            default => throw new \UnexpectedValueException("DynamoDB has no type $type that this version knows."),
+            default => throw new \UnexpectedValueException("unknown DynamoDB type $type"),
         };
     }
 

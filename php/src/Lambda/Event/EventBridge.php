@@ -2,11 +2,11 @@
 
 namespace Surus\Lambda\Event;
 
-/** An event of a bus or a schedule. */
+/** An event of an event bus or a schedule. */
 final readonly class EventBridge implements View
 {
     public string $id;
-    /** `aws.ec2`, or an application's own. */
+    /** `aws.ec2`, or the name of an application. */
     public string $source;
     public string $detailType;
     public mixed $detail;

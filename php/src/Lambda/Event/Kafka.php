@@ -6,7 +6,7 @@ use Surus\Lambda\Context;
 use Surus\Lambda\Failures;
 
 /**
- * Records of Kafka, of one partition after another.
+ * Records of Kafka, grouped by partition.
  *
  * @implements \IteratorAggregate<int, KafkaRecord>
  */
@@ -31,11 +31,11 @@ final readonly class Kafka implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Has every record done, each partition in its order, and answers from where on which of them has to come again. The event source
-     * mapping needs ReportBatchItemFailures.
+     * Handles every record, each partition in its order, and returns from where on each must come
+     * again. The event source mapping needs ReportBatchItemFailures.
      *
      * @param callable(KafkaRecord): void $do
-     * @param ?Context                    $context so that there is an answer before the time is over
+     * @param ?Context                    $context stops before the deadline
      */
     public function each(callable $do, ?Context $context = null): ?array
     {

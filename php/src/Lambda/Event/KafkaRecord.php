@@ -10,7 +10,7 @@ final readonly class KafkaRecord
     public int $offset;
     public ?string $key;
     public ?string $value;
-    /** @var list<array{string, string}> names and values; a name may come more than once */
+    /** @var list<array{string, string}> names and values; names may repeat */
     public array $headers;
     public \DateTimeImmutable $time;
 
@@ -25,7 +25,7 @@ final readonly class KafkaRecord
         $headers = [];
         foreach ($record['headers'] ?? [] as $header) {
             foreach ($header as $name => $bytes) {
-                // A list of bytes, of which Java has signed ones.
+                // A list of bytes, which Java sends signed.
                 $headers[] = [$name, implode('', array_map(static fn (int $byte) => \chr($byte & 255), $bytes))];
             }
         }
@@ -33,7 +33,7 @@ final readonly class KafkaRecord
         $this->time = \DateTimeImmutable::createFromFormat('U.u', \sprintf('%.6F', ($record['timestamp'] ?? 0) / 1000));
     }
 
-    /** The value, when it is JSON. */
+    /** Decodes the value as JSON. */
     public function json(): mixed
     {
         return json_decode((string) $this->value, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);

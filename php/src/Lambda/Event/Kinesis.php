@@ -6,7 +6,7 @@ use Surus\Lambda\Context;
 use Surus\Lambda\Failures;
 
 /**
- * Records of a shard.
+ * Records of a Kinesis shard.
  *
  * @implements \IteratorAggregate<int, KinesisRecord>
  */
@@ -21,11 +21,12 @@ final readonly class Kinesis implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Has every record done, in order, and answers from where on they have to come again. The event source mapping needs
-     * ReportBatchItemFailures.
+     * Handles every record in order and returns from where on they must come again. The event
+     * source
+     * mapping needs ReportBatchItemFailures.
      *
      * @param callable(KinesisRecord): void $do
-     * @param ?Context                      $context so that there is an answer before the time is over
+     * @param ?Context                      $context stops before the deadline
      */
     public function each(callable $do, ?Context $context = null): ?array
     {

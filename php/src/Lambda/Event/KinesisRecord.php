@@ -21,7 +21,7 @@ final readonly class KinesisRecord
         $this->arrival = \DateTimeImmutable::createFromFormat('U.u', \sprintf('%.6F', $kinesis['approximateArrivalTimestamp'] ?? 0));
     }
 
-    /** The data, when it is JSON. */
+    /** Decodes the data as JSON. */
     public function json(): mixed
     {
         return json_decode($this->data, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);

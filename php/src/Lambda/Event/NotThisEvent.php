@@ -2,12 +2,12 @@
 
 namespace Surus\Lambda\Event;
 
-/** A function is asked for something else than it is for. */
+/** The event is of another type than the handler expects. */
 final class NotThisEvent extends \InvalidArgumentException
 {
     public function __construct(string $source, mixed $event)
     {
-        $has = \is_array($event) ? 'has '.(implode(', ', \array_slice(array_keys($event), 0, 10)) ?: 'nothing in it') : 'is '.get_debug_type($event);
-        parent::__construct("This event is not from $source: it $has. What may help: the function's triggers, or a handler that takes an array.");
+        $has = \is_array($event) ? 'has '.(implode(', ', \array_slice(array_keys($event), 0, 10)) ?: 'no fields') : 'is '.get_debug_type($event);
+        parent::__construct("this event is not from $source: it $has; check the function's triggers, or write a handler that takes an array");
     }
 }

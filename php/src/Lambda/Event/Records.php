@@ -3,7 +3,7 @@
 namespace Surus\Lambda\Event;
 
 /**
- * The records of an event that has some: countable, and to go through with foreach.
+ * The records of an event, countable and iterable.
  *
  * @template T
  */

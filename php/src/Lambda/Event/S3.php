@@ -3,7 +3,7 @@
 namespace Surus\Lambda\Event;
 
 /**
- * What has happened to objects of a bucket.
+ * Changes of objects in an S3 bucket.
  *
  * @implements \IteratorAggregate<int, S3Record>
  */

@@ -2,15 +2,15 @@
 
 namespace Surus\Lambda\Event;
 
-/** What has happened to an object of a bucket. */
+/** A change of an object in a bucket. */
 final readonly class S3Record
 {
     /** `ObjectCreated:Put` and the like. */
     public string $name;
     public string $bucket;
-    /** The object's, as it is; events have it as a form would send it. */
+    /** The object's key, decoded; events contain it URL-encoded. */
     public string $key;
-    /** In bytes; null when it is gone. */
+    /** In bytes; null for a deleted object. */
     public ?int $size;
     public ?string $versionId;
     public \DateTimeImmutable $time;

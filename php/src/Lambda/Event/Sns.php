@@ -3,7 +3,7 @@
 namespace Surus\Lambda\Event;
 
 /**
- * Notifications of a topic.
+ * Notifications of an SNS topic.
  *
  * @implements \IteratorAggregate<int, SnsRecord>
  */

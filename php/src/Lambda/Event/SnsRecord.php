@@ -22,13 +22,13 @@ final readonly class SnsRecord
         $this->timestamp = new \DateTimeImmutable($sns['Timestamp'] ?? '@0');
     }
 
-    /** The message, when it is JSON. */
+    /** Decodes the message as JSON. */
     public function json(): mixed
     {
         return json_decode($this->message, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
     }
 
-    /** @return array<string, string> the attributes that its sender has given it, binary ones decoded */
+    /** @return array<string, string> the sender's attributes, binary ones decoded */
     public function attributes(): array
     {
         return array_map(

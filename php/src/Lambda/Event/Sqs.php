@@ -6,7 +6,7 @@ use Surus\Lambda\Context;
 use Surus\Lambda\Failures;
 
 /**
- * Messages of a queue.
+ * Messages of an SQS queue.
  *
  * @implements \IteratorAggregate<int, SqsRecord>
  */
@@ -21,12 +21,15 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Has every message done, in order, and answers which have to come again: those that it threw for, and of a FIFO queue those behind
-     * them in their group, which are not done. The event source mapping needs ReportBatchItemFailures.
+     * Handles every message in order and returns those that must come again: those whose handling
+     * threw,
+     * and in a FIFO queue the later ones of their group, which do not run. The event source mapping
+     * needs
+     * ReportBatchItemFailures.
      *
      * @param callable(SqsRecord): void $do
-     * @param ?Context                  $context so that there is an answer before the time is over
-     * @param bool                      $goOn    whether those behind one that has failed are done all the same, before it
+     * @param ?Context                  $context stops before the deadline
+     * @param bool                      $goOn    whether later messages of a failed one's group run before it succeeds
      */
     public function each(callable $do, ?Context $context = null, bool $goOn = false): ?array
     {
@@ -34,8 +37,9 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * The messages, beginning with another group each time that the queue hands them out: one that always takes all the time would
-     * otherwise keep the others from being done until they are dead letters. Groups keep their order.
+     * The messages, beginning with another group at each delivery. Otherwise a message that always
+     * times
+     * out would keep the others from running until they are dead letters. Groups keep their order.
      *
      * @return list<SqsRecord>
      */

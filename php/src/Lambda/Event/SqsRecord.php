@@ -7,9 +7,9 @@ final readonly class SqsRecord
 {
     public string $messageId;
     public string $body;
-    /** How often it has been handed out, this time included. */
+    /** The number of deliveries, including this one. */
     public int $receiveCount;
-    /** Of a FIFO queue: messages of one group come in order. */
+    /** Only in FIFO queues: messages of one group arrive in order. */
     public ?string $group;
 
     /** @param array $record as Lambda sent it */
@@ -22,7 +22,7 @@ final readonly class SqsRecord
         $this->group = $isFifo ? $record['attributes']['MessageGroupId'] ?? '' : null;
     }
 
-    /** The body, when it is JSON. */
+    /** Decodes the body as JSON. */
     public function json(): mixed
     {
         return json_decode($this->body, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
@@ -34,7 +34,7 @@ final readonly class SqsRecord
         return substr((string) strrchr(':'.($this->record['eventSourceARN'] ?? ''), ':'), 1);
     }
 
-    /** @return array<string, string> the message attributes that its sender has given it, binary ones decoded */
+    /** @return array<string, string> the sender's message attributes, binary ones decoded */
     public function attributes(): array
     {
         return array_map(

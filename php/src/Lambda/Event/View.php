@@ -2,7 +2,10 @@
 
 namespace Surus\Lambda\Event;
 
-/** An event as what sends it has made it. A handler whose first parameter is of such a class is given it instead of the array. */
+/**
+ * A typed view of an event. If a handler's first parameter has such a class, it gets the view
+ * instead of the array.
+ */
 interface View
 {
     /** @throws NotThisEvent */

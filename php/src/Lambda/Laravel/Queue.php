@@ -13,17 +13,19 @@ use Surus\Lambda\Event\Sqs;
 use Surus\Lambda\Event\SqsRecord;
 
 /**
- * Laravel's jobs from a queue of SQS: a handler file is `return new Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
+ * Runs Laravel's jobs from an SQS queue. The handler file is `return new
+ * Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
  *
- * A job that succeeds, or fails for good, is done, and Lambda deletes its message. One that throws or is released comes again: after its
- * delay or backoff where it has one and the connection a client of SQS, else when the queue's visibility timeout is over. Tries are counted
- * by the queue.
+ * Lambda deletes the message of a job that succeeds or fails for good. A job that throws or is
+ * released comes again: after its delay or
+ * backoff if it has one and the connection has an SQS client, otherwise after the queue's
+ * visibility timeout. The queue counts the tries.
  */
 final class Queue
 {
     private readonly WorkerOptions $options;
 
-    /** @param ?WorkerOptions $options of which the number of tries and the backoff count, for jobs that do not say theirs; not set: no limit but the queue's, and no backoff */
+    /** @param ?WorkerOptions $options tries and backoff for jobs without their own; default: only the queue's limit, and no backoff */
     public function __construct(private readonly Application $app, private readonly string $connection = 'sqs', ?WorkerOptions $options = null)
     {
         $this->options = $options ?? new WorkerOptions();
@@ -33,7 +35,7 @@ final class Queue
         if (!$app->hasBeenBootstrapped()) {
             $app->make(Kernel::class)->bootstrap();
         }
-        // As `queue:work` does; the worker itself leaves it to others.
+        // As `queue:work` does; the worker leaves this to its callers.
         $app->make('events')->listen(JobFailed::class, static function (JobFailed $failed) use ($app): void {
             $app->make('queue.failer')->log($failed->connectionName, $failed->job->getQueue(), $failed->job->getRawBody(), $failed->exception);
         });
@@ -59,7 +61,7 @@ final class Queue
             $this->app->make('queue.worker')->process($this->connection, $job, $this->options);
         } catch (\Throwable $thrown) {
             $this->app->make(ExceptionHandler::class)->report($thrown);
-            // A job that has failed for good is deleted, and recorded: it must not come again.
+            // A job that failed for good is deleted and recorded, and must not come again.
             if (!$job->isDeleted()) {
                 throw $thrown;
             }

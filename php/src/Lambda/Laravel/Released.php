@@ -2,10 +2,10 @@
 
 namespace Surus\Lambda\Laravel;
 
-/** A job is to come again. */
+/** A job must come again. */
 final class Released extends \RuntimeException
 {
-    /** No error of the program, so that where it comes from is of no interest. */
+    /** Without a trace, since this is not a program error. */
     public function __toString(): string
     {
         return $this->getMessage();

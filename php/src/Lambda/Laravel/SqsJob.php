@@ -9,12 +9,13 @@ use Surus\Lambda\Event\SqsRecord;
 use Surus\Lambda\Log;
 
 /**
- * A job that Lambda has taken from the queue, and deletes there when it is told that all went well. It calls no API, but where a job asks for
- * a delay: then it has the queue show the message that much later.
+ * A job that Lambda has taken from the queue and deletes after success. It calls SQS only if a job
+ * asks for a delay, to hide the message
+ * that long.
  */
 final class SqsJob extends Job implements JobContract
 {
-    /** What keeps a worker from other work is not worth more seconds. */
+    /** The call blocks the worker, so it gets only a few seconds. */
     private const HTTP = ['connect_timeout' => 2, 'timeout' => 5];
 
     /** @var \Illuminate\Container\Container */
@@ -48,7 +49,9 @@ final class SqsJob extends Job implements JobContract
         return $this->record->record;
     }
 
-    /** Without a delay the message comes again when the queue's visibility timeout is over: that takes no call. */
+    /**
+     * Without a delay the message comes again after the queue's visibility timeout, without a call.
+     */
     public function release($delay = 0): void
     {
         parent::release($delay);
@@ -58,7 +61,7 @@ final class SqsJob extends Job implements JobContract
         try {
             $this->delay((int) $delay);
         } catch (\Throwable $thrown) {
-            Log::line(\sprintf('surus: %s (%s) is to come again in %d s, but comes when the visibility timeout of its queue is over: %s. What may help: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.', $this->resolveName(), $this->record->messageId, $delay, $thrown->getMessage(), $this->connectionName));
+            Log::line(\sprintf('surus: cannot delay %s (%s) by %d s, so it comes again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.', $this->resolveName(), $this->record->messageId, $delay, $thrown->getMessage(), $this->connectionName));
         }
     }
 
@@ -66,7 +69,7 @@ final class SqsJob extends Job implements JobContract
     {
         $connection = $this->container->make('queue')->connection($this->connectionName);
         if (!method_exists($connection, 'getSqs')) {
-            throw new \LogicException(\sprintf('the connection is a %s, which has no client of SQS', get_debug_type($connection)));
+            throw new \LogicException(\sprintf('the connection is a %s without an SQS client', get_debug_type($connection)));
         }
         $connection->getSqs()->changeMessageVisibility([
             'QueueUrl' => $connection->getQueue($this->queue),

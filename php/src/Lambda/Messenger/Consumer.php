@@ -24,11 +24,13 @@ use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Contracts\Service\ResetInterface;
 
 /**
- * Symfony Messenger's messages from a queue of SQS, as its transport for SQS writes them.
+ * Consumes Symfony Messenger's messages from an SQS queue, in the format of Messenger's SQS
+ * transport.
  *
- * The queue is what tries again, and its dead-letter queue what keeps those that never succeed: Messenger's retry strategies are not
- * asked, as they would send a second message. A message whose handlers say that another try is of no use is done; it goes to the failure
- * transport if there is one.
+ * The queue retries, and its dead-letter queue keeps messages that never succeed. Messenger's retry
+ * strategies are not used, since they
+ * would send a second message. If handlers declare a failure final, the message is done and goes to
+ * the failure transport, if there is one.
  */
 final readonly class Consumer
 {
@@ -37,10 +39,10 @@ final readonly class Consumer
     public function __construct(
         private MessageBusInterface $bus,
         private SerializerInterface $serializer,
-        /** The transport's name, which stamps and events say. */
+        /** The transport's name for stamps and events. */
         private string $transport = 'async',
         private ?EventDispatcherInterface $events = null,
-        /** Such as `services_resetter`: what services remember of one message, the next is not to see. */
+        /** Such as `services_resetter`: resets services between messages. */
         private ?ResetInterface $resetter = null,
         private ?SenderInterface $failureTransport = null,
     ) {
@@ -73,7 +75,7 @@ final readonly class Consumer
             if (!self::isFinal($thrown)) {
                 throw $thrown;
             }
-            Log::line("surus: $record->messageId has failed for good: $thrown");
+            Log::line("surus: $record->messageId failed for good: $thrown");
             $this->failureTransport?->send($envelope->with(new SentToFailureTransportStamp($this->transport)));
 
             return;
@@ -86,7 +88,7 @@ final readonly class Consumer
         $attributes = array_filter($record->record['messageAttributes'] ?? [], static fn (array $attribute) => 'String' === $attribute['dataType']);
         $headers = array_map(static fn (array $attribute) => $attribute['stringValue'], $attributes);
         if (isset($headers[self::HEADERS])) {
-            // Names that SQS does not take.
+            // Headers with names that SQS does not accept.
             $headers = json_decode($headers[self::HEADERS], true, 512, \JSON_THROW_ON_ERROR) + $headers;
             unset($headers[self::HEADERS]);
         }
@@ -98,7 +100,7 @@ final readonly class Consumer
         return $envelope->with(new TransportMessageIdStamp($record->messageId));
     }
 
-    /** Is another try of no use? As Messenger's own listener decides. */
+    /** Whether a retry is useless, decided like Messenger's own listener. */
     private static function isFinal(\Throwable $thrown): bool
     {
         if ($thrown instanceof RecoverableExceptionInterface) {
@@ -107,7 +109,7 @@ final readonly class Consumer
         if (!$thrown instanceof HandlerFailedException) {
             return $thrown instanceof UnrecoverableExceptionInterface;
         }
-        // Other versions have the one or the other method.
+        // Versions differ in the method's name.
         $nested = method_exists($thrown, 'getWrappedExceptions') ? $thrown->getWrappedExceptions() : $thrown->getNestedExceptions();
         foreach ($nested as $one) {
             if ($one instanceof RecoverableExceptionInterface || !$one instanceof UnrecoverableExceptionInterface) {

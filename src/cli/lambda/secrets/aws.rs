@@ -20,32 +20,32 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-/// A service, and what is asked of it.
+/// A service and its action.
 pub struct Service {
     pub name: &'static str,
     /// `X-Amz-Target`.
     pub action: &'static str,
-    /// The variable with another address of it, as AWS's SDKs have it.
+    /// The variable that overrides the endpoint, as in AWS's SDKs.
     pub endpoint: &'static str,
 }
 
-/// Who asks, and where.
+/// Credentials and region.
 pub struct Account {
     credentials: Credentials,
     region: String,
 }
 
-/// A start may take ten seconds.
+/// Half of the ten seconds that a start may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A secret has 64 KiB at most.
+/// Limit of a response. A secret has at most 64 KiB.
 const LARGEST: usize = 1 << 20;
 
 impl Account {
     pub fn of_environment() -> anyhow::Result<Account> {
         let needed = |name: &str| {
             text(name).with_context(|| {
-                format!("the environment variable {name} is not set, which Lambda sets for every function")
+                format!("environment variable {name} is not set; Lambda sets it for every function")
             })
         };
         let credentials = Credentials::new(
@@ -65,27 +65,33 @@ impl Account {
         })
     }
 
-    /// The answer to a request. No error has anything of it but AWS's own message.
+    /// Sends a request and returns the response. Errors contain only AWS's own message, never the
+    /// body.
     pub async fn ask(&self, service: &Service, asked: &Value) -> anyhow::Result<Value> {
         let address = self.address(service);
         let asking = self.send(service, &address, asked);
         let (status, body) = tokio::time::timeout(TIMEOUT, asking)
             .await
-            .map_err(|_| anyhow!("no answer within {TIMEOUT:?}; a function in a VPC needs an endpoint or a NAT gateway"))
+            .map_err(|_| {
+                anyhow!(
+                    "no response within {TIMEOUT:?}; a function in a VPC needs an endpoint or a \
+                     NAT gateway"
+                )
+            })
             .and_then(|sent| sent)
-            .with_context(|| format!("cannot ask {address}"))?;
+            .with_context(|| format!("cannot reach {address}"))?;
         if !status.is_success() {
             let error: Value = serde_json::from_slice(&body).unwrap_or_default();
             let word = |name: &str| error[name].as_str().unwrap_or_default().to_string();
             let kind = word("__type");
             let kind = kind.rsplit('#').next().unwrap_or_default();
             bail!(
-                "{address} answers {status}: {kind} {}{}",
+                "{address} responded with {status}: {kind} {}{}",
                 word("message"),
                 word("Message")
             );
         }
-        serde_json::from_slice(&body).map_err(|_| anyhow!("{address} has not answered with JSON"))
+        serde_json::from_slice(&body).map_err(|_| anyhow!("the response of {address} is not JSON"))
     }
 
     fn address(&self, service: &Service) -> String {
@@ -105,7 +111,7 @@ impl Account {
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         let uri: Uri = format!("{}/", address.trim_end_matches('/')).parse()?;
         let request = self.signed(service, &uri, asked.to_string())?;
-        let host = uri.host().context("it has no host")?.to_string();
+        let host = uri.host().context("the endpoint has no host")?.to_string();
         let is_https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
@@ -122,7 +128,10 @@ impl Account {
         uri: &Uri,
         body: String,
     ) -> anyhow::Result<Request<Full<Bytes>>> {
-        let host = uri.authority().context("it has no host")?.as_str();
+        let host = uri
+            .authority()
+            .context("the endpoint has no host")?
+            .as_str();
         let headers = [
             ("host", host),
             ("content-type", "application/x-amz-json-1.1"),
@@ -150,7 +159,7 @@ impl Account {
         }
         let mut request = request.body(Full::new(Bytes::from(body)))?;
         instructions.apply_to_request_http1x(&mut request);
-        // The signature is of the whole URI; the request line has the path alone.
+        // The signature covers the whole URI; the request line has only the path.
         *request.uri_mut() = uri.path().parse()?;
         Ok(request)
     }
@@ -170,7 +179,7 @@ async fn exchange(
     Ok((status, body.to_bytes()))
 }
 
-/// AWS's certificates are signed by authorities that browsers trust.
+/// Trusts the authorities that browsers trust, which include AWS's.
 fn tls() -> anyhow::Result<TlsConnector> {
     let roots = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
@@ -182,7 +191,7 @@ fn tls() -> anyhow::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// A variable of the environment, if it says anything.
+/// An environment variable that is not empty.
 fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
 }

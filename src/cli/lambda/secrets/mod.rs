@@ -1,4 +1,5 @@
-//! Replaces `ssm:` and `secretsmanager:` values of environment variables by what AWS keeps under these names.
+//! Replaces `ssm:` and `secretsmanager:` values of environment variables by the parameters and
+//! secrets they name.
 
 mod aws;
 
@@ -13,7 +14,7 @@ use aws::{Account, Service};
 const SSM: &str = "ssm:";
 const SECRETS_MANAGER: &str = "secretsmanager:";
 
-/// Where a value is kept.
+/// The location of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     /// A parameter of Systems Manager's Parameter Store.
@@ -41,7 +42,7 @@ impl Source {
             Source::Parameter(name) => {
                 let asked = json!({"Name": name, "WithDecryption": true});
                 let answer = account.ask(&SYSTEMS_MANAGER, &asked).await?;
-                text(&answer["Parameter"]["Value"]).context("the answer has no value")
+                text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
             Source::Secret { id, key } => {
                 let asked = json!({"SecretId": id});
@@ -56,14 +57,15 @@ impl Source {
         }
     }
 
-    /// What may help where AWS refuses.
+    /// Advice if AWS denies access.
     fn remedy(&self) -> &'static str {
         match self {
             Source::Parameter(_) => {
                 "the function's role needs ssm:GetParameter, and kms:Decrypt for a key of your own"
             }
             Source::Secret { .. } => {
-                "the function's role needs secretsmanager:GetSecretValue, and kms:Decrypt for a key of your own"
+                "the function's role needs secretsmanager:GetSecretValue, and kms:Decrypt for a \
+                 key of your own"
             }
         }
     }
@@ -80,14 +82,16 @@ const SECRETS: Service = Service {
     endpoint: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
 };
 
-/// Never part of an error: what is no JSON may be the secret itself.
+/// A member of a secret's JSON. The error never quotes the secret.
 fn member(secret: &str, key: &str) -> anyhow::Result<String> {
     let Ok(Value::Object(members)) = serde_json::from_str(secret) else {
-        bail!("the secret is not a JSON object, so it has no key; remove #{key}");
+        bail!("the secret is not a JSON object and has no keys; remove #{key}");
     };
     match members.get(key) {
         Some(Value::Number(number)) => Ok(number.to_string()),
-        Some(value) => text(value).with_context(|| format!("its key {key} is not a string")),
+        Some(value) => {
+            text(value).with_context(|| format!("key {key} of the secret is not a string"))
+        }
         None => bail!("the secret has no key {key}"),
     }
 }
@@ -96,13 +100,13 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_string)
 }
 
-/// Puts the values into `[env]`, from which PHP gets them. `[env]` comes before the environment.
+/// Puts the values into `[env]`, from which PHP gets them. `[env]` overrides the environment.
 pub async fn resolve(
     config: &mut Config,
     environment: impl Iterator<Item = (String, String)>,
 ) -> anyhow::Result<()> {
     let mut wanted: BTreeMap<String, Source> = environment
-        // Those configure Surus; `SURUS_ENV_…` is in `[env]` by now.
+        // These configure Surus; `SURUS_ENV_…` is in `[env]` already.
         .filter(|(name, _)| !name.starts_with("SURUS_") && !config.env.contains_key(name))
         .filter_map(|(name, value)| Some((name, Source::of(&value)?)))
         .collect();
@@ -111,7 +115,8 @@ pub async fn resolve(
     if wanted.is_empty() {
         return Ok(());
     }
-    let account = Account::of_environment().context("secrets of environment variables")?;
+    let account =
+        Account::of_environment().context("cannot resolve secrets in environment variables")?;
     let all = wanted.into_iter().map(|(name, source)| {
         let account = &account;
         async move {
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_name_a_parameter_a_secret_or_nothing() {
+    fn value_refers_to_a_parameter_a_secret_or_neither() {
         let secret = |id: &str, key: Option<&str>| {
             let (id, key) = (id.into(), key.map(str::to_string));
             Some(Source::Secret { id, key })

@@ -1,8 +1,9 @@
-//! The records of one event, each had done by a worker of its own.
+//! Distributes the records of one event to several workers.
 //!
-//! Lambda hands the records of a queue or stream over as one event. [`read`] finds them, [`Batches::run`] has a worker do each of them,
-//! as an event with this one record, and answers which of them have to come again (`batchItemFailures`). Whatever happens to a record
-//! happens to it alone; only those that must stay behind it, in the order of their source, wait for it and share its end.
+//! Lambda delivers the records of a queue or stream as one event. [`read`] finds them.
+//! [`Batches::run`] has a worker handle each record, as an event with this record only, and reports
+//! which must come again (`batchItemFailures`). A record's failure affects only the records that
+//! its source orders after it.
 
 mod read;
 mod report;
@@ -31,52 +32,54 @@ use suspects::Suspects;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// All in one call, as Lambda sends them. The default, because the other tells Lambda what has failed and is heard only where the
-    /// event source mapping has `ReportBatchItemFailures`: elsewhere what failed would be deleted.
+    /// All in one call, as Lambda sends them. The default, because `record` reports failures in
+    /// `batchItemFailures`. Lambda reads those only if the event source mapping has
+    /// `ReportBatchItemFailures`; otherwise it would delete failed records.
     #[default]
     Whole,
-    /// Each in a call of its own, on as many workers as there are.
+    /// Each in a call of its own, on all workers.
     Record,
 }
 
-/// What a message of a FIFO queue that fails takes with it, unrun.
+/// Which messages a failed message of a FIFO queue stops from running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FifoFailure {
     /// The later ones of its group.
     #[default]
     Group,
-    /// None: the later ones of its group go on before it has succeeded.
+    /// None: later messages of its group run before it has succeeded.
     Message,
     /// All that have not begun.
     Batch,
 }
 
-/// Does Lambda hear which records have failed?
+/// Whether Lambda is told which records failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartialBatch {
-    /// In `batchItemFailures`.
+    /// Yes, in `batchItemFailures`.
     #[default]
     On,
-    /// If one has failed, the event fails, and all records come again.
+    /// No: if one fails, the event fails and all records come again.
     Off,
 }
 
-/// One record on its way to a worker.
+/// One record for a worker.
 #[derive(Debug)]
 pub struct Record {
     /// The event as Lambda sent it, with this record only.
     pub event: Bytes,
-    /// The source's name for it, for log lines.
+    /// The source's id of the record, for log lines.
     pub id: String,
-    /// The X-Ray trace that its sender has begun.
+    /// The X-Ray trace that the sender began.
     pub trace: Option<String>,
-    /// After this instant nobody waits for the answer.
+    /// When the result is no longer awaited.
     pub deadline: Instant,
 }
 
-/// Has batches done. One for as long as the process lives, as it remembers which records have cost workers.
+/// Runs batches. It lives as long as the process, because it remembers which records have killed or
+/// blocked workers.
 #[derive(Debug)]
 pub struct Batches {
     workers: usize,
@@ -99,11 +102,12 @@ impl Batches {
         }
     }
 
-    /// Has `handler` do every record and returns the answer for Lambda, before the deadline.
+    /// Has `handler` run every record and returns the response for Lambda, before the deadline.
     ///
-    /// `handler` has one record done; [`Failure::Died`] says that its worker did not survive it. It keeps to the record's deadline, and is
-    /// dropped when it does not. The answer is an error only where Lambda is not to hear of single records. `event` is our id of the event
-    /// that the records came as: others may be in flight, and the log says of which one it tells.
+    /// `handler` runs one record; [`Failure::Died`] means that the record crashed its
+    /// worker. It keeps the record's deadline and is dropped otherwise. The result is an error only
+    /// if Lambda is not told about single records. `event` is Surus's id of the whole event, for
+    /// log lines.
     pub async fn run<F, Done>(
         &self,
         batch: &Batch,
@@ -115,7 +119,7 @@ impl Batches {
         F: Fn(Record) -> Done,
         Done: Future<Output = Result<Bytes, Failure>>,
     {
-        // What is left after the cut ends the workers that are late, and sends the answer.
+        // The time after the cut serves to end late workers and to send the response.
         let cut = deadline.checked_sub(self.reserve).unwrap_or(deadline);
         let began = now();
         let mut schedule = Schedule::new(
@@ -138,7 +142,7 @@ impl Batches {
                 let Some(index) = schedule.next() else { break };
                 let own = self.record_timeout.and_then(|own| now.checked_add(own));
                 let until = own.map_or(cut, |own| own.min(cut));
-                // One that began late and was cut has been unlucky.
+                // A record that began late and was cut is not to blame.
                 let has_time = until < cut || (until - now) * 2 >= cut - began;
                 let dropped = until + self.reserve / 2;
                 let work = handler(batch.record(index, until));
@@ -175,10 +179,10 @@ impl Batches {
                             source,
                             workers,
                             how,
-                            "a record failed: {failure}"
+                            "record failed: {failure}"
                         );
                     } else {
-                        warn!(event, record = id, source, "a record failed: {failure}");
+                        warn!(event, record = id, source, "record failed: {failure}");
                     }
                     first_failure.get_or_insert((index, failure));
                     schedule.ended(index, false);
@@ -190,23 +194,23 @@ impl Batches {
         if unrun > 0 {
             let why = match &first_failure {
                 Some((index, _)) if !is_cut => format!("{} failed", batch.id(*index)),
-                _ => "no time was left".into(),
+                _ => "no time left".into(),
             };
             warn!(
                 event,
                 source = batch.source.name(),
                 unrun,
-                "records have not been begun, and come again: {why}"
+                "records not started, they will come again: {why}"
             );
         }
         if self.partial_batch == PartialBatch::Off && !failed.is_empty() {
             let why = match first_failure {
                 Some((index, failure)) => format!("the first, {}: {failure}", batch.id(index)),
-                None => "there was no time for them".into(),
+                None => "no time left".into(),
             };
             let (failed, all) = (failed.len(), batch.len());
             return Err(Failure::Thrown(format!(
-                "{failed} of {all} records have not been done; {why}"
+                "{failed} of {all} records failed or did not run; {why}"
             )));
         }
         Ok(report::answer(batch, &failed))
@@ -226,7 +230,7 @@ impl Batches {
     }
 }
 
-/// By the runtime's clock, which tests can stop.
+/// The runtime's clock, which tests can pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

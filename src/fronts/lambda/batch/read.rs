@@ -1,4 +1,4 @@
-//! Which records does an event have, and what keeps them in order?
+//! Finds the records of an event and their order.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::Record;
 
-/// Who sends the records, as far as it is a source that can be told what failed.
+/// A source of records that accepts `batchItemFailures`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Sqs { fifo: bool },
@@ -33,11 +33,11 @@ impl Source {
     }
 }
 
-/// An event with records that can fail one by one. The records stay the bytes that Lambda sent.
+/// An event whose records can fail one by one. Records stay the bytes that Lambda sent.
 #[derive(Debug)]
 pub struct Batch {
     event: Bytes,
-    /// Where in the event the records are, all of them.
+    /// The range of all records in the event.
     place: Range<usize>,
     pub(super) source: Source,
     pub(super) records: Vec<Item>,
@@ -49,12 +49,12 @@ pub(super) struct Item {
     /// `itemIdentifier` as JSON.
     pub identifier: String,
     id: String,
-    /// Records of one partition are done in their order. Below the number of records.
+    /// Records of one partition run in order. Less than the number of records.
     pub partition: usize,
-    /// How often a queue has handed it out; 1 where the source does not count.
+    /// How often the queue has delivered the record; 1 if the source does not count.
     receives: usize,
     trace: Option<String>,
-    /// What Kafka keeps its list under, as JSON.
+    /// The key of the record's list in Kafka's event, as JSON.
     key: Option<Arc<str>>,
 }
 
@@ -71,9 +71,9 @@ impl Batch {
         &self.records[index].id
     }
 
-    /// The record to begin with. A message that always fails by taking too long keeps those behind it
-    /// from beginning, and they come again with it. Each time a queue hands messages out, another
-    /// partition is the first, so that all others are done before they are dead letters.
+    /// The record to begin with. A message that always times out keeps later messages from running,
+    /// and they come again with it. So each delivery begins with another partition, and the others
+    /// run before they become dead letters.
     pub(super) fn start(&self) -> usize {
         let receives = self.records.iter().map(|item| item.receives).max();
         let partitions = self.records.iter().map(|item| item.partition).max();
@@ -85,7 +85,7 @@ impl Batch {
         self.records.iter().position(is_first).unwrap_or(0)
     }
 
-    /// The event with one record, that of this place.
+    /// The event with only the record at `index`.
     pub fn record(&self, index: usize, deadline: Instant) -> Record {
         let item = &self.records[index];
         let around = self.event.len() - self.place.len();
@@ -123,7 +123,7 @@ struct Outer<'a> {
     records: Option<&'a RawValue>,
     #[serde(borrow, rename = "eventSource")]
     source: Option<Cow<'a, str>>,
-    /// Tumbling windows: state is handed from event to event, which one call has to see whole.
+    /// Tumbling windows pass state from event to event, so one call must see the whole event.
     window: Option<IgnoredAny>,
 }
 
@@ -177,7 +177,7 @@ struct Kafka {
     offset: u64,
 }
 
-/// None when an event has no records that can fail one by one: then it is one piece of work.
+/// None if the event has no records that can fail one by one.
 pub fn read(event: &Bytes) -> Option<Batch> {
     let outer: Outer = serde_json::from_slice(event).ok()?;
     if outer.window.is_some() {
@@ -204,7 +204,7 @@ pub fn read(event: &Bytes) -> Option<Batch> {
     (!batch.is_empty()).then_some(batch)
 }
 
-/// The records of everything but Kafka. They have one source; what has several is not from Lambda.
+/// Records of all sources but Kafka. Lambda never mixes sources in one event.
 fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
     let list: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
     let mut partitions = Partitions::default();
@@ -220,7 +220,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
         };
         let (source, id, partition) = match record.source.as_ref() {
             "aws:sqs" => {
-                // Queues without order may have groups too, which then are tenants.
+                // Standard queues may have groups too; those are tenants, without order.
                 let source = Source::Sqs { fifo: is_fifo() };
                 let group = record.attributes.as_ref();
                 let group = group.and_then(|attributes| attributes.message_group_id.as_deref());
@@ -249,7 +249,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
             }
             _ => return None,
         };
-        // An empty identifier would make Lambda take the whole batch for failed.
+        // An empty identifier would make Lambda fail the whole batch.
         if id.is_empty() || *all_from.get_or_insert(source) != source {
             return None;
         }
@@ -273,7 +273,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
     Some((all_from?, items))
 }
 
-/// Kafka's are lists by topic and partition.
+/// Kafka's records, which are listed by topic and partition.
 fn kafka(event: &[u8], topics: &RawValue) -> Option<Vec<Item>> {
     let topics: BTreeMap<String, Vec<&RawValue>> = serde_json::from_str(topics.get()).ok()?;
     let mut items = Vec::new();
@@ -296,7 +296,7 @@ fn kafka(event: &[u8], topics: &RawValue) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// Numbers for partitions as they come.
+/// Numbers partitions in order of appearance.
 #[derive(Default)]
 struct Partitions(HashMap<String, usize>);
 
@@ -310,7 +310,7 @@ impl Partitions {
     }
 }
 
-/// Where `part`, a piece of it, is in `event`.
+/// The range of `part`, a slice of `event`, in `event`.
 fn range(event: &[u8], part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - event.as_ptr().addr();
     start..start + part.len()

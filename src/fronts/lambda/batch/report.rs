@@ -1,4 +1,4 @@
-//! How Lambda is told what has to come again.
+//! `batchItemFailures`: tells Lambda which records must come again.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -7,15 +7,16 @@ use serde::de::IgnoredAny;
 use super::read::{Batch, Source};
 use crate::event::Failure;
 
-/// An error if a handler's answer names anything that has failed. Of one that has been given one record, that is it. Of one that has been
-/// given them all, Lambda is to hear of it; but where it would not (`partial_batch = "off"`), the event has failed.
+/// An error if the handler's result names failures in `batchItemFailures`. A handler of one record
+/// thereby reports that this record failed. A handler of all records thereby fails the event if
+/// Lambda would not read the names (`partial_batch = "off"`).
 pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(rename = "batchItemFailures")]
         failures: Option<Vec<IgnoredAny>>,
     }
-    // Most say nothing of the kind.
+    // Most results do not contain the word.
     if memchr::memmem::find(answer, b"batchItemFailures").is_none() {
         return Ok(());
     }
@@ -23,19 +24,20 @@ pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
         Ok(Answer {
             failures: Some(failures),
         }) if !failures.is_empty() => Err(Failure::Thrown(
-            "the handler has named what failed in batchItemFailures".into(),
+            "the handler reported failures in batchItemFailures".into(),
         )),
         _ => Ok(()),
     }
 }
 
-/// `{"batchItemFailures": […]}` for the records that failed, which are in their order.
+/// `{"batchItemFailures": […]}` for the failed records, which are in order.
 pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
     let mut answer = String::from(r#"{"batchItemFailures":["#);
     let mut named = vec![false; batch.len()];
     let mut first = true;
     for &index in failed {
-        // A stream goes back to where it is told, so that only the first counts: of all, or of its partition.
+        // A stream restarts at the record that is named, so only the first counts: of all records,
+        // or of its partition.
         let group = match batch.source {
             Source::Sqs { .. } => index,
             Source::Kafka => batch.records[index].partition,
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handler_may_name_what_failed() {
+    fn reported_failures_are_recognized() {
         for done in [
             "",
             "null",

@@ -1,17 +1,18 @@
-//! Which record may begin next?
+//! Scheduling of a batch: which record may begin next.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// What a record that fails takes with it.
+/// Which records a failed record stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Nothing.
+    /// None.
     Alone,
-    /// Those behind it in its partition.
+    /// Later records of its partition.
     Partition,
     /// All that have not begun.
     All,
-    /// All behind it in the event, as the source goes back to the first that failed. What is before it still has to be done.
+    /// All later records of the event, since the source restarts at the first failure. Earlier
+    /// records still run.
     Checkpoint,
 }
 
@@ -22,27 +23,27 @@ enum State {
     Done,
 }
 
-/// The order of one batch. Records are known by their place in the event, and begin in that order as far as their partitions allow:
-/// of a partition only the first that is not done.
+/// The schedule of one batch. Records are known by their index in the event and begin in that
+/// order. Of a partition, only the first unfinished record may run.
 #[derive(Debug)]
 pub struct Schedule {
     rule: Rule,
     workers: usize,
-    /// Of the records that may begin, the first from here on begins; behind the last, it goes round.
+    /// The record to begin with. After the last record the schedule continues with the first.
     start: usize,
     states: Vec<State>,
     partitions: Vec<Partition>,
     partition_of: Vec<usize>,
-    /// The first of each partition, if it has not begun and may.
+    /// The next record of each partition, if it may begin.
     ready: BTreeSet<usize>,
-    /// The same of partitions with a suspect among them, whose records run last, each alone.
+    /// The same for partitions with a suspect. Their records run last, each alone.
     late: BTreeSet<usize>,
-    /// Those whose place is kept, but not in company. Only where the rule is [`Rule::Checkpoint`]: done last, one that fails would make
-    /// everything that was done before it come again.
+    /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if one ran
+    /// last and failed, everything done before it would come again.
     suspects: BTreeSet<usize>,
     running: usize,
     is_one_alone: bool,
-    /// From here on nothing begins.
+    /// No record from this index on begins.
     end: usize,
 }
 
@@ -53,7 +54,7 @@ struct Partition {
 }
 
 impl Schedule {
-    /// `partition_of` has a number below the number of records for each of them.
+    /// Each number in `partition_of` is less than the number of records.
     pub fn new(
         partition_of: impl Iterator<Item = usize>,
         rule: Rule,
@@ -97,7 +98,7 @@ impl Schedule {
         schedule
     }
 
-    /// The record that begins now. None while it has to wait for those that run; and, when none runs, at the end.
+    /// The record that begins now. None while it must wait for running records, and at the end.
     pub fn next(&mut self) -> Option<usize> {
         if self.is_one_alone || self.running >= self.workers {
             return None;
@@ -122,7 +123,7 @@ impl Schedule {
         Some(index)
     }
 
-    /// A record that had begun has ended.
+    /// Records that a running record has ended, and whether it succeeded.
     pub fn ended(&mut self, index: usize, well: bool) {
         self.running -= 1;
         self.is_one_alone = false;
@@ -142,14 +143,14 @@ impl Schedule {
         self.advance(self.partition_of[index]);
     }
 
-    /// Nothing begins any more.
+    /// Stops all further records.
     pub fn cut(&mut self) {
         self.end = 0;
         self.ready.clear();
         self.late.clear();
     }
 
-    /// The records that have to come again, in their order.
+    /// The records that must come again, in order.
     pub fn not_done(&self) -> Vec<usize> {
         self.in_state(|state| state != State::Done).collect()
     }
@@ -164,7 +165,7 @@ impl Schedule {
             .map(|(index, _)| index)
     }
 
-    /// The next of a partition may begin.
+    /// Lets the next record of a partition begin.
     fn advance(&mut self, number: usize) {
         let partition = &mut self.partitions[number];
         let Some(index) = partition.behind.pop_front() else {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_partition_only_the_first_begins() {
+    fn only_the_first_of_a_partition_begins() {
         let mut schedule = schedule(&[0, 0, 1, 0, 1], Rule::Partition, &[]);
         assert_eq!(begin(&mut schedule), [0, 2]);
         schedule.ended(2, true);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_begin_than_there_are_workers() {
+    fn running_records_do_not_exceed_the_workers() {
         let mut schedule = schedule(&[0, 1, 2, 3, 4, 5], Rule::Alone, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
         schedule.ended(1, false);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_checkpoint_nothing_begins_and_before_it_everything() {
+    fn records_before_a_checkpoint_run_and_later_ones_do_not() {
         let mut schedule = schedule(&[0, 1, 2, 3, 4, 0, 2], Rule::Checkpoint, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 2, 3]);
         schedule.ended(0, true);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_the_first_failure_is_the_end() {
+    fn first_failure_stops_all_records_by_rule() {
         let mut schedule = schedule(&[0, 1, 0, 2, 3, 4], Rule::All, &[]);
         assert_eq!(begin(&mut schedule), [0, 1, 3, 4]);
         schedule.ended(1, false);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_and_its_partition_run_last_and_alone() {
+    fn suspect_partition_runs_last_and_alone() {
         let mut schedule = schedule(&[0, 1, 0, 2], Rule::Partition, &[2]);
         assert_eq!(begin(&mut schedule), [1, 3]);
         schedule.ended(1, true);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_of_a_stream_keeps_its_place_and_is_alone() {
+    fn suspect_of_a_stream_keeps_its_position_and_runs_alone() {
         let mut schedule = schedule(&[0, 1, 2, 3], Rule::Checkpoint, &[1]);
         assert_eq!(begin(&mut schedule), [0]);
         schedule.ended(0, true);

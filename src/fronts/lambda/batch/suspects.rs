@@ -1,11 +1,12 @@
-//! Which records have cost workers in this environment: killed them, or kept them until their time was over?
+//! Records that have crashed workers in this environment, or have blocked them until their timeout.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// From so many workers on a record runs last and alone: one may have been the fault of what ran beside it.
+/// From this many lost workers on, a record runs last and alone. A single loss may be the fault of
+/// another record that ran at the same time.
 const SUSPECT: u32 = 2;
-/// More would be a function that crashes whatever it is given.
+/// Limit of remembered records. If more records fail, the function crashes on any input.
 const REMEMBERED: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ impl Suspects {
         self.with(|workers| workers.get(id).is_some_and(|times| *times >= SUSPECT))
     }
 
-    /// It has cost one more worker. Says how many it has been.
+    /// Counts one more lost worker and returns the count.
     pub fn note(&self, id: &str) -> u32 {
         self.with(|workers| {
             if workers.len() >= REMEMBERED && !workers.contains_key(id) {
@@ -40,7 +41,7 @@ impl Suspects {
     }
 
     fn with<T>(&self, ask: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
-        // Nothing panics while it is held; and if it did, what is in there would still be true.
+        // Nothing panics under the lock, and the map would stay valid if something did.
         ask(&mut self
             .0
             .lock()
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_time_makes_a_suspect_and_success_clears_it() {
+    fn second_crash_makes_a_suspect_and_success_clears_it() {
         let workers = Suspects::default();
         assert_eq!(workers.note("a"), 1);
         assert!(!workers.is_suspect("a"));
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_suspects_stay_longest() {
+    fn suspects_are_bounded_and_forgotten_last() {
         let workers = Suspects::default();
         workers.note("bad");
         workers.note("bad");

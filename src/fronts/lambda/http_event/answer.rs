@@ -1,4 +1,4 @@
-//! The answer to an event, in the JSON that its service makes a response of.
+//! Writes responses as the JSON that each service accepts.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use http::response::Parts;
 
 use super::format::Format;
 
-/// An answer as JSON.
+/// A response as JSON.
 pub struct Written {
     pub json: Vec<u8>,
-    /// Its body is in base64.
+    /// The body is base64.
     pub is_base64: bool,
 }
 
-/// The whole answer.
+/// Writes a whole response.
 ///
-/// The body is text when it is UTF-8 without NUL, and base64 otherwise: whatever its `Content-Type` says, that is what JSON can
-/// carry.
+/// The body is sent as a string if it is UTF-8 without NUL, otherwise as base64. `Content-Type`
+/// does not matter, because only the former fits into JSON.
 pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Written {
     let text = match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).ok(),
@@ -69,9 +69,10 @@ pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Written {
     }
 }
 
-/// What goes before a body that streams: the head and eight NUL bytes.
+/// The prelude of a streamed response: status and headers as JSON, then eight NUL bytes.
 ///
-/// Function URLs and REST APIs stream. A REST API takes lists of header values here too, but both take this.
+/// Function URLs and REST APIs stream. A REST API accepts lists of header values too, but both
+/// accept this form.
 pub fn prelude(_format: &Format, head: &Parts) -> Vec<u8> {
     let mut json = Json(String::with_capacity(HEAD));
     json.status(head);
@@ -85,13 +86,13 @@ pub fn prelude(_format: &Format, head: &Parts) -> Vec<u8> {
     prelude
 }
 
-/// Bytes that most heads fit into.
+/// Initial capacity for the header.
 const HEAD: usize = 768;
 
-/// The headers of a response, but for those that are about a connection which is not ours.
+/// A response's headers, without those that concern a connection.
 struct Headers<'a> {
     headers: &'a HeaderMap,
-    /// The length of the body, where it is known.
+    /// The body's length, if known.
     body: Option<usize>,
 }
 
@@ -110,7 +111,8 @@ impl<'a> Headers<'a> {
         let body = self.body;
         self.headers.iter().filter(move |(name, value)| {
             if **name == CONTENT_LENGTH {
-                // To HEAD it is the length of what GET would get. The service counts the bytes that there are.
+                // In a response to HEAD this is the length of GET's body, but the service counts
+                // the bytes of this body.
                 return body.is_none_or(|len| {
                     len == 0 || value.to_str().is_ok_and(|text| text == len.to_string())
                 });
@@ -119,7 +121,7 @@ impl<'a> Headers<'a> {
         })
     }
 
-    /// Each name once, with the values that follow one another.
+    /// Calls `take` for each name, with its consecutive values.
     fn each(
         &self,
         mut take: impl FnMut(&'a HeaderName, &mut dyn Iterator<Item = &'a HeaderValue>),
@@ -129,13 +131,13 @@ impl<'a> Headers<'a> {
             let more = std::iter::from_fn(|| lines.next_if(|(next, _)| *next == name));
             let mut values = std::iter::once(value).chain(more.map(|(_, value)| value));
             take(name, &mut values);
-            // What it has not taken is not the next name's.
+            // Skips the values that `take` has left.
             values.for_each(drop);
         }
     }
 }
 
-/// JSON that is being written.
+/// Writer of JSON.
 struct Json(String);
 
 impl Json {
@@ -197,8 +199,9 @@ impl Json {
 
     /// `"headers":{"name":"value, value","set-cookie":"cookie","Set-cookie":"cookie"}`
     ///
-    /// These services have no way of sending two cookies. But names that differ in upper and lower case are different keys for
-    /// JSON and one header for the client, and there are 512 ways of writing this one; of more cookies, the last are lost.
+    /// These services have no field for two cookies. But names in different case are different keys
+    /// in JSON and one header for the client. `set-cookie` has 512 spellings; cookies beyond that
+    /// are dropped.
     fn one_each(&mut self, headers: &Headers<'_>) {
         self.raw(r#","headers":{"#);
         let mut comma = "";
@@ -234,7 +237,7 @@ impl Json {
 
     fn name(&mut self, comma: &mut &'static str, name: &str) {
         self.raw(comma);
-        // No header's name has anything to escape.
+        // Header names contain nothing to escape.
         self.raw("\"");
         self.raw(name);
         self.raw("\":");
@@ -267,20 +270,21 @@ impl Json {
                     self.0.push(char::from(digit));
                 }
             }
-            // All that is escaped is ASCII.
+            // All escaped characters are ASCII.
             text = &rest[1..];
         }
     }
 }
 
-/// How many bytes there are before one that JSON has to escape; eight are looked at together.
+/// The number of bytes before the first that JSON must escape. Tests eight bytes at a time.
 fn plain(bytes: &[u8]) -> usize {
     const EACH: u64 = u64::MAX / 255;
     let mut at = 0;
     while let Some(eight) = bytes[at..].first_chunk() {
         let word = u64::from_ne_bytes(*eight);
         let (quote, backslash) = (word ^ (EACH * 0x22), word ^ (EACH * 0x5c));
-        // The highest bit of a byte that is below 0x20, or of one that has become 0. A borrow may set a bit too many.
+        // The highest bit marks a byte below 0x20, or one that became 0. A borrow may mark one byte
+        // too many.
         let control = word.wrapping_sub(EACH * 0x20) & !word;
         let quote = quote.wrapping_sub(EACH) & !quote;
         let backslash = backslash.wrapping_sub(EACH) & !backslash;
@@ -299,10 +303,10 @@ fn is_escaped(byte: &u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
-/// Two for each letter of `set-cookie`.
+/// Two for each letter of the alphabet in `set-cookie`.
 const SPELLINGS: u32 = 1 << 9;
 
-/// The name with upper case where `spelling` has a bit for the letter.
+/// The name with its n-th letter in upper case if bit n of `spelling` is set.
 fn spelt(name: &str, spelling: u32) -> String {
     let mut letters = 0;
     let mut spell = |c: char| {
@@ -318,7 +322,7 @@ fn spelt(name: &str, spelling: u32) -> String {
     name.chars().map(&mut spell).collect()
 }
 
-/// A value as text: UTF-8, or Latin-1, which is what bytes meant in HTTP before.
+/// A header's value as text: UTF-8, otherwise Latin-1, the former default of HTTP.
 fn text(value: &HeaderValue) -> Cow<'_, str> {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Cow::Borrowed(text),

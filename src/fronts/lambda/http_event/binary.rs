@@ -1,4 +1,4 @@
-//! Decides whether a REST API of API Gateway decodes an answer that is sent in base64.
+//! Decides whether a REST API of API Gateway decodes a base64 response.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -34,8 +34,8 @@ impl From<MediaType> for String {
     }
 }
 
-/// Does this service decode the base64 of an answer to a request with these headers? REST APIs look
-/// up the first media type of `Accept`; all other services always decode.
+/// Whether the service decodes a base64 response to a request with these headers. REST APIs match
+/// the first media type of `Accept`; all other services always decode.
 pub fn decodes(format: Format, configured: &[MediaType], headers: &HeaderMap) -> bool {
     if format != Format::Rest || configured.iter().any(|it| it.0 == "*/*") {
         return true;

@@ -1,7 +1,7 @@
-//! What an event's JSON says, field by field, in its own order.
+//! Lazy access to the JSON fields of an event, in their order.
 //!
-//! Fields are looked for in the text and parsed when somebody asks for them: whose event it is must be known before a field of the
-//! wrong type can be called wrong, and most of an event is never needed.
+//! Fields are located first and parsed on demand. The event's service must be known before a field
+//! of the wrong type is an error, and most fields are never needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,10 +35,10 @@ const EVENT: &[&str] = &[
     "routeArn",
 ];
 
-/// An object within another, and the fields of it that matter.
+/// A nested object and its relevant fields.
 pub struct Part {
     name: &'static str,
-    /// From the event on, for messages.
+    /// The object's path from the event on, for messages.
     at: &'static str,
     fields: &'static [&'static str],
 }
@@ -74,10 +74,10 @@ pub const IDENTITY: Part = Part {
     fields: &["sourceIp"],
 };
 
-/// The fields of a JSON object that matter here. A field that is null is one that is not there; of two with one name, the last
-/// counts, as everywhere in AWS.
+/// The relevant fields of a JSON object. A null field counts as missing; of two fields with one
+/// name the last counts, as everywhere in AWS.
 pub struct Object<'a> {
-    /// What the names of its fields begin with in messages.
+    /// Prefix of field names in messages.
     at: &'static str,
     fields: Vec<(&'static str, &'a RawValue)>,
 }
@@ -86,10 +86,10 @@ pub struct Object<'a> {
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Values<'a>)>;
 
 impl<'a> Object<'a> {
-    /// The event. None when it is JSON but no object.
+    /// Reads the event. None if it is JSON but not an object.
     pub fn of_event(text: &'a str) -> Result<Option<Object<'a>>, Malformed> {
         let malformed = |error: serde_json::Error| {
-            Malformed::new("the event", format!("not valid JSON: {error}"))
+            Malformed::new("the event", format!("invalid JSON: {error}"))
         };
         if !text.trim_ascii_start().starts_with('{') {
             return match serde_json::from_str::<IgnoredAny>(text) {
@@ -132,7 +132,8 @@ impl<'a> Object<'a> {
         let Some(json) = self.json(name) else {
             return Ok(None);
         };
-        // Nearly every string is its own value: what is between the quotation marks was checked when the event was read.
+        // Most strings have no escapes, so the text between the quotation marks is the value. It
+        // was checked when the event was read.
         if let Some(inner) = json
             .strip_prefix('"')
             .and_then(|rest| rest.strip_suffix('"'))
@@ -145,22 +146,22 @@ impl<'a> Object<'a> {
         Ok(Some(text))
     }
 
-    /// A field without which the event is not what it seems to be.
+    /// A field that every event of its type has.
     pub fn required(&self, name: &str) -> Result<Cow<'a, str>, Malformed> {
         self.text(name)?
-            .ok_or_else(|| self.wrong(name, "not there, but every request has one"))
+            .ok_or_else(|| self.wrong(name, "missing, but every request has one"))
     }
 
-    /// False when it is not there.
+    /// False if the field is missing.
     pub fn flag(&self, name: &str) -> Result<bool, Malformed> {
         match self.json(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(self.wrong(name, "neither true nor false")),
+            Some(_) => Err(self.wrong(name, "not a boolean")),
         }
     }
 
-    /// A map whose values are texts or lists of texts.
+    /// A map from names to strings or lists of strings.
     pub fn pairs(&self, name: &str) -> Result<Pairs<'a>, Malformed> {
         match self.json(name) {
             None => Ok(Pairs::new()),
@@ -172,7 +173,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A list of texts; empty when it is not there.
+    /// A list of strings; empty if missing.
     pub fn list(&self, name: &str) -> Result<Vec<Cow<'a, str>>, Malformed> {
         match self.json(name) {
             None => Ok(Vec::new()),
@@ -184,7 +185,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// An object within this one. None when there is none, or something else.
+    /// An object within this one. None if it is missing or not an object.
     pub fn part(&self, part: &Part) -> Result<Option<Object<'a>>, Malformed> {
         match self.json(part.name) {
             Some(json) if json.starts_with('{') => Object::parse(json, part.at, part.fields)
@@ -194,7 +195,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// What is wrong with a field.
+    /// The error for a field.
     pub fn wrong(&self, name: &str, what: impl Into<String>) -> Malformed {
         let at = match self.at {
             "" => name.to_string(),
@@ -205,7 +206,7 @@ impl<'a> Object<'a> {
 
     fn malformed(&self, name: &str, error: &serde_json::Error) -> Malformed {
         let error = error.to_string();
-        // It counts from the beginning of the field, which nobody sees.
+        // The position counts from the beginning of the field, which the user does not see.
         let what = error
             .rsplit_once(" at line ")
             .map_or(&*error, |(what, _)| what);
@@ -213,7 +214,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Finds the fields of these names, and passes over the rest.
+/// Collects the fields with these names and skips the rest.
 struct Known(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Known {
@@ -274,10 +275,10 @@ impl<'de> Visitor<'de> for Map {
     }
 }
 
-/// Headers that most requests have, with those of AWS.
+/// Number of headers of a typical request, including AWS's.
 const USUAL: usize = 16;
 
-/// What a name of a map has: one value is the rule even where there might be many.
+/// The values of a name in a map: usually one, even where a list is allowed.
 pub enum Values<'a> {
     One(Text<'a>),
     Many(Vec<Text<'a>>),
@@ -350,7 +351,7 @@ impl<'de> Visitor<'de> for ValuesVisitor {
     }
 }
 
-/// A value of a list. No service sends numbers, but events that are written by hand have them.
+/// A value of a list. Services send strings, but handwritten events may contain numbers.
 struct Scalar<'a>(Text<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {

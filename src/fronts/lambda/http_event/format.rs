@@ -1,10 +1,10 @@
-//! Which service has sent an event.
+//! Recognizes the service that has sent an event.
 
 use std::fmt;
 
 use super::fields::Object;
 
-/// A service that sends HTTP requests as events, and the version of what it sends.
+/// A service that sends HTTP requests as events, with its payload version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A REST API of API Gateway.
@@ -15,7 +15,7 @@ pub enum Format {
     HttpApiV2,
     /// The URL of a function.
     FunctionUrl,
-    /// An Application Load Balancer. Whether it sends and takes lists of header values is an attribute of its target group.
+    /// An Application Load Balancer. Lists of header values are an attribute of its target group.
     Alb { multi_value: bool },
     /// VPC Lattice, event structure `V1`.
     LatticeV1,
@@ -43,7 +43,7 @@ impl fmt::Display for Format {
 
 /// None for every event that is not for an HTTP application.
 pub fn of(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<Format> {
-    // A request to be authorised: what it wants for an answer is a policy.
+    // A Lambda authorizer's event: it expects a policy as its result.
     if event.has("methodArn") || event.has("routeArn") {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The header lines that the client sent, and what the service in between has added about the client.
+//! The client's headers, and what the service has added about the client.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -10,8 +10,8 @@ use super::Malformed;
 use super::fields::{Object, Pairs};
 use crate::event::Address;
 
-/// The header lines of an event, in its order. What has one value for each name stands in `headers`; where lists are sent, they
-/// have all that `headers` has.
+/// The headers of an event, in its order. `headers` has one value per name. If the service sends
+/// `multiValueHeaders`, those contain everything that `headers` does.
 pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     let (mut at, mut pairs) = ("multiValueHeaders", event.pairs("multiValueHeaders")?);
     if pairs.is_empty() {
@@ -20,19 +20,19 @@ pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     map(&pairs, at)
 }
 
-/// Names of headers. PHP's processes take fewer variables, and a `HeaderMap` has an end too.
+/// Maximum number of header names. PHP accepts fewer variables, and a `HeaderMap` is limited too.
 const MOST: usize = 1024;
 
 fn map(pairs: &Pairs<'_>, at: &str) -> Result<HeaderMap, Malformed> {
     if pairs.len() > MOST {
-        let what = format!("{} headers are more than PHP can be given", pairs.len());
+        let what = format!("{} headers exceed what PHP accepts", pairs.len());
         return Err(Malformed::new(at, what));
     }
-    // One more, for what the event says elsewhere.
+    // One more for a header that the event has in another field.
     let mut headers = HeaderMap::with_capacity(pairs.len() + 1);
     for (name, values) in pairs {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Malformed::new(at, format!("{name:?} is not the name of a header")))?;
+            .map_err(|_| Malformed::new(at, format!("{name:?} is not a valid header name")))?;
         let mut values = values.each().map(|value| header_value(value, at, name));
         let mut entry = match headers.entry(known) {
             Entry::Occupied(entry) => entry,
@@ -50,12 +50,13 @@ fn map(pairs: &Pairs<'_>, at: &str) -> Result<HeaderMap, Malformed> {
 
 pub fn header_value(text: &str, at: &str, name: &str) -> Result<HeaderValue, Malformed> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
-        let what = format!("{text:?} cannot be the value of `{name}`");
+        let what = format!("{text:?} is not a valid value of `{name}`");
         Malformed::new(at, what)
     })
 }
 
-/// Cookies have a list of their own in version 2. A function URL has them among the headers too.
+/// Adds the cookies, which version 2 sends as a list. A function URL sends them among the headers
+/// too.
 pub fn insert_cookies(headers: &mut HeaderMap, cookies: &[Cow<'_, str>]) -> Result<(), Malformed> {
     if !cookies.is_empty() {
         let value = header_value(&cookies.join("; "), "cookies", "cookie")?;
@@ -64,12 +65,13 @@ pub fn insert_cookies(headers: &mut HeaderMap, cookies: &[Cow<'_, str>]) -> Resu
     Ok(())
 }
 
-/// Did the client's own connection end at the service encrypted? `usual` when the service does not say.
+/// Whether the client's connection to the service used TLS; `usual` if the service does not say.
 pub fn https(headers: &HeaderMap, usual: bool) -> bool {
     last(headers, "x-forwarded-proto").map_or(usual, |proto| proto.eq_ignore_ascii_case("https"))
 }
 
-/// The client as the load balancer saw it: the last one is its own, those before it the client may have written.
+/// The client's address as the load balancer saw it. Only the last one is trustworthy; the client
+/// may have sent those before it.
 pub fn forwarded_for(headers: &HeaderMap) -> Option<Address> {
     address(last(headers, "x-forwarded-for")?)
 }
@@ -79,8 +81,8 @@ fn last<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     value.rsplit(',').next().map(str::trim)
 }
 
-/// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; port 0 where none is given. None for what API Gateway's
-/// console calls its own address.
+/// Parses `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; port 0 if none is
+/// given. None for the placeholder that API Gateway's console sends.
 pub fn address(text: &str) -> Option<Address> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some(address.into());

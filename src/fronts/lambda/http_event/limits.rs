@@ -1,10 +1,10 @@
-//! What a service takes of an answer, where that is less than Lambda takes.
+//! Size limits of services that accept less than Lambda does.
 
 use http::HeaderMap;
 
 use super::format::Format;
 
-/// What of an answer its service refuses.
+/// The part of a response that exceeds a limit of its service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuch {
     pub what: &'static str,
@@ -13,13 +13,13 @@ pub struct TooMuch {
     pub remedy: &'static str,
 }
 
-/// Of a whole answer, as JSON. A load balancer counts in both directions.
+/// Maximum size of a load balancer's event or response, as JSON.
 pub const ALB_MOST: usize = 1 << 20;
 
-/// Of the values of all headers. API Gateway counts in both directions.
+/// Maximum size of all header values together, in API Gateway's events and responses.
 pub const GATEWAY_MOST: usize = 10_240;
 
-/// Would the service make a response of an answer with these headers?
+/// Checks the response's headers against the service's limit.
 pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
     if !matches!(
         format,
@@ -29,23 +29,24 @@ pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
     }
     match headers.values().map(|value| value.len()).sum() {
         size if size > GATEWAY_MOST => Err(TooMuch {
-            what: "the headers of the answer have",
+            what: "the response's headers have",
             size,
             most: GATEWAY_MOST,
-            remedy: "send fewer or shorter ones; mostly it is cookies that are long",
+            remedy: "send fewer or shorter ones; the longest are usually cookies",
         }),
         _ => Ok(()),
     }
 }
 
-/// Would the service make a response of an answer of that many bytes of JSON?
+/// Checks the size of the response's JSON against the service's limit.
 pub fn size(format: Format, size: usize) -> Result<(), TooMuch> {
     match format {
         Format::Alb { .. } if size > ALB_MOST => Err(TooMuch {
-            what: "the answer has",
+            what: "the response has",
             size,
             most: ALB_MOST,
-            remedy: "put it into S3 and answer with a link, or have the function called by a function URL or API Gateway",
+            remedy: "put it into S3 and respond with a link, or call the function through a \
+                     function URL or API Gateway",
         }),
         _ => Ok(()),
     }

@@ -1,8 +1,9 @@
-//! HTTP requests that arrive as events of AWS Lambda, and their answers.
+//! Converts HTTP events of AWS Lambda to requests, and responses to what each service accepts.
 //!
-//! Seven services send them, each in a format of its own. [`read`] makes the request that the client sent, as far as its service
-//! has kept it; [`write`] and [`prelude`] make the answer that this service understands. Neither does any I/O.
-//! `docs/lambda-http.md` says what each service loses on the way, and what is made of it.
+//! Seven services send HTTP requests as events, each in its own format. [`read`] restores the
+//! client's request as far as the service has kept it; [`write`] and [`prelude`] write the
+//! response. None of them does I/O. `docs/lambda-http.md` lists what each service loses, and what
+//! Surus does about it.
 
 mod answer;
 mod binary;
@@ -27,27 +28,27 @@ use fields::Object;
 /// An HTTP request that a service sent as an event.
 #[derive(Debug)]
 pub struct HttpEvent {
-    /// Its URI has no authority; `Host` is who the request is for.
+    /// Its URI has no authority; `Host` names the target.
     pub request: Request<Body>,
     pub origin: Origin,
-    /// Who sent it; its answer needs that.
+    /// The sending service, which determines the response's format.
     pub format: Format,
-    /// The service decodes an answer in base64.
+    /// Whether the service decodes a base64 response.
     pub decodes_base64: bool,
-    /// The JSON of `requestContext`, as it came.
+    /// The JSON of `requestContext`, unchanged.
     pub request_context: Option<String>,
 }
 
-/// Why an event is no request although its service sends requests only, or no JSON.
+/// Why an event cannot be read: it is not JSON, or not a valid request of its service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct Malformed {
-    /// Which part of the event, such as `headers`.
+    /// The part of the event, such as `headers`.
     pub at: String,
     pub what: String,
 }
 
-/// Bytes of a message: it quotes what is wrong, which may be all of the event.
+/// Maximum length of a message, which may quote parts of the event.
 const LONGEST: usize = 300;
 
 impl Malformed {
@@ -65,7 +66,7 @@ impl Malformed {
     }
 }
 
-/// Makes a request of an event. None when the event is JSON, but not of a service that sends HTTP.
+/// Converts an event to a request. None if the event is JSON, but not of a service that sends HTTP.
 pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malformed> {
     let text = std::str::from_utf8(event).map_err(|error| {
         let what = format!("not UTF-8 after {} bytes", error.valid_up_to());
@@ -79,7 +80,7 @@ pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malf
         return Ok(None);
     };
     let (request, origin) = request::of(format, &event, context.as_ref(), settings)?;
-    // A stream has no base64: its bytes arrive as they are.
+    // Streamed bytes are never encoded.
     let decodes_base64 = settings.mode == Mode::Stream
         || binary::decodes(format, &settings.binary_media_types, request.headers());
     Ok(Some(HttpEvent {

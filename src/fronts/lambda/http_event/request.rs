@@ -1,4 +1,4 @@
-//! The request that an event stands for.
+//! Restores the client's request from an event.
 
 use std::borrow::Cow;
 
@@ -36,11 +36,11 @@ pub fn of(
     let mut origin = Origin {
         client: client(format, said.client.as_deref(), &headers),
         server: None,
-        // Nothing but load balancers and Lattice listens without TLS.
+        // Only load balancers and Lattice listen without TLS.
         https: headers::https(&headers, !is_balancer(format)),
     };
     if origin.client.is_some() {
-        // Who has called the service may speak for another.
+        // The service's caller may be a proxy of the client.
         let proxies = &settings.trusted_proxies;
         let forwarded = forwarded_origin(&Peer::from(origin), &headers, proxies);
         origin = forwarded.origin;
@@ -56,12 +56,12 @@ pub fn of(
     Ok((request, origin))
 }
 
-/// What formats say at different places.
-struct Said<'a> {
+/// Facts that each format has in a different place.
+struct RequestFacts<'a> {
     method: Cow<'a, str>,
     protocol: Option<Cow<'a, str>>,
     client: Option<Cow<'a, str>>,
-    /// Who the request is for, when it has no `Host`.
+    /// The request's target if it has no `Host`.
     domain: Option<Cow<'a, str>>,
 }
 
@@ -69,8 +69,8 @@ fn said<'a>(
     format: Format,
     event: &Object<'a>,
     context: Option<&Object<'a>>,
-) -> Result<Said<'a>, Malformed> {
-    let mut said = Said {
+) -> Result<RequestFacts<'a>, Malformed> {
+    let mut said = RequestFacts {
         method: Cow::Borrowed("POST"),
         protocol: None,
         client: None,
@@ -94,7 +94,7 @@ fn said<'a>(
         }
         Format::Alb { .. } => said.method = event.required("httpMethod")?,
         Format::LatticeV1 | Format::LatticeV2 => said.method = event.required("method")?,
-        // Each of a connection's events is something that happens to the application, whatever the client's handshake was.
+        // The event is a message on a connection, so the handshake's method does not matter.
         Format::WebSocket => {}
     }
     if matches!(format, Format::Rest | Format::HttpApiV1 | Format::WebSocket)
@@ -118,7 +118,7 @@ fn target(
     if matches!(format, Format::LatticeV1 | Format::LatticeV2)
         && let Some((before, query)) = path.split_once('?')
     {
-        // What Lattice calls the path may be the whole target.
+        // Lattice may send path and query in the path field.
         (path, after) = (before, Some(query));
     }
     let path = settings
@@ -147,14 +147,14 @@ fn target(
     }
     let target = target
         .finish()
-        .map_err(|error| Malformed::new(at, format!("no request has such a target: {error}")))?;
+        .map_err(|error| Malformed::new(at, format!("not a valid request target: {error}")))?;
     Ok(Uri::from(target))
 }
 
-/// Bytes that most queries fit into.
+/// Initial capacity for the query.
 const QUERY: usize = 64;
 
-/// The path before its base is removed, and where it stands.
+/// The path before `base_path` is removed, and its field.
 fn path<'a>(
     format: Format,
     event: &Object<'a>,
@@ -168,7 +168,7 @@ fn path<'a>(
             let route = context.required("routeKey")?;
             return Ok(("requestContext.routeKey", websocket_path(&route).into()));
         }
-        // The path that the client asked for; `path` is without the stage.
+        // The path that the client requested; `path` lacks the stage.
         (Format::Rest, Some(context))
             if settings.strip_stage == StripStage::Never && context.has("path") =>
         {
@@ -182,7 +182,7 @@ fn path<'a>(
     if !path.starts_with('/') {
         return Err(Malformed::new(
             at,
-            format!("{path:?} does not begin with a slash"),
+            format!("{path:?} does not start with a slash"),
         ));
     }
     let strip = match settings.strip_stage {
@@ -203,7 +203,7 @@ fn path<'a>(
     Ok((at, path))
 }
 
-/// Where the events of WebSocket connections go: each route has a path.
+/// The path of a WebSocket route's events.
 fn websocket_path(route: &str) -> String {
     let segment = route.replace('%', "%25").replace('/', "%2F");
     format!("/websocket/{segment}")
@@ -230,7 +230,8 @@ fn client(format: Format, said: Option<&str>, headers: &HeaderMap) -> Option<Add
     }
 }
 
-/// These pass queries on undecoded, say who the client is in a header only, and need not be encrypted.
+/// Whether the service passes queries on undecoded, gives the client's address only in a header,
+/// and may lack TLS.
 fn is_balancer(format: Format) -> bool {
     matches!(
         format,
@@ -255,7 +256,7 @@ fn body(format: Format, event: &Object<'_>) -> Result<Body, Malformed> {
     Ok(Body::Memory(bytes.into()))
 }
 
-/// Events written by hand lack the padding often enough.
+/// Handwritten events often lack the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

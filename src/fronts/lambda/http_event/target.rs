@@ -1,4 +1,4 @@
-//! The request target that the client sent, from what its service says of path and query.
+//! Restores the request target from the path and query that the service sends.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::Pairs;
 
-/// What becomes of an API's stage at the beginning of the path.
+/// Whether an API's stage is removed from the beginning of the path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StripStage {
-    /// It is removed where API Gateway has put it: HTTP APIs have it in the path, unless the stage is `$default`; REST APIs do not.
+    /// If API Gateway has added it: HTTP APIs have the stage in the path unless it is
+    /// `$default`; REST APIs do not.
     #[default]
     Auto,
-    /// It is removed wherever the path begins with it.
+    /// Always, if the path begins with it.
     Always,
-    /// The path is the one that the client asked for, with the stage.
+    /// Never: the path is the one that the client requested, with the stage.
     Never,
 }
 
@@ -33,7 +34,8 @@ impl TryFrom<String> for PathPrefix {
         match is_path {
             true => Ok(PathPrefix(text)),
             false => Err(format!(
-                "`{text}` is not the beginning of a path: it begins with a slash and does not end with one, such as `/api`"
+                "`{text}` is not a path prefix; it must start with a slash and not end with one, \
+                 such as `/api`"
             )),
         }
     }
@@ -52,10 +54,10 @@ impl PathPrefix {
     }
 }
 
-/// The path without the stage that it begins with.
+/// The path without the stage.
 pub fn strip_stage<'a>(path: &'a str, stage: &str) -> &'a str {
     match path.strip_prefix('/') {
-        // A name of nothing is no segment.
+        // An empty name matches no segment.
         Some(rest) if !stage.is_empty() && rest.starts_with(stage) => {
             strip(path, &path[..=stage.len()])
         }
@@ -63,7 +65,7 @@ pub fn strip_stage<'a>(path: &'a str, stage: &str) -> &'a str {
     }
 }
 
-/// Only whole segments are removed, and a path stays.
+/// Removes whole segments only. The result always begins with a slash.
 fn strip<'a>(path: &'a str, prefix: &str) -> &'a str {
     match path.strip_prefix(prefix) {
         Some("") => "/",
@@ -72,10 +74,10 @@ fn strip<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
-/// No longer target becomes a URI; a name that has many values would make one without end.
+/// Longer targets are not valid URIs. The limit also stops the expansion of a long list of values.
 const MAX: usize = u16::MAX as usize;
 
-/// A request target that is being put together.
+/// Builder of a request target.
 pub struct Target(Vec<u8>);
 
 impl Target {
@@ -85,7 +87,7 @@ impl Target {
         target
     }
 
-    /// A query that the service has passed on as it was.
+    /// Appends a query that the service has passed on unchanged.
     pub fn query(&mut self, raw: &str) {
         if !raw.is_empty() {
             self.0.push(b'?');
@@ -93,7 +95,7 @@ impl Target {
         }
     }
 
-    /// A query of which the service has made a map.
+    /// Appends a query that the service has split into a map.
     pub fn pairs(&mut self, pairs: &Pairs<'_>, coding: Coding) {
         let lines = pairs
             .iter()
@@ -124,13 +126,14 @@ impl Target {
         PathAndQuery::from_maybe_shared(Bytes::from(self.0))
     }
 
-    /// Encodes what cannot have been in the request line, and nothing else.
+    /// Encodes only what the request line cannot have contained.
     fn escape(&mut self, text: &str, part: Part) {
         let bytes = text.as_bytes();
         let mut kept = 0;
         for (at, byte) in bytes.iter().enumerate() {
             let is_legal = match part {
-                // No query is wrong because of a `%`; a path is, so that somebody must have decoded this one.
+                // A `%` is always legal in a query. In a path it must begin an escape, otherwise
+                // the service has decoded the path.
                 Part::Path => {
                     IN_PATH[usize::from(*byte)] && (*byte != b'%' || is_encoding(&bytes[at..]))
                 }
@@ -159,19 +162,19 @@ enum Part {
     Query,
 }
 
-/// What a service has done to the names and values of a query.
+/// How the service has coded the names and values of a query.
 #[derive(Clone, Copy)]
 pub enum Coding {
-    /// They are as the client sent them.
+    /// As the client sent them.
     Kept,
-    /// They were decoded.
+    /// Decoded.
     Decoded,
 }
 
 const IN_QUERY: [bool; 256] = all_but(b"\"<>#");
 const IN_PATH: [bool; 256] = all_but(b"\"<>#?`");
 
-/// What clients put into request lines: more than RFC 3986 has.
+/// Characters that clients put into request lines; more than RFC 3986 allows.
 const fn all_but(except: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = b'!';
@@ -187,12 +190,12 @@ const fn all_but(except: &[u8]) -> [bool; 256] {
     table
 }
 
-/// `%2F` at the beginning.
+/// Whether the bytes begin with an escape such as `%2F`.
 fn is_encoding(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit())
 }
 
-/// What RFC 3986 has in a query stays, but for what separates or stands for something else there.
+/// Keeps what RFC 3986 allows in a query, except separators and characters with another meaning.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

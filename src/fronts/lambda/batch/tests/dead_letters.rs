@@ -1,4 +1,4 @@
-//! Deliveries of a FIFO queue with a dead-letter queue: which messages end in it?
+//! Deliveries of a FIFO queue with a dead-letter queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fronts::lambda::batch::{Batches, FifoFailure, read};
 
 const MAX_RECEIVES: u32 = 5;
 
-/// A message of a group, such as `a2`, and whether it fails by hanging or by throwing.
+/// A message, such as `a2` of group `a`, and how it fails, if it does.
 type Message = (&'static str, Option<Bad>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,8 +21,8 @@ enum Bad {
     Throws,
 }
 
-/// Delivers the queue's messages, all in one batch, until none is left. Each delivery is to another
-/// environment. Returns the dead letters, and how often each message was done.
+/// Delivers the queue's messages in one batch, each time to another environment, until none is
+/// left. Returns the dead letters, and how often each message was done.
 fn deliver(
     fifo_failure: FifoFailure,
     workers: usize,
@@ -76,7 +76,7 @@ fn deliver(
 }
 
 #[test]
-fn good_messages_behind_a_failing_one_of_another_group_are_never_dead_letters() {
+fn good_message_of_another_group_never_becomes_a_dead_letter() {
     for bad in [Bad::Hangs, Bad::Throws] {
         for fifo_failure in [FifoFailure::Group, FifoFailure::Message, FifoFailure::Batch] {
             for workers in [1, 2, 4] {
@@ -99,7 +99,7 @@ fn good_messages_behind_a_failing_one_of_another_group_are_never_dead_letters() 
 }
 
 #[test]
-fn messages_behind_a_failing_one_of_their_group_go_on_where_that_is_configured() {
+fn good_message_of_the_same_group_runs_if_configured() {
     let messages = [
         ("a1", None),
         ("a2", Some(Bad::Throws)),

@@ -1,4 +1,4 @@
-//! Is nothing lost, nothing acknowledged that failed, and order kept, whatever happens?
+//! Property tests of batches: no record is lost, no failed record is acknowledged, order is kept.
 #![allow(clippy::unwrap_used)]
 
 mod dead_letters;
@@ -60,7 +60,7 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
     let mut seen = BTreeSet::new();
     assert!(
         runs.iter().all(|run| seen.insert(run.index)),
-        "none runs twice"
+        "no record runs twice"
     );
     assert!(runs.iter().all(|run| run.beside <= workers));
     assert!(done.ended <= done.began + time, "answered in time");
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_acknowledged_that_failed(
+    fn batch_loses_no_record_and_acknowledges_no_failure(
         kind in kinds(), work in works(), workers in 1..6_usize, strict: bool, own: Option<u8>, time in 50..3000_u64,
     ) {
         let settings = Settings {
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_can_be_read_can_be_taken_apart(
+    fn readable_event_splits_into_records(
         kind in kinds(), work in works(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
         let mut event = event(kind, &work).to_vec();
@@ -156,8 +156,8 @@ proptest! {
     }
 
     #[test]
-    fn what_has_killed_workers_twice_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
-        // No time limit, so that whatever may begin does.
+    fn suspect_record_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
+        // Without a time limit, every record that may begin does.
         let mut work = work;
         work.retain(|work| work.outcome != Outcome::Hangs);
         prop_assume!(!work.is_empty());
@@ -195,7 +195,7 @@ fn waiting(records: usize) -> Vec<Work> {
 }
 
 #[test]
-fn waiting_jobs_take_their_time_once_per_round_of_workers() {
+fn waiting_records_run_concurrently_on_all_workers() {
     for (records, workers, rounds) in [
         (10, 1, 10),
         (10, 2, 5),
@@ -216,7 +216,7 @@ fn waiting_jobs_take_their_time_once_per_round_of_workers() {
             assert_eq!(done.answer.unwrap(), r#"{"batchItemFailures":[]}"#);
             done.ended - done.began
         });
-        // tokio's clock has milliseconds, and rounds up.
+        // tokio's clock counts milliseconds and rounds up.
         let expected = Duration::from_millis(20 * rounds);
         assert!(
             took >= expected && took < expected + Duration::from_millis(2 * rounds),
@@ -226,7 +226,7 @@ fn waiting_jobs_take_their_time_once_per_round_of_workers() {
 }
 
 #[test]
-fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
+fn hanging_record_becomes_a_suspect() {
     let mut work = waiting(4);
     work[0].outcome = Outcome::Hangs;
     paused(async {
@@ -250,7 +250,7 @@ fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
                 let order = done.runs.iter().map(|run| run.index);
                 ran.push(order.collect::<Vec<_>>());
             }
-            // Where nothing else limits it, it takes all the time there is, twice.
+            // Without a limit of its own, the record takes all the time, twice.
             let first = match record_timeout {
                 None => vec![0],
                 Some(_) => vec![0, 1, 2, 3],
@@ -261,7 +261,7 @@ fn what_hangs_does_not_keep_the_others_from_running_for_ever() {
 }
 
 #[test]
-fn a_strict_queue_hears_of_a_failure_as_an_error() {
+fn failed_record_is_an_error_without_partial_batches() {
     let mut work = waiting(3);
     work[1].outcome = Outcome::Throws;
     let settings = Settings {
@@ -273,7 +273,7 @@ fn a_strict_queue_hears_of_a_failure_as_an_error() {
         let done = run(&batches, Kind::Standard, &work, Duration::from_secs(30)).await;
         let error = done.answer.unwrap_err().to_string();
         assert!(
-            error.contains("1 of 3 records have not been done"),
+            error.contains("1 of 3 records failed or did not run"),
             "{error}"
         );
         assert!(error.contains(&id(1)), "{error}");
@@ -312,7 +312,7 @@ fn ten_thousand_records_are_one_batch() {
 }
 
 #[test]
-fn events_that_are_one_piece_of_work_are_no_batch() {
+fn event_without_separable_records_is_not_a_batch() {
     for event in [
         "",
         "{}",
@@ -328,7 +328,7 @@ fn events_that_are_one_piece_of_work_are_no_batch() {
         r#"{"records":{"t-0":[{"offset":1}]}}"#,
         r#"{"eventSource":"aws:kafka","records":{}}"#,
         r#"{"eventSource":"aws:kafka","records":{"t-0":[]}}"#,
-        // A tumbling window hands its state from call to call.
+        // A tumbling window passes its state from call to call.
         r#"{"Records":[{"eventSource":"aws:kinesis","kinesis":{"partitionKey":"a","sequenceNumber":"1"}}],"window":{},"state":{}}"#,
     ] {
         assert!(read(&event.into()).is_none(), "{event}");
@@ -336,7 +336,7 @@ fn events_that_are_one_piece_of_work_are_no_batch() {
 }
 
 #[test]
-fn a_record_brings_its_trace() {
+fn record_keeps_its_trace() {
     let event = r#"{"Records":[{"messageId":"a","eventSource":"aws:sqs","attributes":{"AWSTraceHeader":"Root=1-2-3"}}]}"#;
     let batch = read(&event.into()).unwrap();
     let record = batch.record(0, std::time::Instant::now());

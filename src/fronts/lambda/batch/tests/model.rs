@@ -1,4 +1,4 @@
-//! Events of every source, workers that do their records as the test says, and Lambda's reading of the answer.
+//! Model of a batch: events of every source, scripted workers, and Lambda's reading of the result.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub enum Outcome {
     Throws,
     NamesIt,
     Dies,
-    /// The engine does not keep to the deadline either.
+    /// The engine does not keep the deadline either.
     Hangs,
 }
 
@@ -37,14 +37,14 @@ pub struct Work {
     pub outcome: Outcome,
 }
 
-/// What became of a record.
+/// One run of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub index: usize,
     pub began: Instant,
     pub ended: Instant,
     pub well: bool,
-    /// How many ran when it began, with it.
+    /// Records running when this one began, including it.
     pub beside: usize,
 }
 
@@ -88,11 +88,11 @@ pub fn event(kind: Kind, work: &[Work]) -> Bytes {
     } else {
         json!({ "Records": records.by_ref().map(|(_, record)| record).collect::<Vec<_>>() })
     };
-    // Bytes that we must not touch: another writer's spaces.
+    // Whitespace that Surus must not touch, from another serializer.
     serde_json::to_vec_pretty(&event).unwrap().into()
 }
 
-/// Which record the one of this event is, and that nothing else has changed.
+/// The index of the event's only record. Also checks that nothing else has changed.
 pub fn index_of(kind: Kind, event: &[u8], work: &[Work]) -> usize {
     let event: Value = serde_json::from_slice(event).unwrap();
     let (list, id) = if kind == Kind::Kafka {
@@ -122,7 +122,7 @@ pub fn index_of(kind: Kind, event: &[u8], work: &[Work]) -> usize {
     index
 }
 
-/// Which records Lambda takes for done.
+/// The records that Lambda takes for done.
 pub fn acknowledged(kind: Kind, work: &[Work], answer: &[u8]) -> BTreeSet<usize> {
     let answer: Value = serde_json::from_slice(answer).unwrap();
     let failures = answer["batchItemFailures"].as_array().unwrap();
