@@ -112,10 +112,10 @@ async fn a_function_that_fails_is_a_bad_gateway() {
 #[tokio::test]
 async fn api_gateway_does_not_wait_for_ever() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    assert_eq!(Front::Rest.patience(), Some(Duration::from_secs(29)));
-    assert_eq!(Front::Url.patience(), None);
+    assert_eq!(Front::Rest.timeout(), Some(Duration::from_secs(29)));
+    assert_eq!(Front::Url.timeout(), None);
     let mut gateway = Gateway::new(emulator.clone(), Front::Rest, false);
-    gateway.patience = Some(Duration::from_millis(100));
+    gateway.timeout = Some(Duration::from_millis(100));
     let address = serve(gateway).await;
     let said = call(address, Method::GET, "/", "").await;
     assert_eq!(said.status, 504);
