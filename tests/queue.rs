@@ -75,7 +75,7 @@ impl Run {
         let (notes, complaints) = consumer.end().await;
         let seen = witness.seen();
         // Of these the queue itself says more.
-        let is_refusal = |line: &String| line.contains("not deleted, though done");
+        let is_refusal = |line: &String| line.contains("cannot delete processed messages");
         let mut wrong: Vec<String> = complaints
             .into_iter()
             .filter(|line| !is_refusal(line))
