@@ -1,5 +1,5 @@
 <?php
-// What strtok has not given yet.
+// strtok's remaining tokens.
 return [
     'set' => function () { strtok('left over text', ' '); },
     'see' => fn () => var_export(strtok(' '), true),
