@@ -90,8 +90,8 @@ impl Environment {
                 // Processes that the runtime started may outlive it; Lambda ends them too.
                 sandbox.shut_down(Reason::Failure).await;
                 sandbox.drain();
-                let body = FunctionError::of_platform(kind, &format!("RequestId: {id} Error: \
-                {message}"));
+                let error = format!("RequestId: {id} Error: {message}");
+                let body = FunctionError::of_platform(kind, &error);
                 let kind = if memory { OUT_OF_MEMORY } else { kind };
                 let status = Status::Error(kind.to_string());
                 self.platform().failure(&id, &Status::Error(body.kind.clone()), &message);

@@ -73,9 +73,8 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
     if !loader.starts_with("ld-linux") {
         bail!(
             "this PHP uses a C library other than glibc (its loader is {}); make the package on \
-             Debian, \
-             Ubuntu, Fedora or Amazon Linux, or deploy a container image: surus lambda template \
-             dockerfile",
+             Debian, Ubuntu, Fedora or Amazon Linux, or deploy a container image: \
+             surus lambda template dockerfile",
             interpreter.display()
         );
     }

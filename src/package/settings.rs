@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn application_settings_are_kept_except_for_php_paths() {
         let project = toml::from_str(
-            "[engine]\nname = 'rewind'\nuser = 'app'\nphp = \
-             '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
+            "[engine]\nname = 'rewind'\nuser = 'app'\n\
+             php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
         )
         .unwrap();
         let php = Placed {
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn compile_settings_keep_php_and_drop_the_application() {
-        let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\nphp = \
-        '/p'\n[php]\n'zend.assertions' = -1\n\
-                        'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n[pool.events]\nengine = \
-                        'worker'\n";
+        let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\n\
+                        php = '/p'\n[php]\n'zend.assertions' = -1\n\
+                        'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n\
+                        [pool.events]\nengine = 'worker'\n";
         let text = to_compile(composed.as_bytes(), "/c.php", "/out").unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = table["engine"].as_table().unwrap();

@@ -239,12 +239,12 @@ fn millis(micros: u64) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const NOTES: &str = "mark 1010 main\nmark 1030 started\nmark 1040 reported\nmark \
-    1041 boot\n\
-        file 1042 1043 1 /app/worker.php\nfile 1044 1045 1 /app/vendor/autoload.php\n\
-        file 1046 1047 0 /app/vendor/composer/ClassLoader.php\nfile 1048 1058 1 /app/vendor/a/b/functions.php\n\
-        file 1060 1070 1 /app/vendor/a/b/Kernel.php\nfile 1075 1076 1 /app/src/<Odd & Co>.php\nmark 1090 booted\n\
-        file 1405 1406 1 /app/second.php\n";
+    pub(crate) const NOTES: &str = "mark 1010 main\nmark 1030 started\nmark 1040 reported\n\
+        mark 1041 boot\nfile 1042 1043 1 /app/worker.php\nfile 1044 1045 1 /app/vendor/autoload.php\n\
+        file 1046 1047 0 /app/vendor/composer/ClassLoader.php\n\
+        file 1048 1058 1 /app/vendor/a/b/functions.php\n\
+        file 1060 1070 1 /app/vendor/a/b/Kernel.php\nfile 1075 1076 1 /app/src/<Odd & Co>.php\n\
+        mark 1090 booted\nfile 1405 1406 1 /app/second.php\n";
 
     pub(crate) fn memory(text: &str, room: usize) -> Vec<u8> {
         let mut memory = (text.len() as u64).to_ne_bytes().to_vec();

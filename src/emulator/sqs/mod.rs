@@ -81,9 +81,8 @@ impl Poller {
         if Duration::from_secs(visibility) < timeout {
             bail!(
                 "{arn}: its visibility timeout of {visibility} seconds is less than the \
-                 function's timeout of {} seconds, so that \
-                 messages would come again while they are being done; Lambda refuses that. Six \
-                 times the timeout is recommended",
+                 function's timeout of {} seconds, so messages would reappear during their \
+                 processing; Lambda rejects that. Six times the timeout is recommended",
                 timeout.as_secs()
             );
         }
