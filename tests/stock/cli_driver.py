@@ -2,8 +2,8 @@
 
     python3 -m unittest tests/stock/cli_driver.py
 
-asks both the same, the one over descriptors, the other over its environment, and compares status, headers and body. Where
-they differ for good, a case says why, and what the driver answers instead.
+sends the same requests to both: to the driver over descriptors, to php-cgi in its environment. It compares status, headers
+and body. A case with a permanent difference gives the reason and the driver's own value.
 """
 
 import fcntl
