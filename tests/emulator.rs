@@ -1,4 +1,4 @@
-//! Does the emulator do to runtimes and callers what AWS Lambda does?
+//! Tests that the emulator behaves towards runtimes and callers like AWS Lambda.
 #![allow(clippy::unwrap_used)]
 
 #[path = "emulator/aws.rs"]

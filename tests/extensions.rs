@@ -1,5 +1,6 @@
-//! Is what Debian's extensions do put back by `rewind`? Each extension is used in the boot and then in many requests of one worker,
-//! with all memory compared after each (`engine.paranoid`); `EXTENSION_ROUNDS` says how many, 15 if it is not set.
+//! Tests that `rewind` restores the state of Debian's extensions. The boot and many requests of one
+//! worker use each extension, and all memory is compared after each request (`engine.paranoid`).
+//! `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
 //!
 //! docs/extensions.md has the results. Needs `scripts/install extensions`.
 #![allow(clippy::unwrap_used)]
@@ -16,33 +17,33 @@ use std::time::{Duration, Instant};
 
 use common::{Surus, extension_files};
 
-/// In the boot and in requests.
+/// Used in the boot and in requests.
 const LOCAL: &str = "apcu bcmath curl dom enchant exif fileinfo gd gettext gmp iconv igbinary imagick imap intl ldap mbstring msgpack \
      openssl pdo_sqlite phar pspell simplexml snmp soap sockets sodium sqlite3 ssh2 sysvshm shmop tidy uuid xml xmlreader xmlrpc \
      xmlwriter xsl yaml zip";
-/// In requests: their connections cannot be the boot's.
+/// Used in requests only, because the boot may not keep connections open.
 const CONNECTING: &str = "memcached mysqli pdo_mysql pdo_pgsql pgsql redis";
-/// Those that Debian's php-fpm does not load unless told to.
+/// Extensions that Debian's php-fpm loads only on request.
 const ADDED: &str = "apcu bcmath enchant gmp igbinary imagick imap ldap msgpack memcached pgsql pdo_pgsql pspell redis snmp soap ssh2 \
      tidy uuid xmlrpc yaml";
 
 #[test]
-fn without_jit() {
+fn extensions_without_jit_are_rewound() {
     check(&[]);
 }
 
 #[test]
-fn with_the_tracing_jit() {
+fn extensions_with_tracing_jit_are_rewound() {
     check(&["opcache.jit=tracing", "opcache.jit_buffer_size=16M"]);
 }
 
 #[test]
-fn with_the_function_jit() {
+fn extensions_with_function_jit_are_rewound() {
     check(&["opcache.jit=function", "opcache.jit_buffer_size=16M"]);
 }
 
 #[test]
-fn with_preloading() {
+fn extensions_with_preloading_are_rewound() {
     check(&[
         "opcache.preload={dir}/preload.php",
         "opcache.preload_user=www-data",
@@ -164,7 +165,8 @@ fn ask(address: &str, path: &str) -> Answer {
     }
 }
 
-/// Databases on unix sockets in a directory of their own. Dropping it ends them and removes their data.
+/// Database servers on Unix sockets in a temporary directory. Drop stops them and deletes their
+/// data.
 struct Servers {
     running: Vec<Child>,
     dir: tempfile::TempDir,
@@ -266,7 +268,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // Their data is thrown away: nothing is lost by not letting them finish.
+        // The data is deleted anyway, so the servers need not shut down cleanly.
         for server in &mut self.running {
             let _ = server.kill();
             let _ = server.wait();
@@ -274,7 +276,7 @@ impl Drop for Servers {
     }
 }
 
-/// As another user where we are root, which some of them refuse to be.
+/// Runs as another user if the test runs as root, because some servers refuse to run as root.
 fn command(program: &str, user: &str, dir: &Path) -> Command {
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     let mut command = Command::new(if is_root { "setpriv" } else { program });

@@ -1,4 +1,4 @@
-//! Memory does not grow with a body's size, in either direction.
+//! Tests that memory does not grow with the size of a request or response body.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,7 +10,7 @@ use common::Surus;
 const TWO_GIB: u64 = 2 << 30;
 
 #[test]
-fn two_gib_in_and_out_leave_memory_as_it_was() {
+fn two_gib_bodies_do_not_increase_memory() {
     let dir = tempfile::tempdir().unwrap();
     let script = |name: &str, php: &str| std::fs::write(dir.path().join(name), php).unwrap();
     script("hello.php", "<?php echo 'hello';");
@@ -63,7 +63,7 @@ fn two_gib_in_and_out_leave_memory_as_it_was() {
             .unwrap();
         Stdio::from(head.stdout.unwrap())
     };
-    // Of unknown length, so that only counting can tell how long it is.
+    // The length is unknown in advance, so that only counting can determine it.
     assert_eq!(
         get("/up.php", zeros(), &["-T", "-"]),
         format!("{TWO_GIB} 0")
@@ -86,7 +86,7 @@ fn two_gib_in_and_out_leave_memory_as_it_was() {
     assert!(grown < 16 << 20, "the worker grew by {} MiB", grown >> 20);
 }
 
-/// The template and its only worker.
+/// The prototype process and its only worker.
 fn processes(surus: u32) -> (u32, u32) {
     let child = |pid: u32| {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -110,7 +110,7 @@ fn processes(surus: u32) -> (u32, u32) {
     (template, child(template).unwrap())
 }
 
-/// The most resident memory that a process has had, in bytes.
+/// The peak resident memory of a process in bytes.
 fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status

@@ -1,4 +1,4 @@
-//! Does `surus leaks` name what a request leaves behind?
+//! Tests that `surus leaks` names what a request leaves behind.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ fn leaks(urls: &[&str]) -> (bool, String, String) {
 }
 
 #[test]
-fn what_a_request_leaves_is_named() {
+fn leftover_state_is_named() {
     let (success, said, error) = leaks(&["/", "/clean"]);
     assert!(success, "{error}");
     let (leaky, clean) = said.split_once("GET /clean").unwrap();
@@ -71,7 +71,7 @@ fn what_a_request_leaves_is_named() {
 }
 
 #[test]
-fn a_request_that_ends_its_process_is_said_to() {
+fn request_that_ends_its_process_is_reported() {
     let (success, said, error) = leaks(&["/fatal"]);
     assert!(success, "{error}");
     assert!(said.contains("GET /fatal: 500"), "{said}");

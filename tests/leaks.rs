@@ -1,8 +1,10 @@
-//! What does a request leave behind for the next one? On an engine that isolates: nothing, in any order, for thousands of rounds.
+//! Tests that a request leaves nothing for the next one on isolating engines, in any order, for
+//! thousands of rounds.
 //!
-//! A case in `leaks/cases` is a kind of state: `set` leaves it behind, `see` says what it sees of it. `ENGINES=rewind` asks only
-//! that engine, `LEAK_CASE=word` only the cases whose names contain it, `LEAK_ROUNDS=100` for longer, and `LEAK_SEED` repeats
-//! the order of a run before. `make test-leaks` asks for long.
+//! A case in `leaks/cases` is a kind of state: `set` leaves it behind, `see` reports what is
+//! visible. `ENGINES=rewind` selects one engine, `LEAK_CASE=word` the cases with the word in their
+//! names. `LEAK_ROUNDS=100` runs longer, and `LEAK_SEED` repeats the order of an earlier run.
+//! `make test-leaks` runs for long.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -25,7 +27,7 @@ use leaks::footprint::Footprint;
 use leaks::order::Order;
 
 #[test]
-fn the_corpus_has_at_least_a_hundred_kinds_of_state() {
+fn corpus_has_at_least_a_hundred_kinds_of_state() {
     let home = Home::of("leaks");
     let Some(subject) = subjects().into_iter().next() else {
         return;
@@ -43,12 +45,12 @@ fn the_corpus_has_at_least_a_hundred_kinds_of_state() {
 }
 
 #[test]
-fn nothing_of_a_request_is_seen_by_the_next() {
+fn request_state_is_invisible_to_the_next_request() {
     isolates(|subject| subject.isolates, &[]);
 }
 
 #[test]
-fn nor_where_the_jit_compiles_what_runs() {
+fn request_state_is_invisible_with_jit() {
     let jit = [
         ("SURUS_PHP_OPCACHE__JIT", "tracing"),
         ("SURUS_PHP_OPCACHE__JIT_BUFFER_SIZE", "16M"),
@@ -62,7 +64,7 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(asks) {
         let home = Home::of("leaks");
-        // Where memory is put back, it is compared byte for byte too.
+        // If the engine restores memory, compare it byte by byte as well.
         let paranoid = ("SURUS_ENGINE_PARANOID", "true");
         let settings = [&[paranoid], settings].concat();
         let corpus = Corpus::start_in(&home, subject, &settings);
@@ -77,7 +79,7 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
         }));
         let replaced = replaced.into_inner();
         println!("{}: {} cases asked", subject.name, corpus.cases.len());
-        // What cannot be put back costs a worker, which is no failure and yet good to know.
+        // State that cannot be restored costs a worker; this is not a failure, but worth reporting.
         if subject.keeps_workers {
             println!("{}: another worker after {replaced:?}", subject.name);
         }
@@ -89,13 +91,13 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_worker_that_does_not_isolate_leaks_what_the_corpus_says_it_does() {
+fn non_isolating_worker_leaks_what_the_corpus_expects() {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(|subject| !subject.isolates) {
         let home = Home::of("leaks");
         let corpus = Corpus::start(&home, subject);
         failures.extend(judge(&corpus, subject, |name, case| {
-            // What the cases before have left would be seen too.
+            // State of the previous cases must not be visible.
             corpus.replace_worker();
             one_after_the_other(&corpus, name, case)
         }));
@@ -104,7 +106,7 @@ fn a_worker_that_does_not_isolate_leaks_what_the_corpus_says_it_does() {
 }
 
 #[test]
-fn after_rounds_in_any_order_everything_is_as_it_was_and_nothing_has_grown() {
+fn rounds_in_random_order_leave_no_state_and_no_growth() {
     let rounds = number("LEAK_ROUNDS").unwrap_or(5);
     for subject in subjects().into_iter().filter(|subject| subject.isolates) {
         let home = Home::of("leaks");
@@ -127,12 +129,13 @@ fn after_rounds_in_any_order_everything_is_as_it_was_and_nothing_has_grown() {
         println!("{}: LEAK_SEED={}", subject.name, order.seed);
         let mut failures: BTreeMap<&str, (u64, String)> = BTreeMap::new();
         let mut footprint = None;
-        // In how many of the first two rounds another worker was met after a case.
+        // How often a case had replaced the worker in the first two rounds.
         let mut replaced: BTreeMap<&str, u64> = BTreeMap::new();
         let mut born = 0;
         let mut said = Instant::now();
         for round in 0..rounds + 3 {
-            // Memory is flat once every case has been met, and once more by a worker that is not replaced any more.
+            // Memory must be flat after every case has run once, and once more on a worker that is
+            // no longer replaced.
             if round == 3 {
                 footprint = Some(Footprint::of(corpus.pid()));
             }
@@ -150,11 +153,11 @@ fn after_rounds_in_any_order_everything_is_as_it_was_and_nothing_has_grown() {
             order.shuffle(&mut names);
             for name in names {
                 let case = cases[name];
-                // Some take longer than all others together.
+                // Some cases take longer than all others together.
                 if case.slow && round % 100 != 0 {
                     continue;
                 }
-                // A worker that is replaced cannot show that it does not grow: in the second half, none is.
+                // A replaced worker cannot show growth, so the second half replaces none.
                 let replaces = round > 1 && replaced.get(name.as_str()) == Some(&2);
                 let second_half = subject.keeps_workers && round > rounds / 2;
                 if replaces && (second_half || round % 10 != 0) {
@@ -194,7 +197,7 @@ fn after_rounds_in_any_order_everything_is_as_it_was_and_nothing_has_grown() {
     }
 }
 
-/// see → set → see; what is wrong with the two texts, if anything is.
+/// see → set → see; returns what is wrong with the two results.
 fn one_after_the_other(corpus: &Corpus, name: &str, case: &Case) -> Result<bool, String> {
     let first = corpus.see(name, case)?;
     corpus.step(name, case, "set")?;
@@ -213,7 +216,7 @@ fn one_after_the_other(corpus: &Corpus, name: &str, case: &Case) -> Result<bool,
     }
 }
 
-/// Runs every case; what failed without being an exception, and the exceptions that did not fail.
+/// Runs every case; returns unexpected failures, and exceptions that did not fail.
 fn judge(
     corpus: &Corpus,
     subject: Subject,

@@ -1,8 +1,10 @@
-//! Does PHP answer the same under Surus as under php-fpm? Asks both, and php-cgi, the same questions.
+//! Differential tests against php-fpm: the same requests must get the same responses from php-fpm,
+//! php-cgi and Surus.
 //!
-//! A topic is a file of cases in `oracle/cases`; allowed differences are in `oracle/exceptions.toml`.
-//! `ORACLES=fpm,cgi` leaves Surus out, which shows whether the corpus itself is sound; `ORACLE_CASE=word` asks only the
-//! cases whose names contain it. `booted::` asks the same of `rewind`, or of the engine that `ORACLE_ENGINE` names.
+//! A topic is a file of cases in `oracle/cases`; `oracle/exceptions.toml` lists allowed
+//! differences. `ORACLES=fpm,cgi` leaves Surus out, which checks the corpus itself.
+//! `ORACLE_CASE=word` runs only the cases with the word in their names. `booted::` runs the topics
+//! on `rewind`, or on the engine in `ORACLE_ENGINE`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +24,7 @@ mod oracle {
     pub mod watch;
 }
 
-/// The engine that Surus runs PHP by: the usual one, or another that does as it does.
+/// The engine of Surus: the usual one, or another that must behave the same.
 fn engine(usual: &str) -> String {
     match std::env::var("ORACLE_ENGINE") {
         Ok(engine) if usual != "classic" => engine,
@@ -42,7 +44,8 @@ macro_rules! topics {
             oracle::topic::check(&engine("classic"), stringify!($topic), cases);
         })*
 
-        /// The same of an engine that boots a script, which runs the file that each event names.
+        /// The topics on an engine that boots a script, which runs the requested file for each
+        /// event.
         mod booted {
             $(#[test]
             fn $topic() {
@@ -52,7 +55,7 @@ macro_rules! topics {
         }
 
         #[test]
-        fn every_file_of_cases_is_a_topic() {
+        fn every_case_file_is_a_topic() {
             let named = [$(concat!(stringify!($topic), ".toml")),*];
             for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/cases")).unwrap() {
                 let name = file.unwrap().file_name();
@@ -64,15 +67,15 @@ macro_rules! topics {
 
 topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini php_ini isolation finish gone }
 
-/// The same of a process that lives on from event to event.
+/// The php_ini topic on a process that serves several events.
 #[test]
-fn worker_heeds_php_ini_for_every_event() {
+fn worker_applies_php_ini_to_every_event() {
     let cases = include_str!("oracle/cases/php_ini.toml");
     oracle::topic::check("worker", "php_ini", cases);
 }
 
-/// The same of php-fpm behind Surus, without the topics in which what differs is allowed for our own PHP alone, or is a matter of kept
-/// connections (`fastcgi_finish_request()` twice).
+/// The topics on php-fpm behind Surus. Excludes topics with differences that are allowed only for
+/// surus-php, or that depend on kept connections (`fastcgi_finish_request()` twice).
 macro_rules! of_stock {
     ($($topic:ident)*) => {
         mod stock {
@@ -93,7 +96,7 @@ fn answer() -> Answer {
     Answer::from_cgi(output, "GET").unwrap()
 }
 
-/// The parts in which an answer, changed by `change`, differs from the one it was.
+/// The parts that differ after `change` has modified an answer.
 fn found(change: impl FnOnce(&mut Answer)) -> Vec<String> {
     let mut changed = answer();
     change(&mut changed);
@@ -108,7 +111,7 @@ fn found(change: impl FnOnce(&mut Answer)) -> Vec<String> {
 }
 
 #[test]
-fn a_wrong_status_header_or_body_is_found() {
+fn wrong_status_header_or_body_is_a_difference() {
     assert_eq!(found(|answer| answer.status = 200), ["status"]);
     assert_eq!(found(|answer| answer.reason = "Gone".into()), ["reason"]);
     assert_eq!(found(|answer| answer.headers[0].1 = b"2".to_vec()), ["x-a"]);
@@ -134,7 +137,7 @@ fn a_wrong_status_header_or_body_is_found() {
 }
 
 #[test]
-fn what_no_client_can_tell_apart_is_not_a_difference() {
+fn equivalent_answers_are_not_a_difference() {
     assert!(found(|_| ()).is_empty());
     assert!(found(|answer| answer.headers.swap(0, 1)).is_empty());
     assert!(found(|answer| answer.headers[0].0 = "x-a".into()).is_empty());

@@ -1,4 +1,4 @@
-//! Does the zip of `surus lambda package` run where there is nothing else?
+//! Tests that the zip of `surus lambda package` runs without anything else from this machine.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 #[allow(dead_code)]
 mod api;
 
-/// A surus without libraries, as `make static` builds it. None: the test has said why, and passes; where nobody reads that, it fails.
+/// A static surus, as `make static` builds it. Without one, the test prints a note and passes, but
+/// fails in CI.
 fn bootstrap() -> Option<PathBuf> {
     let us = Path::new(env!("CARGO_BIN_EXE_surus"));
     let target = us.parent().unwrap().parent().unwrap();
@@ -31,7 +32,7 @@ fn bootstrap() -> Option<PathBuf> {
     None
 }
 
-/// An application that says how it is run.
+/// An application that reports how it runs.
 struct Project(tempfile::TempDir);
 
 impl Project {
@@ -76,7 +77,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(both).unwrap()
 }
 
-/// A directory with the unpacked zip at `/var/task`, where nothing else is but three empty directories.
+/// Unpacks the zip at `/var/task`, in a root with three more empty directories.
 fn unpack(zip: &Path) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -88,7 +89,7 @@ fn unpack(zip: &Path) -> tempfile::TempDir {
     root
 }
 
-/// The function as Lambda starts it, with nothing of this machine but /proc and /dev, and as nobody that it knows.
+/// The function as Lambda starts it, with only /proc and /dev of this machine, as an unknown user.
 struct Function {
     api: Api,
     process: Child,
@@ -98,7 +99,7 @@ impl Function {
     fn start(root: &Path, environment: &str) -> Function {
         let api = Api::start();
         let (root, address) = (root.display(), &api.address);
-        // Nothing is there that could set the variables; so it is done on the way.
+        // The new root has no program that could set variables, so the script sets them outside.
         let script = format!(
             "mount --bind /proc {root}/proc && mount --bind /dev {root}/dev && mount -t tmpfs tmp {root}/tmp || exit 1\n\
              exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin AWS_LAMBDA_RUNTIME_API={address} LAMBDA_TASK_ROOT=/var/task \
@@ -127,7 +128,7 @@ impl Drop for Function {
     }
 }
 
-/// What a function URL sends for `GET /?name=x`.
+/// The event of a function URL for `GET /?name=x`.
 fn request() -> Value {
     json!({
         "version": "2.0",
@@ -143,7 +144,8 @@ fn request() -> Value {
     })
 }
 
-/// False: the test has said that it needs root, and passes; where nobody reads that, it fails.
+/// Whether chroot is possible. Without root, the test prints a note and passes, but fails in
+/// automation.
 fn can_chroot() -> bool {
     let status = Command::new("unshare")
         .args(["--mount", "true"])
@@ -160,7 +162,7 @@ fn can_chroot() -> bool {
 }
 
 #[test]
-fn the_zip_runs_where_there_is_nothing_else() {
+fn zip_runs_in_an_empty_root() {
     let Some(bootstrap) = bootstrap() else { return };
     if !can_chroot() {
         return;
@@ -182,7 +184,7 @@ fn the_zip_runs_where_there_is_nothing_else() {
         "PHP 8.",
         "pdo_sqlite",
         ".surus/lib/",
-        "of what Lambda takes",
+        "of Lambda's limit",
         "zipped: ",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
@@ -210,16 +212,16 @@ fn the_zip_runs_where_there_is_nothing_else() {
                 ("greeting", "hello".into()),
                 ("memory_limit", "77M".into()),
                 ("ini", "/var/task/.surus/php.ini".into()),
-                // Of the package's time zones, in summer.
+                // From the package's time zones, in summer.
                 ("zone", "2026-07-01T12:00:00+02:00".into()),
-                // A character set that the C library loads when it is asked for.
+                // A character set that libc loads on demand.
                 ("charset", "c6fccbdc".into()),
-                // OpenSSL finds its settings, and PHP whom it trusts.
+                // OpenSSL finds its settings, and PHP its trusted authorities.
                 ("key", true.into()),
                 ("authorities", true.into()),
                 ("sqlite", "3".into()),
                 ("session", true.into()),
-                // Nothing of the machine that the package was made on is there.
+                // Nothing of the packaging machine is visible.
                 ("foreign", Value::Array(Vec::new())),
             ] {
                 assert_eq!(
@@ -228,7 +230,7 @@ fn the_zip_runs_where_there_is_nothing_else() {
                 );
             }
         }
-        // What is not HTTP reaches the handler through the library that came along.
+        // An event that is not HTTP reaches the handler through the packaged library.
         let answer = function
             .ask(&format!("{engine}-event"), &json!({"number": 20}))
             .json();
@@ -236,9 +238,9 @@ fn the_zip_runs_where_there_is_nothing_else() {
     }
 }
 
-/// Laravel's have a directory that is called as the program that Lambda starts.
+/// Laravel has a directory with the name of the program that Lambda starts.
 #[test]
-fn an_application_with_a_bootstrap_of_its_own_runs_too() {
+fn application_with_own_bootstrap_runs() {
     let Some(bootstrap) = bootstrap() else { return };
     if !can_chroot() {
         return;
@@ -270,11 +272,11 @@ fn an_application_with_a_bootstrap_of_its_own_runs_too() {
 }
 
 #[test]
-fn the_same_project_gives_the_same_bytes() {
+fn same_project_gives_the_same_bytes() {
     let Some(bootstrap) = bootstrap() else { return };
     let zips = tempfile::tempdir().unwrap();
     let mut made = Vec::new();
-    // In two directories, made at two times.
+    // In two directories at two times.
     for name in ["one.zip", "two.zip"] {
         let project = Project::new();
         fs::set_permissions(
@@ -296,7 +298,7 @@ fn the_same_project_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_takes_the_room() {
+fn oversized_package_lists_its_largest_parts() {
     let Some(bootstrap) = bootstrap() else { return };
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let video = File::create(project.0.path().join("video.mp4")).unwrap();
@@ -311,14 +313,14 @@ fn what_does_not_fit_says_what_takes_the_room() {
 }
 
 #[test]
-fn a_package_with_compiled_files_runs_them_and_not_their_sources() {
+fn package_with_compiled_files_runs_them_instead_of_sources() {
     let Some(bootstrap) = bootstrap() else { return };
     if !can_chroot() {
         return;
     }
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let write = |name: &str, text: &str| fs::write(project.0.path().join(name), text).unwrap();
-    // One that PHP refuses, one that ends it, one behind them.
+    // One file that PHP rejects, one that ends PHP, and one after them.
     write("broken.php", "<?php if (");
     write("fatal.php", "<?php echo 1; namespace X;");
     write("last.php", "<?php return 'as packaged';");
@@ -341,7 +343,7 @@ fn a_package_with_compiled_files_runs_them_and_not_their_sources() {
     let root = unpack(&zip);
     let last = root.path().join("var/task/last.php");
     assert!(last.is_file());
-    // Nobody looks at the source, unless what was compiled is not found.
+    // The source is read only if the compiled file is not found.
     fs::write(last, "<?php return 'from the source';").unwrap();
     for (engine, environment) in [
         ("classic", ""),
@@ -363,12 +365,12 @@ fn a_package_with_compiled_files_runs_them_and_not_their_sources() {
     }
 }
 
-/// That its image runs, `make check-image` says.
+/// `make check-image` tests that the image runs.
 #[test]
-fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
+fn dockerfile_is_written_next_to_the_zip_but_never_overwritten() {
     let Some(bootstrap) = bootstrap() else { return };
     let project = Project::new();
-    // Beside the zip in the application's directory, which is what an image is built of.
+    // Next to the zip in the application's directory, the build context of an image.
     let zip = project.0.path().join("function.zip");
     let mut args = vec!["--bootstrap", bootstrap.to_str().unwrap()];
     let path = project.0.path().join("Dockerfile");
@@ -390,7 +392,7 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
     let ignored = fs::read_to_string(project.0.path().join(".dockerignore")).unwrap();
     assert!(ignored.contains("\n**/auth.json\n"), "{ignored}");
 
-    // Once more, it is the same, and belongs to no package.
+    // A second run writes the same file and does not package it.
     let again = project.package(&zip, &args);
     assert!(again.status.success(), "{}", text(&again));
     let archive = zip::ZipArchive::new(File::open(&zip).unwrap()).unwrap();
@@ -410,7 +412,7 @@ fn a_dockerfile_comes_beside_the_zip_and_never_over_another() {
 }
 
 #[test]
-fn secrets_are_left_out_and_named() {
+fn secrets_are_left_out_and_listed() {
     let Some(bootstrap) = bootstrap() else { return };
     let project = Project::new();
     for name in ["auth.json", "terraform.tfstate", "dump.sql", "id_rsa"] {
@@ -435,19 +437,19 @@ fn secrets_are_left_out_and_named() {
 }
 
 #[test]
-fn what_is_missing_is_said_before_anything_is_written() {
+fn missing_parts_are_reported_before_anything_is_written() {
     let (project, zips) = (Project::new(), tempfile::tempdir().unwrap());
     let zip = zips.path().join("function.zip");
     let said = text(&project.package(&zip, &["--extension", "no_such_extension"]));
     assert!(said.contains("the extension no_such_extension"), "{said}");
-    // This surus is linked to the libraries of this machine.
+    // This surus is dynamically linked.
     let us = env!("CARGO_BIN_EXE_surus");
     let said = text(&project.package(&zip, &["--bootstrap", us]));
     assert!(said.contains("make musl"), "{said}");
     assert!(!zip.exists());
 }
 
-/// `examples/symfony` with its libraries inside, as Composer would have them.
+/// `examples/symfony` with its libraries, as Composer installs them.
 fn symfony() -> Project {
     let dir = tempfile::tempdir().unwrap();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -469,7 +471,7 @@ fn symfony() -> Project {
 }
 
 #[test]
-fn symfony_runs_from_its_package_as_it_is() {
+fn symfony_runs_unchanged_from_its_package() {
     let Some(bootstrap) = bootstrap() else { return };
     if !can_chroot() {
         return;
@@ -495,7 +497,7 @@ fn symfony_runs_from_its_package_as_it_is() {
     for environment in [
         "",
         "APP_RUNTIME=Surus\\\\Symfony\\\\Runtime",
-        // As without --compile: the first request makes the cache.
+        // As without --compile: the first request creates the cache.
         "SURUS_LAMBDA_CACHE=/nowhere",
     ] {
         let function = Function::start(root.path(), environment);
@@ -513,7 +515,7 @@ fn symfony_runs_from_its_package_as_it_is() {
             assert_eq!(answer["statusCode"], 200, "{what}");
             assert!(answer["body"].as_str().unwrap().contains(shows), "{what}");
         }
-        // Symfony logs it as an error, and it is no failure.
+        // Symfony logs this as an error, but it is not a failure.
         let answer = function.ask("s-gone", &get("/no/such/page")).json();
         assert_eq!(answer["statusCode"], 404, "{answer}");
     }

@@ -1,8 +1,8 @@
-//! Does PHP pass its own web tests under Surus? Those of its source package that are requests, each sent to a server of its own.
+//! Runs PHP's own web tests under Surus: each sends its request to its own server.
 //!
-//! `PHPT_DIR` is a PHP source tree; without it, the one that `scripts/php-source` has fetched. Where there is none, nothing is
-//! tested, and the test says so. `PHPT=word` runs only tests whose paths contain it, `ENGINES=worker` only that engine,
-//! without it `classic` and `rewind` are asked.
+//! `PHPT_DIR` is a PHP source tree; the default is the one from `scripts/php-source`. Without
+//! either, the test prints a note and tests nothing. `PHPT=word` runs only tests with the word in
+//! their paths, `ENGINES=worker` only that engine; the default is `classic` and `rewind`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -45,7 +45,7 @@ struct Exceptions {
 #[serde(deny_unknown_fields)]
 struct Exception {
     test: String,
-    /// On these engines; on all when there are none.
+    /// The engines it fails on; all if empty.
     #[serde(default)]
     engines: Vec<String>,
     reason: String,
@@ -71,7 +71,7 @@ fn php_passes_its_own_web_tests() {
         .collect();
     let exceptions: Exceptions = toml::from_str(include_str!("phpt/exceptions.toml")).unwrap();
     let mut failures = Vec::new();
-    // The others share the code of these two; ENGINES asks them.
+    // The other engines share the code of these two; ENGINES selects them.
     let by_default =
         |name: &str| std::env::var_os("ENGINES").is_some() || matches!(name, "classic" | "rewind");
     for subject in subjects()
@@ -84,7 +84,7 @@ fn php_passes_its_own_web_tests() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
 }
 
-/// Where PHP's source is.
+/// The directory of PHP's source.
 fn source() -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os("PHPT_DIR") {
         let dir = PathBuf::from(dir);
@@ -101,7 +101,7 @@ fn source() -> Option<PathBuf> {
     dir.join("run-tests.php").exists().then_some(dir)
 }
 
-/// Three at a time: most of a test is waiting for a server to start and to end.
+/// Three at a time, because a test mostly waits for a server to start and stop.
 fn run_all<'a>(source: &Path, subject: Subject, tests: &'a [Phpt]) -> BTreeMap<&'a str, Outcome> {
     let bench = Bench::new(source, subject, tests);
     let outcomes = Mutex::new(BTreeMap::new());
@@ -119,7 +119,7 @@ fn run_all<'a>(source: &Path, subject: Subject, tests: &'a [Phpt]) -> BTreeMap<&
     outcomes.into_inner().unwrap()
 }
 
-/// Prints what came of it; returns what should not have.
+/// Prints the results; returns the unexpected ones.
 fn report(
     subject: Subject,
     outcomes: &BTreeMap<&str, Outcome>,

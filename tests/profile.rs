@@ -1,4 +1,4 @@
-//! Does `surus lambda profile` measure a start as it is?
+//! Tests that `surus lambda profile` measures a start correctly.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// An application of four files, of which one is asked for twice.
+/// An application of four files, one of which is requested twice.
 fn project() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    // Whom PHP runs as must be able to read it.
+    // PHP's user must be able to read it.
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     for name in ["vendor", "src"] {
         fs::create_dir(dir.path().join(name)).unwrap();
@@ -38,7 +38,7 @@ fn project() -> tempfile::TempDir {
 
 fn profile(dir: &Path, args: &[&str]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    // So that OPcache takes files which have just been written.
+    // OPcache must accept files that have just been written.
     command.args(["lambda", "profile"]).arg(dir).args([
         "-d",
         "opcache.file_update_protection=0",
@@ -52,7 +52,7 @@ fn profile(dir: &Path, args: &[&str]) -> (bool, String) {
     )
 }
 
-/// The time that a line of the timeline says its part takes.
+/// The duration of a phase in the printed timeline.
 fn takes(text: &str, part: &str) -> f64 {
     let line = text
         .lines()
@@ -63,7 +63,7 @@ fn takes(text: &str, part: &str) -> f64 {
 }
 
 #[test]
-fn every_part_of_a_start_is_measured() {
+fn each_phase_of_a_start_is_measured() {
     let dir = project();
     for (engine, args, part) in [
         (
@@ -85,17 +85,17 @@ fn every_part_of_a_start_is_measured() {
         assert!(fine, "{text}");
         assert!(text.contains(&format!(" on {engine}: ")), "{text}");
         for name in [
-            "surus starts",
-            "its libraries are linked",
-            "PHP starts: php.ini, extensions",
-            "OPcache is asked whether it works",
+            "start surus",
+            "start and link the PHP process",
+            "start PHP: php.ini, extensions",
+            "check OPcache",
         ] {
             assert!(takes(&text, name) > 0.0, "{text}");
         }
-        // It sleeps 20 ms twice.
+        // The application sleeps 20 ms twice.
         assert!(takes(&text, part) >= 40.0, "{text}");
         assert!(text.contains("the script and the autoloader\n"), "{text}");
-        // The second event's files are none of the start's.
+        // Files of the second event do not belong to the start.
         assert!(
             text.contains("\n5 PHP files: 4 compiled, 1 from OPcache; "),
             "{text}"
@@ -111,7 +111,7 @@ fn every_part_of_a_start_is_measured() {
 }
 
 #[test]
-fn an_application_that_fails_has_no_profile() {
+fn failed_application_has_no_profile() {
     let dir = project();
     let (fine, text) = profile(dir.path(), &["--engine", "classic", "--url", "/broken.php"]);
     assert!(
@@ -136,13 +136,13 @@ fn handler_is_profiled_with_an_event() {
     let settings = format!("[lambda]\nhandler = 'handler.php'\nscript = '{library}'\n");
     fs::write(path("surus.toml"), settings).unwrap();
     fs::write(path("event.json"), r#"{"order": 7}"#).unwrap();
-    // The handler's file is loaded in the start, on the engine that handlers have.
+    // The handler's file is loaded during the start, on the default engine of handlers.
     let (success, text) = profile(dir.path(), &["--event", "event.json"]);
     assert!(success, "{text}");
     assert!(text.contains("on worker"), "{text}");
     let event = takes(&text, "first event");
     assert!(event >= 20.0, "its 20 ms are in it: {event} in {text}");
-    // Without an event it is `{}`, which this handler refuses.
+    // The default event is `{}`, which this handler rejects.
     let (success, text) = profile(dir.path(), &[]);
     assert!(!success && text.contains("no order"), "{text}");
     for (arguments, expected) in [

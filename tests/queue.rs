@@ -77,8 +77,8 @@ impl Run {
         let killed = killer.end();
         let (notes, complaints) = consumer.end().await;
         let seen = witness.seen();
-        // The queue itself tells more about these.
-        let is_refusal = |line: &String| line.contains("not deleted, though done");
+        // The queue itself reports more about these.
+        let is_refusal = |line: &String| line.contains("cannot delete processed messages");
         let mut wrong: Vec<String> = complaints
             .into_iter()
             .filter(|line| !is_refusal(line))

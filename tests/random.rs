@@ -1,6 +1,7 @@
-//! Does any source of random numbers repeat itself? Draws from all of them, request after request, and compares.
+//! Tests that no source of random numbers repeats: draws from all of them in many requests and
+//! compares.
 //!
-//! `RANDOM_REQUESTS` is how often, `ENGINES=rewind` asks only that engine.
+//! `RANDOM_REQUESTS` sets the number of requests; `ENGINES=rewind` selects one engine.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -28,7 +29,7 @@ struct Answer {
     draws: BTreeMap<String, String>,
 }
 
-/// Every value of every source, with the number of times that it came.
+/// Every value of every source, with its number of occurrences.
 #[derive(Default)]
 struct Drawn(HashMap<String, HashMap<String, u32>>);
 
@@ -38,7 +39,7 @@ impl Drawn {
         *values.entry(value.to_string()).or_default() += 1;
     }
 
-    /// Sources that gave a value twice, and how often.
+    /// Sources with repeated values, and how often.
     fn repeated(&self) -> Vec<(String, String)> {
         let mut repeated = Vec::new();
         for (source, values) in &self.0 {
@@ -58,7 +59,7 @@ impl Drawn {
     }
 }
 
-/// Sources that are known to repeat themselves on an engine.
+/// Sources that are known to repeat on an engine.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exceptions {
@@ -75,7 +76,7 @@ struct Exception {
 }
 
 impl Exceptions {
-    /// What repeated itself without being an exception, and the exceptions that did not.
+    /// Unexpected repetitions, and exceptions without a repetition.
     fn judge(&self, engine: &str, repeated: &[(String, String)]) -> Vec<String> {
         let mut excepted = BTreeMap::new();
         for exception in &self.exception {
@@ -101,18 +102,19 @@ impl Exceptions {
 }
 
 #[test]
-fn no_random_value_comes_twice_whichever_worker_draws_it() {
+fn random_value_never_repeats_across_workers() {
     let asked = std::env::var("RANDOM_REQUESTS").map(|text| text.parse().unwrap());
     let exceptions: Exceptions = toml::from_str(include_str!("random/exceptions.toml")).unwrap();
     let mut failures = Vec::new();
     for subject in subjects() {
-        // Where processes share what a boot has made, they could share its numbers.
+        // Processes that share a booted state could also share its random numbers.
         let shares = matches!(subject.name, "fork" | "rewind");
         let requests: usize = asked.clone().unwrap_or(if shares { 1000 } else { 200 });
         let home = Home::of("random");
         let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
         let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
-        // Without its file of settings, which names all certificates: reading them takes longer than everything else here.
+        // Without the OpenSSL configuration that names all certificates, because reading them
+        // dominates the run time.
         let env = [
             ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
             ("SURUS_ENV_LDAPNOINIT", "1"),
@@ -149,13 +151,14 @@ fn no_random_value_comes_twice_whichever_worker_draws_it() {
         let before = workers.lock().unwrap().clone();
         assert!(before.len() >= 2, "{}: {before:?}", subject.name);
         if subject.keeps_workers {
-            // One that is replaced after each request would repeat nothing, and show nothing.
+            // If workers were replaced after each request, nothing would repeat, and the test would
+            // show nothing.
             assert_eq!(before.len(), 2, "{}\n{}", subject.name, surus.log());
             for pid in &before {
                 let pid = pid.to_string();
                 let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
             }
-            // The first of their successors may answer many requests before the second is there.
+            // The first replacement worker may answer many requests before the second exists.
             let until = Instant::now() + Duration::from_secs(30);
             loop {
                 draw(requests / 10);
@@ -181,9 +184,10 @@ fn no_random_value_comes_twice_whichever_worker_draws_it() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// PHP 8.2 seeds it with the microsecond and the process: of a worker that seeds it in each request, two of some thousand would be equal.
+/// PHP 8.2 seeds it with the microsecond and the process id. A worker that seeded it in each
+/// request would repeat a value within some thousand requests.
 #[test]
-fn the_combined_generator_does_not_repeat_itself_however_often_a_worker_seeds_it() {
+fn combined_lcg_does_not_repeat_when_seeded_in_each_request() {
     for subject in subjects().into_iter().filter(|it| it.name == "rewind") {
         let home = Home::of("random");
         let surus = home.serve(subject, "lcg.php", "front.php", 2, &[]);
@@ -206,9 +210,10 @@ fn the_combined_generator_does_not_repeat_itself_however_often_a_worker_seeds_it
     }
 }
 
-/// What tells them from those of the same moment is drawn once in the life of a process: not in the one that all workers are forked from.
+/// UUIDs of the same moment differ by a value that each process draws once; the process that forks
+/// all workers must not draw it.
 #[test]
-fn uuids_of_time_are_told_apart_by_what_no_worker_has_of_the_boot() {
+fn time_uuids_of_workers_have_different_clock_sequences() {
     for subject in subjects() {
         if !matches!(subject.name, "fork" | "rewind") || lacks("uuid") {
             continue;
@@ -227,19 +232,20 @@ fn uuids_of_time_are_told_apart_by_what_no_worker_has_of_the_boot() {
             assert_ne!(words[1], words[2], "{text}");
             drawn.extend([sequence(words[1]), sequence(words[2])]);
         }
-        // Of 16,384.
+        // Of 16,384 values.
         assert!(drawn.len() > 5, "{}: {drawn:?}", subject.name);
     }
 }
 
-/// Every source was really drawn from, and is long enough for two equal values not to be chance.
+/// Asserts that every source was drawn from, with values long enough to rule out chance
+/// repetitions.
 fn assert_complete(drawn: &Drawn, requests: usize) {
     for source in [
         "mt_rand",
         "random_bytes",
         "TLS random (stream)",
         "TLS random (curl)",
-        // By GnuTLS, with which Debian's libldap is made; php8.2-ldap has it.
+        // Through GnuTLS, which Debian's libldap uses; needs php8.2-ldap.
         "TLS random (ldap)",
         "TLS key share (ldap)",
         "form boundary (form)",
@@ -255,7 +261,7 @@ fn assert_complete(drawn: &Drawn, requests: usize) {
 }
 
 #[test]
-fn a_value_that_comes_twice_is_found() {
+fn repeated_value_is_reported() {
     let mut drawn = Drawn::default();
     for value in ["a", "b", "a"] {
         drawn.add("source", value);

@@ -1,5 +1,5 @@
-//! Does `rewind` answer right, and keep its memory, for as many requests as `SOAK_REQUESTS` says?
-//! `make soak` asks a million.
+//! Long-running test: `rewind` must answer `SOAK_REQUESTS` requests correctly and keep its memory
+//! flat. `make soak` sends a million.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -27,7 +27,7 @@ use common::Surus;
 
 const CLIENTS: u64 = 4;
 
-/// A request, and what has to come back.
+/// A request and its expected response.
 struct Question {
     request: String,
     status: u16,
@@ -44,7 +44,7 @@ impl Question {
         Question::of("GET", target, "", "", status, body)
     }
 
-    /// `head` is more header lines, each with its end.
+    /// `head` contains more header lines with their line ends.
     fn of(method: &str, target: &str, head: &str, sent: &str, status: u16, body: Body) -> Question {
         let length = sent.len();
         Question {
@@ -67,12 +67,12 @@ impl Question {
 
 struct Client {
     state: u64,
-    /// The last one that it was given.
+    /// The last cookie received.
     cookie: Option<String>,
 }
 
 impl Client {
-    /// A number that looks random, the same in every run.
+    /// A pseudorandom number, the same in every run.
     fn below(&mut self, limit: u64) -> u64 {
         self.state = (self.state)
             .wrapping_mul(6364136223846793005)
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// Has clients ask what a closure of their own says, until all have asked as often as wanted.
+/// Lets concurrent clients send requests until the requested number is reached.
 fn soak<Ask>(surus: &Surus, asks: impl Fn() -> Ask)
 where
     Ask: FnMut(&mut Client) -> Question + Send,
@@ -131,7 +131,7 @@ where
         !log.contains("replaced instead") && !log.contains("died"),
         "{log}"
     );
-    // From when every kind of request has been seen.
+    // Compare only after every kind of request has been served.
     let settled = &memory[memory.len() / 2..];
     let total = |sample: &Vec<(String, u64)>| sample.iter().map(|(_, kib)| kib).sum::<u64>();
     let (first, last) = (total(&settled[0]), total(settled.last().unwrap()));
@@ -141,7 +141,7 @@ where
     );
 }
 
-/// Returns what was wrong.
+/// Returns the failures.
 fn ask_all(
     mut client: Client,
     mut ask: impl FnMut(&mut Client) -> Question,
@@ -211,7 +211,7 @@ fn line(reader: &mut impl BufRead) -> String {
     line.trim_end().to_string()
 }
 
-/// KiB of each process that is ours: surus, its template, the workers. Private ones, since the rest is shared.
+/// The private memory of surus, its prototype process and the workers in KiB; the rest is shared.
 fn private_sizes(pid: u32) -> Vec<(String, u64)> {
     let mut found = vec![("surus".to_string(), private(common::front(pid)))];
     for template in children(pid)

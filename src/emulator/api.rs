@@ -1,4 +1,4 @@
-//! The Runtime API over HTTP: which call is it, and how is it answered?
+//! The Runtime API over HTTP: routes each call and writes its response.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -18,13 +18,13 @@ use super::environment::Environment;
 use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
-use super::life::Life;
+use super::life::Sandbox;
 use super::outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
-use super::refusal::{MAX_PAYLOAD, Refusal};
-use super::state::{Delivery, Next, Post, Ticket};
+use super::refusal::{ApiError, MAX_PAYLOAD};
+use super::state::{AnswerCall, Delivery, Next, Ticket};
 use super::variables::CREDENTIALS;
 
-/// Streamed responses have had this limit since July 2025.
+/// The limit of streamed responses since July 2025.
 const MAX_STREAM: usize = 200 * 1024 * 1024;
 
 const ERROR_TYPE: &str = "lambda-runtime-function-error-type";
@@ -33,7 +33,7 @@ const ERROR_BODY: &str = "lambda-runtime-function-error-body";
 type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 pub(super) type Reply = Response<Body>;
 
-/// Serves until the environment is gone.
+/// Serves the Runtime API until the environment is dropped.
 pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
     let closed = environment.closed.clone();
     let environment = Arc::downgrade(environment);
@@ -46,22 +46,22 @@ pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
 
 async fn connection(stream: TcpStream, environment: Weak<Environment>) {
     let _ = stream.set_nodelay(true);
-    let Some(life) = environment.upgrade().and_then(|e| e.life()) else {
+    let Some(sandbox) = environment.upgrade().and_then(|e| e.sandbox()) else {
         return;
     };
-    let over = life.connections.clone();
+    let over = sandbox.connections.clone();
     let service = service_fn(move |request| {
-        let (environment, life) = (environment.clone(), life.clone());
+        let (environment, sandbox) = (environment.clone(), sandbox.clone());
         async move {
-            let is_stale = life.connections.is_cancelled();
-            // Nothing that waits keeps the environment.
+            let is_stale = sandbox.connections.is_cancelled();
+            // A waiting call must not keep the environment alive.
             let now = environment.upgrade().filter(|_| !is_stale);
-            let now = now.and_then(|e| Some((e.life()?, e.function.clone())));
+            let now = now.and_then(|e| Some((e.sandbox()?, e.function.clone())));
             Ok::<_, Infallible>(match now {
-                Some((life, function)) => route(&function, life, request)
+                Some((sandbox, function)) => route(&function, sandbox, request)
                     .await
-                    .unwrap_or_else(|refusal| refuse(&refusal)),
-                None => refuse(&Refusal::internal()),
+                    .unwrap_or_else(|rejection| reject(&rejection)),
+                None => reject(&ApiError::internal()),
             })
         }
     });
@@ -76,19 +76,19 @@ async fn connection(stream: TcpStream, environment: Weak<Environment>) {
 
 async fn route(
     function: &Function,
-    life: Arc<Life>,
+    sandbox: Arc<Sandbox>,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, ApiError> {
     let path = request.uri().path();
     let is_get = request.method() == Method::GET;
     let is_post = request.method() == Method::POST;
     if let Some(call) = path.strip_prefix("/2018-06-01/runtime/") {
         return match call {
-            "invocation/next" if is_get => next(&life).await,
-            "init/error" if is_post => init_error(&life, request).await,
-            "restore/next" if is_get && has_snapshots(function) => restore_next(&life).await,
+            "invocation/next" if is_get => next(&sandbox).await,
+            "init/error" if is_post => init_error(&sandbox, request).await,
+            "restore/next" if is_get && has_snapshots(function) => restore_next(&sandbox).await,
             "restore/error" if is_post && has_snapshots(function) => {
-                restore_error(&life, request).await
+                restore_error(&sandbox, request).await
             }
             _ => {
                 let answered = call.strip_prefix("invocation/").filter(|_| is_post);
@@ -96,13 +96,13 @@ async fn route(
                 match answered {
                     Some((id, "response")) => {
                         let id = id.to_string();
-                        response(&life, &id, request).await
+                        response(&sandbox, &id, request).await
                     }
                     Some((id, "error")) => {
                         let id = id.to_string();
-                        error(&life, &id, request).await
+                        error(&sandbox, &id, request).await
                     }
-                    _ => Err(Refusal::unknown()),
+                    _ => Err(ApiError::unknown()),
                 }
             }
         };
@@ -110,20 +110,22 @@ async fn route(
     match path {
         "/2018-06-01/ping" | "/ping" if is_get => Ok(reply(StatusCode::OK, "pong".into())),
         "/2020-01-01/extension/register" if is_post => {
-            extension_api::register(function, &life, request).await
+            extension_api::register(function, &sandbox, request).await
         }
-        "/2020-01-01/extension/event/next" if is_get => extension_api::next(&life, &request).await,
+        "/2020-01-01/extension/event/next" if is_get => {
+            extension_api::next(&sandbox, &request).await
+        }
         "/2020-01-01/extension/init/error" if is_post => {
-            extension_api::error(&life, &request, true)
+            extension_api::error(&sandbox, &request, true)
         }
         "/2020-01-01/extension/exit/error" if is_post => {
-            extension_api::error(&life, &request, false)
+            extension_api::error(&sandbox, &request, false)
         }
-        // What AWS's own emulator answers, so that who subscribes does not fail.
+        // AWS's own emulator gives this answer, so that a runtime that subscribes does not fail.
         "/2020-08-15/logs" if request.method() == Method::PUT => Ok(unsupported("Logs")),
         "/2022-07-01/telemetry" if request.method() == Method::PUT => Ok(unsupported("Telemetry")),
-        CREDENTIALS if is_get => credentials(&life, &request),
-        _ => Err(Refusal::unknown()),
+        CREDENTIALS if is_get => credentials(&sandbox, &request),
+        _ => Err(ApiError::unknown()),
     }
 }
 
@@ -139,12 +141,12 @@ fn has_snapshots(function: &Function) -> bool {
     function.initialization == Initialization::SnapStart
 }
 
-async fn next(life: &Life) -> Result<Reply, Refusal> {
-    let next = life.state().next()?;
+async fn next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
+    let next = sandbox.state().next()?;
     let delivery = match next {
         Next::Now(delivery) => delivery,
-        // Its sender is dropped where the life is over, with the connection.
-        Next::Wait(waiting) => waiting.await.map_err(|_| Refusal::internal())?,
+        // The sender is dropped together with the connection when the sandbox ends.
+        Next::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
     };
     Ok(deliver(&delivery))
 }
@@ -162,7 +164,7 @@ fn deliver(delivery: &Delivery) -> Reply {
     reply
 }
 
-/// Four pieces, each after a pause.
+/// Sends the payload in four pieces with a pause before each.
 fn in_pieces(payload: Bytes, pause: Duration) -> UnsyncBoxBody<Bytes, Infallible> {
     let size = payload.len().div_ceil(4).max(1);
     let pieces = futures_util::stream::unfold(payload, move |mut left| async move {
@@ -176,11 +178,15 @@ fn in_pieces(payload: Bytes, pause: Duration) -> UnsyncBoxBody<Bytes, Infallible
     StreamBody::new(pieces).boxed_unsync()
 }
 
-async fn response(life: &Life, id: &str, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn response(
+    sandbox: &Sandbox,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
-    let ticket = life
+    let ticket = sandbox
         .state()
-        .answer(Post::Response, id, nonce(&head.headers))?;
+        .answer(AnswerCall::Response, id, nonce(&head.headers))?;
     let content_type = text(&head.headers, header::CONTENT_TYPE.as_str());
     let is_streamed = match text(&head.headers, "lambda-runtime-function-response-mode").as_deref()
     {
@@ -188,7 +194,13 @@ async fn response(life: &Life, id: &str, request: Request<Incoming>) -> Result<R
         Some("streaming") => true,
         Some(_) => {
             let error = FunctionError::of_platform("Runtime.InvalidResponseModeHeader", "");
-            return Err(failed(life, id, ticket, error, Refusal::response_mode()));
+            return Err(failed(
+                sandbox,
+                id,
+                ticket,
+                error,
+                ApiError::response_mode(),
+            ));
         }
     };
     let answer = |body| {
@@ -202,21 +214,23 @@ async fn response(life: &Life, id: &str, request: Request<Incoming>) -> Result<R
         let (pieces, stream) = mpsc::channel(16);
         let _ = ticket.outcome.send(answer(AnswerBody::Stream(stream)));
         let result = forward(body, &pieces).await;
-        let (error, refusal) = match result {
+        let (error, rejection) = match result {
             Ok(error) => (error, None),
-            Err((error, refusal)) => (Some(error), Some(refusal)),
+            Err((error, rejection)) => (Some(error), Some(rejection)),
         };
         let kind = error.as_ref().map(|error| error.kind.clone());
-        // The caller may hear of the end when the runtime may ask for the next event, and not before.
-        life.state().sent(id, kind);
+        // The state changes first: the caller must not see the end before the runtime may ask for
+        // the next event.
+        sandbox.state().sent(id, kind);
         let last = error.map_or(Piece::End, Piece::Failed);
         let _ = pieces.send(last).await;
-        return refusal.map_or_else(|| Ok(accepted()), Err);
+        return rejection.map_or_else(|| Ok(accepted()), Err);
     }
     match collect(body, MAX_PAYLOAD).await {
         Ok((bytes, trailers)) => {
             let error = trailers.and_then(|trailers| trailer_error(&trailers));
-            life.state()
+            sandbox
+                .state()
                 .sent(id, error.as_ref().map(|error| error.kind.clone()));
             let _ = ticket.outcome.send(match error {
                 Some(error) => Outcome::Error(error),
@@ -225,51 +239,52 @@ async fn response(life: &Life, id: &str, request: Request<Incoming>) -> Result<R
             Ok(accepted())
         }
         Err(Broken::TooLarge) => Err(failed(
-            life,
+            sandbox,
             id,
             ticket,
             FunctionError::too_large(),
-            Refusal::too_large(),
+            ApiError::too_large(),
         )),
         Err(Broken::Truncated) => Err(failed(
-            life,
+            sandbox,
             id,
             ticket,
             FunctionError::truncated(),
-            Refusal::truncated(),
+            ApiError::truncated(),
         )),
     }
 }
 
-/// The event has this error, whatever the runtime wanted to say.
+/// Ends the event with this error, whatever the runtime was about to report.
 fn failed(
-    life: &Life,
+    sandbox: &Sandbox,
     id: &str,
     ticket: Ticket,
     error: FunctionError,
-    refusal: Refusal,
-) -> Refusal {
-    life.state().sent(id, Some(error.kind.clone()));
+    rejection: ApiError,
+) -> ApiError {
+    sandbox.state().sent(id, Some(error.kind.clone()));
     let _ = ticket.outcome.send(Outcome::Error(error));
-    refusal
+    rejection
 }
 
-/// Passes a streamed response on as it comes: the error that its trailers tell, or what is wrong with it.
+/// Forwards a streamed response piece by piece. Returns the error in its trailers, or why the
+/// stream is invalid.
 async fn forward(
     mut body: Incoming,
     pieces: &mpsc::Sender<Piece>,
-) -> Result<Option<FunctionError>, (FunctionError, Refusal)> {
+) -> Result<Option<FunctionError>, (FunctionError, ApiError)> {
     let mut total = 0;
     let mut error = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| (FunctionError::truncated(), Refusal::truncated()))?;
+        let frame = frame.map_err(|_| (FunctionError::truncated(), ApiError::truncated()))?;
         match frame.into_data() {
             Ok(data) => {
                 total += data.len();
                 if total > MAX_STREAM {
-                    return Err((FunctionError::too_large(), Refusal::too_large()));
+                    return Err((FunctionError::too_large(), ApiError::too_large()));
                 }
-                // A caller that has gone does not end the function; the rest is thrown away.
+                // A caller that has disconnected does not end the function; the rest is discarded.
                 let _ = pieces.send(Piece::Data(data)).await;
             }
             Err(frame) => {
@@ -298,7 +313,7 @@ pub(super) async fn collect(
             Ok(data) => {
                 is_too_large |= first.len() + all.len() + data.len() > limit;
                 if is_too_large {
-                    // Read to its end, so that the answer reaches who writes it.
+                    // Read the body to its end; otherwise the client may miss the response.
                 } else if first.is_empty() {
                     first = data;
                 } else {
@@ -320,7 +335,7 @@ pub(super) async fn collect(
     Ok((whole.freeze(), trailers))
 }
 
-/// An error in the middle of a stream: its body is base64 of JSON.
+/// Reads an error that the trailers of a stream report; its body is base64 of JSON.
 fn trailer_error(trailers: &HeaderMap) -> Option<FunctionError> {
     use base64::Engine as _;
     let kind = text(trailers, ERROR_TYPE).filter(|kind| !kind.is_empty())?;
@@ -332,24 +347,27 @@ fn trailer_error(trailers: &HeaderMap) -> Option<FunctionError> {
     })
 }
 
-async fn error(life: &Life, id: &str, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn error(sandbox: &Sandbox, id: &str, request: Request<Incoming>) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
-    let ticket = life.state().answer(Post::Error, id, nonce(&head.headers))?;
+    let ticket = sandbox
+        .state()
+        .answer(AnswerCall::Error, id, nonce(&head.headers))?;
     let error = match collect(body, MAX_PAYLOAD).await {
-        Ok((bytes, _)) => said_error(&head.headers, bytes),
+        Ok((bytes, _)) => reported_error(&head.headers, bytes),
         Err(Broken::Truncated) => FunctionError::truncated(),
         Err(Broken::TooLarge) => {
             let error = FunctionError::too_large();
-            return Err(failed(life, id, ticket, error, Refusal::too_large()));
+            return Err(failed(sandbox, id, ticket, error, ApiError::too_large()));
         }
     };
-    life.state().sent(id, Some(error.kind.clone()));
+    sandbox.state().sent(id, Some(error.kind.clone()));
     let _ = ticket.outcome.send(Outcome::Error(error));
     Ok(accepted())
 }
 
-/// An error as a runtime reports it. One with a cause for X-Ray in its body reaches the caller without it.
-fn said_error(headers: &HeaderMap, body: Bytes) -> FunctionError {
+/// Reads an error as the runtime reports it. A body with a cause for X-Ray reaches the caller
+/// without that cause.
+fn reported_error(headers: &HeaderMap, body: Bytes) -> FunctionError {
     let kind = error_kind(text(headers, ERROR_TYPE).as_deref());
     let has_cause = text(headers, header::CONTENT_TYPE.as_str()).as_deref()
         == Some("application/vnd.aws.lambda.error.cause+json");
@@ -371,37 +389,37 @@ fn said_error(headers: &HeaderMap, body: Bytes) -> FunctionError {
     }
 }
 
-async fn init_error(life: &Life, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn init_error(sandbox: &Sandbox, request: Request<Incoming>) -> Result<Reply, ApiError> {
     let error = reported(request).await?;
-    life.state().init_error(error)?;
+    sandbox.state().init_error(error)?;
     Ok(accepted())
 }
 
-async fn restore_error(life: &Life, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn restore_error(sandbox: &Sandbox, request: Request<Incoming>) -> Result<Reply, ApiError> {
     let error = reported(request).await?;
-    life.state().restore_error(error)?;
+    sandbox.state().restore_error(error)?;
     Ok(accepted())
 }
 
-async fn reported(request: Request<Incoming>) -> Result<FunctionError, Refusal> {
+async fn reported(request: Request<Incoming>) -> Result<FunctionError, ApiError> {
     let (head, body) = request.into_parts();
     match collect(body, MAX_PAYLOAD).await {
-        Ok((bytes, _)) => Ok(said_error(&head.headers, bytes)),
-        Err(Broken::TooLarge) => Err(Refusal::too_large()),
-        Err(Broken::Truncated) => Err(Refusal::truncated()),
+        Ok((bytes, _)) => Ok(reported_error(&head.headers, bytes)),
+        Err(Broken::TooLarge) => Err(ApiError::too_large()),
+        Err(Broken::Truncated) => Err(ApiError::truncated()),
     }
 }
 
-async fn restore_next(life: &Life) -> Result<Reply, Refusal> {
-    let restored = life.state().restore_next()?;
-    restored.await.map_err(|_| Refusal::internal())?;
+async fn restore_next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
+    let restored = sandbox.state().restore_next()?;
+    restored.await.map_err(|_| ApiError::internal())?;
     Ok(reply(StatusCode::OK, Bytes::new()))
 }
 
-fn credentials(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
+fn credentials(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Reply, ApiError> {
     let token = text(request.headers(), header::AUTHORIZATION.as_str());
-    if token.as_deref() != Some(life.token.as_str()) {
-        return Err(Refusal::unknown());
+    if token.as_deref() != Some(sandbox.token.as_str()) {
+        return Err(ApiError::unknown());
     }
     let said = serde_json::json!({
         "AccessKeyId": "emulator",
@@ -445,6 +463,6 @@ pub(super) fn accepted() -> Reply {
     reply
 }
 
-fn refuse(refusal: &Refusal) -> Reply {
-    json(refusal.status, refusal.body())
+fn reject(rejection: &ApiError) -> Reply {
+    json(rejection.status, rejection.body())
 }

@@ -1,4 +1,5 @@
-//! The CPU share and the memory that Lambda would give a function, by control groups of version 1 or 2.
+//! Gives a sandbox the CPU share and the memory of the function, with control groups of version 1
+//! or 2.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
 
-/// Lambda gives one whole CPU for this many MB.
+/// Lambda gives one full CPU per 1,769 MB.
 const MB_PER_CPU: u64 = 1769;
 /// Microseconds.
 const PERIOD: u64 = 100_000;
 
-/// Groups that hold one environment; removed when dropped.
+/// The control groups of one sandbox; removed when dropped.
 #[derive(Debug)]
 pub struct Cgroup {
     cpu: PathBuf,
@@ -21,12 +22,12 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes groups below our own. `root` is `/` but for tests.
+    /// Creates the groups below Surus's own. `root` is `/` except in tests.
     pub fn new(root: &Path, megabytes: u64) -> anyhow::Result<Cgroup> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("surus-lambda-{}-{number}", std::process::id());
-        let (cpu, memory, is_v2) = places(root)?;
+        let (cpu, memory, is_v2) = find_parents(root)?;
         let group = Cgroup {
             cpu: cpu.join(&name),
             memory: memory.join(&name),
@@ -35,11 +36,13 @@ impl Cgroup {
         };
         for directory in [&group.cpu, &group.memory] {
             if !directory.is_dir() {
-                std::fs::create_dir(directory)
-                    .with_context(|| format!("cannot make the group {}", directory.display()))?;
+                std::fs::create_dir(directory).with_context(|| {
+                    format!("cannot create the control group {}", directory.display())
+                })?;
             }
         }
-        // What is not enabled for the groups of this directory has no files in them.
+        // The files of a controller are missing when the parent has not enabled it; this write then
+        // fails.
         group.set_cpu(None)?;
         let limit = (megabytes << 20).to_string();
         let file = if is_v2 {
@@ -51,7 +54,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Is all of this allowed here? Tries it with a process that does nothing.
+    /// Checks that this machine allows the limits, with a process that only sleeps.
     pub fn try_out(megabytes: u64) -> anyhow::Result<()> {
         let group = Cgroup::new(Path::new("/"), megabytes)?;
         let mut idle = std::process::Command::new("sleep")
@@ -64,12 +67,12 @@ impl Cgroup {
         tried
     }
 
-    /// The share of a CPU that this much memory brings.
+    /// The CPU share for this amount of memory.
     pub fn share(megabytes: u64) -> f64 {
         megabytes as f64 / MB_PER_CPU as f64
     }
 
-    /// Puts a process into it; those that it starts follow.
+    /// Moves a process into the groups; its later children follow.
     pub fn add(&self, pid: u32) -> anyhow::Result<()> {
         write(&self.cpu.join("cgroup.procs"), &pid.to_string())?;
         if self.memory != self.cpu {
@@ -78,18 +81,18 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The CPU share from here on.
+    /// Limits the CPU share from now on.
     pub fn throttle(&self) -> anyhow::Result<()> {
         self.set_cpu(Some(self.megabytes * PERIOD / MB_PER_CPU))
     }
 
-    /// No limit, as while a function initializes.
+    /// Removes the CPU limit, as during initialization.
     pub fn unthrottle(&self) -> anyhow::Result<()> {
         self.set_cpu(None)
     }
 
     fn set_cpu(&self, quota: Option<u64>) -> anyhow::Result<()> {
-        // The kernel takes no less than a millisecond.
+        // The kernel accepts at least one millisecond.
         let quota = quota.map(|quota| quota.max(1000));
         if self.is_v2 {
             let quota = quota.map_or("max".into(), |quota| quota.to_string());
@@ -100,7 +103,7 @@ impl Cgroup {
         write(&self.cpu.join("cpu.cfs_quota_us"), &quota)
     }
 
-    /// The most memory that its processes have had, in bytes.
+    /// The highest memory use of the processes, in bytes.
     pub fn peak_memory(&self) -> Option<u64> {
         let file = if self.is_v2 {
             "memory.peak"
@@ -111,7 +114,7 @@ impl Cgroup {
         text.trim().parse().ok()
     }
 
-    /// Has the kernel ended a process of it for lack of memory?
+    /// Whether the OOM killer has killed a process of the group.
     pub fn was_out_of_memory(&self) -> bool {
         let file = if self.is_v2 {
             "memory.events"
@@ -124,16 +127,17 @@ impl Cgroup {
             .any(|count| count.trim() != "0")
     }
 
-    /// The file that lists its processes.
+    /// The file that lists the processes.
     pub fn list(&self) -> PathBuf {
         self.cpu.join("cgroup.procs")
     }
 }
 
 impl Cgroup {
-    /// Removes it, when its processes have been killed.
+    /// Removes the groups after their processes have been killed.
     pub fn remove(&self) {
-        // Fails while processes are in it, which have been killed by now; the kernel may need a moment to see that.
+        // Removal fails while the group has processes. They are killed by now, but the kernel may
+        // need a moment to notice.
         for _ in 0..50 {
             let _ = std::fs::remove_dir(&self.cpu);
             let _ = std::fs::remove_dir(&self.memory);
@@ -151,8 +155,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where groups for CPU and memory can be made, and whether that is version 2.
-fn places(root: &Path) -> anyhow::Result<(PathBuf, PathBuf, bool)> {
+/// Finds where groups for CPU and memory can be created, and whether that is version 2.
+fn find_parents(root: &Path) -> anyhow::Result<(PathBuf, PathBuf, bool)> {
     let base = root.join("sys/fs/cgroup");
     let file = root.join("proc/self/cgroup");
     let text = std::fs::read_to_string(&file)
@@ -171,11 +175,12 @@ fn places(root: &Path) -> anyhow::Result<(PathBuf, PathBuf, bool)> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::"));
     let Some(path) = path else {
         bail!(
-            "{} names no control group with cpu and memory",
+            "{} lists no control group with the cpu and memory controllers",
             file.display()
         );
     };
-    // A group with processes of its own gives its groups no controllers; one beside ours may get them.
+    // In version 2, a group with processes of its own enables no controllers for its children, so
+    // use the nearest ancestor that enables them.
     let own = base.join(path.trim_start_matches('/'));
     let gives = |directory: &Path| {
         let text = std::fs::read_to_string(directory.join("cgroup.subtree_control"));
@@ -193,7 +198,7 @@ fn places(root: &Path) -> anyhow::Result<(PathBuf, PathBuf, bool)> {
         match place.parent() {
             Some(parent) if parent.starts_with(&base) => place = parent,
             _ => bail!(
-                "no control group above {} has cpu and memory in its cgroup.subtree_control",
+                "no control group above {} enables cpu and memory in cgroup.subtree_control",
                 own.display()
             ),
         }
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_used_where_a_group_above_gives_its_controllers() {
+    fn ancestor_that_enables_controllers_selects_version_2() {
         let root = machine(
             "0::/user/me\n",
             &[
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_used_where_both_controllers_have_hierarchies() {
+    fn separate_controller_hierarchies_select_version_1() {
         let root = machine(
             "2:memory:/a\n1:cpu,cpuacct:/b\n0::/\n",
             &[("memory/a/x", ""), ("cpu,cpuacct/b/x", "")],
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_possible_the_place_is_named() {
+    fn missing_controllers_are_reported_with_the_group() {
         let root = machine("0::/mine\n", &[("mine/cgroup.subtree_control", "pids\n")]);
         let error = Cgroup::new(root.path(), 128).unwrap_err().to_string();
         assert!(error.contains("mine"), "{error}");

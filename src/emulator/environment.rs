@@ -1,4 +1,4 @@
-//! One execution environment: it initializes, has events done one after the other, and is reset when that fails.
+//! One execution environment: initializes, runs events in order, and resets after a failure.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::function::{Function, Initialization};
-use super::life::{Life, Reason};
+use super::life::{Reason, Sandbox};
 use super::log::Log;
 use super::outcome::FunctionError;
 use super::report::{Phase, Platform, Status};
 use super::state::Progress;
 
-/// Where initializations of all but on-demand functions end.
+/// The limit of initializations other than on demand.
 const LONG_INIT: Duration = Duration::from_secs(15 * 60);
-/// What a restored runtime has until it asks for an event.
+/// How long a restored runtime may take to ask for an event.
 const RESTORE_LIMIT: Duration = Duration::from_secs(10);
-/// Measuring memory takes a millisecond; more often than this it would be felt.
+/// Measuring memory takes about a millisecond, so it happens at most once per second.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// An execution environment.
@@ -29,12 +29,12 @@ pub struct Environment {
     pub function: Arc<Function>,
     pub address: SocketAddr,
     pub log: Arc<Log>,
-    /// Cancelled when it is dropped: its Runtime API is closed.
+    /// Cancelled on drop, which closes the Runtime API.
     pub closed: CancellationToken,
     pub(super) arn: HeaderValue,
-    life: Mutex<Option<Arc<Life>>>,
+    sandbox: Mutex<Option<Arc<Sandbox>>>,
     pub(super) is_frozen: AtomicBool,
-    /// It has never been initialized: the next event pays for that.
+    /// Not initialized yet: the next event waits for the initialization.
     pub(super) is_fresh: AtomicBool,
     pub(super) initializing: tokio::sync::Mutex<()>,
     measured: Mutex<Measured>,
@@ -53,7 +53,8 @@ pub enum InitFailure {
 }
 
 impl Environment {
-    /// Opens its Runtime API; nothing is initialized yet, unless somebody who is attached may come at once.
+    /// Opens the Runtime API. Only an attached runtime may connect before the environment
+    /// initializes.
     pub async fn open(function: Arc<Function>, log: Arc<Log>) -> anyhow::Result<Arc<Environment>> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let environment = Arc::new(Environment {
@@ -62,7 +63,7 @@ impl Environment {
             function,
             log,
             closed: CancellationToken::new(),
-            life: Mutex::new(None),
+            sandbox: Mutex::new(None),
             is_frozen: AtomicBool::new(false),
             is_fresh: AtomicBool::new(true),
             initializing: tokio::sync::Mutex::new(()),
@@ -73,43 +74,43 @@ impl Environment {
             environment.function.runtime,
             super::function::Runtime::Attached
         ) {
-            environment.live(Life::attached(&environment.function));
+            environment.set_sandbox(Sandbox::attached(&environment.function));
         }
         Ok(environment)
     }
 
-    /// The runtime that lives now.
-    pub fn life(&self) -> Option<Arc<Life>> {
-        self.life
+    /// The current sandbox.
+    pub fn sandbox(&self) -> Option<Arc<Sandbox>> {
+        self.sandbox
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// The runtime, where it waits for an event or for its restoration.
-    pub(super) fn ready_life(&self) -> Option<Arc<Life>> {
-        self.life()
-            .filter(|life| life.is_ready() && !life.has_ended())
+    /// The current sandbox if it waits for an event or for its restore.
+    pub(super) fn ready_sandbox(&self) -> Option<Arc<Sandbox>> {
+        self.sandbox()
+            .filter(|sandbox| sandbox.is_ready() && !sandbox.has_ended())
     }
 
-    fn live(&self, life: Arc<Life>) -> Arc<Life> {
-        *self.life.lock().unwrap_or_else(PoisonError::into_inner) = Some(life.clone());
-        life
+    fn set_sandbox(&self, sandbox: Arc<Sandbox>) -> Arc<Sandbox> {
+        *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(sandbox.clone());
+        sandbox
     }
 
-    /// The next event begins a new life.
-    fn bury(&self) {
-        let buried = self
-            .life
+    /// Discards the sandbox; the next event starts a new one.
+    fn discard(&self) {
+        let discarded = self
+            .sandbox
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(life) = buried {
-            life.connections.cancel();
+        if let Some(sandbox) = discarded {
+            sandbox.connections.cancel();
         }
         self.is_frozen.store(false, Ordering::Relaxed);
         if matches!(self.function.runtime, super::function::Runtime::Attached) {
-            self.live(Life::attached(&self.function));
+            self.set_sandbox(Sandbox::attached(&self.function));
         }
     }
 
@@ -120,7 +121,7 @@ impl Environment {
         }
     }
 
-    /// Initializes before the first event, where the function is so configured.
+    /// Initializes before the first event unless the function is on demand.
     pub async fn prepare(&self) -> Result<(), FunctionError> {
         if self.function.initialization == Initialization::OnDemand {
             return Ok(());
@@ -140,13 +141,13 @@ impl Environment {
         }
     }
 
-    /// Starts a runtime and waits until it asks for an event, or for its restoration.
+    /// Starts a runtime and waits until it asks for an event or for its restore.
     pub(super) async fn initialize(
         &self,
         id: &str,
         phase: Phase,
         limit: Instant,
-    ) -> Result<Arc<Life>, InitFailure> {
+    ) -> Result<Arc<Sandbox>, InitFailure> {
         let began = Instant::now();
         let result = self.try_initialize(id, limit).await;
         let status = match &result {
@@ -154,9 +155,9 @@ impl Environment {
             Err(InitFailure::TimedOut) => Status::Timeout,
             Err(InitFailure::Error(error)) => Status::Error(error.kind.clone()),
         };
-        if let Some(life) = self.life() {
-            life.shut_down(Reason::Failure).await;
-            life.drain();
+        if let Some(sandbox) = self.sandbox() {
+            sandbox.shut_down(Reason::Failure).await;
+            sandbox.drain();
             if let Err(InitFailure::Error(error)) = &result
                 && error.kind == "Runtime.ExitError"
             {
@@ -165,17 +166,17 @@ impl Environment {
                 self.platform().failure(id, &status, message);
             }
         }
-        self.bury();
+        self.discard();
         self.platform().init_report(phase, began.elapsed(), &status);
         result
     }
 
-    async fn try_initialize(&self, id: &str, limit: Instant) -> Result<Arc<Life>, InitFailure> {
-        let life = match self.life() {
-            Some(life) => life,
+    async fn try_initialize(&self, id: &str, limit: Instant) -> Result<Arc<Sandbox>, InitFailure> {
+        let sandbox = match self.sandbox() {
+            Some(sandbox) => sandbox,
             None => {
-                let started = Life::start(&self.function, self.address, &self.log, |life| {
-                    self.live(life);
+                let started = Sandbox::start(&self.function, self.address, &self.log, |sandbox| {
+                    self.set_sandbox(sandbox);
                 })
                 .await;
                 started.map_err(|error| {
@@ -186,18 +187,18 @@ impl Environment {
                 })?
             }
         };
-        let mut progress = life.state().progress();
+        let mut progress = sandbox.state().progress();
         loop {
             match progress.borrow_and_update().clone() {
-                Progress::Ready | Progress::Snapshot => return Ok(life),
+                Progress::Ready | Progress::Snapshot => return Ok(sandbox),
                 Progress::Failed(error) => return Err(InitFailure::Error(error)),
                 Progress::Starting => {}
             }
             tokio::select! {
-                // The last word of a process that ends is heard first.
+                // Biased, so that an error that a process reports just before it exits wins.
                 biased;
                 _ = progress.changed() => {}
-                (kind, message) = life.ended() => {
+                (kind, message) = sandbox.ended() => {
                     let message = format!("RequestId: {id} Error: {message}");
                     return Err(InitFailure::Error(FunctionError::of_platform(kind, &message)));
                 }
@@ -209,13 +210,13 @@ impl Environment {
     /// Answers `/restore/next` and waits until the runtime asks for an event.
     pub(super) async fn restore(
         &self,
-        life: &Arc<Life>,
+        sandbox: &Arc<Sandbox>,
         id: &str,
     ) -> Result<Duration, FunctionError> {
         let began = Instant::now();
         self.platform().restore_start();
         let mut progress = {
-            let mut state = life.state();
+            let mut state = sandbox.state();
             state.restore();
             state.progress()
         };
@@ -229,7 +230,7 @@ impl Environment {
                 tokio::select! {
                     biased;
                     _ = progress.changed() => {}
-                    (kind, message) = life.ended() => {
+                    (kind, message) = sandbox.ended() => {
                         let message = format!("RequestId: {id} Error: {message}");
                         return Err(FunctionError::of_platform(kind, &message));
                     }
@@ -243,7 +244,7 @@ impl Environment {
                 &format!("RequestId: {id} Error: the restoration took more than 10 seconds"),
             )),
         };
-        life.drain();
+        sandbox.drain();
         let status = match &result {
             Ok(()) => Status::Success,
             Err(error) => Status::Error(error.kind.clone()),
@@ -252,45 +253,46 @@ impl Environment {
         result.map(|()| began.elapsed())
     }
 
-    /// Of several events that fail together, one buries.
-    pub(super) fn bury_life(&self, life: &Arc<Life>) {
-        if self.life().is_some_and(|now| Arc::ptr_eq(&now, life)) {
-            self.bury();
+    /// Discards this sandbox once, even if several of its events fail together.
+    pub(super) fn discard_sandbox(&self, sandbox: &Arc<Sandbox>) {
+        if self.sandbox().is_some_and(|now| Arc::ptr_eq(&now, sandbox)) {
+            self.discard();
         }
     }
 
-    /// The most memory so far, in MB. It is measured anew where that is due, or the environment ends.
+    /// The highest memory use so far, in MB. Measured again if the last value is old or the
+    /// environment ends.
     pub(super) fn max_memory(&self, is_end: bool) -> u64 {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who reads no log wants no delay.
+        // Without a reader of the log, the delay has no use.
         let is_due = measured
             .at
             .is_none_or(|at| self.log.is_read() && at.elapsed() > MEASURE_EVERY);
         if (is_due || is_end)
-            && let Some(life) = self.life()
+            && let Some(sandbox) = self.sandbox()
         {
-            measured.bytes = measured.bytes.max(life.peak_memory());
+            measured.bytes = measured.bytes.max(sandbox.peak_memory());
             measured.at = Some(Instant::now());
         }
         measured.bytes.div_ceil(1 << 20).min(self.function.memory)
     }
 
-    /// Ends it as Lambda ends environments that nobody needs any more.
+    /// Shuts down as Lambda does with an environment that is no longer needed.
     pub async fn close(&self) {
-        if let Some(life) = self.life() {
-            life.signal(Signal::Continue);
-            life.shut_down(Reason::SpinDown).await;
-            life.drain();
+        if let Some(sandbox) = self.sandbox() {
+            sandbox.signal(Signal::Continue);
+            sandbox.shut_down(Reason::SpinDown).await;
+            sandbox.drain();
         }
-        self.bury();
+        self.discard();
     }
 }
 
 impl Drop for Environment {
     fn drop(&mut self) {
         self.closed.cancel();
-        if let Some(life) = self.life() {
-            life.abandon();
+        if let Some(sandbox) = self.sandbox() {
+            sandbox.abandon();
         }
     }
 }

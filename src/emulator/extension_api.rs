@@ -1,4 +1,4 @@
-//! The Extensions API over HTTP: how is each of its calls answered?
+//! The Extensions API over HTTP: handles each of its calls.
 
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::api::{Reply, accepted, collect, json, reply, text};
 use super::extensions;
 use super::function::Function;
-use super::life::Life;
+use super::life::Sandbox;
 use super::outcome::FunctionError;
-use super::refusal::{MAX_PAYLOAD, Refusal};
+use super::refusal::{ApiError, MAX_PAYLOAD};
 
 #[derive(Deserialize)]
 struct Registration {
@@ -19,17 +19,17 @@ struct Registration {
 
 pub async fn register(
     function: &Function,
-    life: &Life,
+    sandbox: &Sandbox,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
     let name = text(&head.headers, "lambda-extension-name").unwrap_or_default();
     let Ok((bytes, _)) = collect(body, MAX_PAYLOAD).await else {
-        return Err(Refusal::truncated());
+        return Err(ApiError::truncated());
     };
     let registration: Registration = serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::extension("InvalidRequestFormat", error.to_string()))?;
-    let id = life
+        .map_err(|error| ApiError::extension("InvalidRequestFormat", error.to_string()))?;
+    let id = sandbox
         .state()
         .extensions
         .register(&name, &registration.events)?;
@@ -51,17 +51,17 @@ pub async fn register(
     Ok(reply)
 }
 
-pub async fn next(life: &Life, request: &Request<Incoming>) -> Result<Reply, Refusal> {
+pub async fn next(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Reply, ApiError> {
     let id = text(request.headers(), "lambda-extension-identifier");
     let next = {
-        let mut state = life.state();
+        let mut state = sandbox.state();
         let next = state.extensions.next(id.as_deref())?;
         state.extension_is_ready();
         next
     };
     let event = match next {
         extensions::Next::Now(event) => event,
-        extensions::Next::Wait(waiting) => waiting.await.map_err(|_| Refusal::internal())?,
+        extensions::Next::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
     };
     let mut reply = reply(StatusCode::OK, event);
     let headers = reply.headers_mut();
@@ -75,17 +75,21 @@ pub async fn next(life: &Life, request: &Request<Incoming>) -> Result<Reply, Ref
     Ok(reply)
 }
 
-pub fn error(life: &Life, request: &Request<Incoming>, at_init: bool) -> Result<Reply, Refusal> {
+pub fn error(
+    sandbox: &Sandbox,
+    request: &Request<Incoming>,
+    at_init: bool,
+) -> Result<Reply, ApiError> {
     const TYPE: &str = "lambda-extension-function-error-type";
     let id = text(request.headers(), "lambda-extension-identifier");
     let kind = text(request.headers(), TYPE).filter(|kind| !kind.is_empty());
     let Some(kind) = kind else {
-        return Err(Refusal::extension(
+        return Err(ApiError::extension(
             "Extension.MissingHeader",
             "Lambda-Extension-Function-Error-Type not found",
         ));
     };
-    let mut state = life.state();
+    let mut state = sandbox.state();
     let name = state.extensions.failed(id.as_deref(), at_init)?;
     let of_lambda = match at_init {
         true => "Extension.InitError",

@@ -1,4 +1,4 @@
-//! The extensions of an environment: who has registered, what are they told, and when are they ready?
+//! The extensions of a sandbox: their registrations, their pending events, and their readiness.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::identifier;
-use super::refusal::Refusal;
+use super::refusal::ApiError;
 
-/// Lambda has no more.
+/// Lambda's own limit.
 const MOST: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,27 +40,27 @@ struct Extension {
     shutdown: bool,
     stage: Stage,
     parked: Option<oneshot::Sender<Bytes>>,
-    /// Events that came while it was not waiting.
+    /// Events that arrived while the extension was not waiting.
     waiting: VecDeque<Bytes>,
 }
 
-/// What `/extension/event/next` comes to.
+/// The result of `/extension/event/next`.
 pub enum Next {
     Now(Bytes),
     Wait(oneshot::Receiver<Bytes>),
 }
 
-/// Of one life of an environment.
+/// The extensions of one sandbox.
 #[derive(Default)]
 pub struct Extensions {
-    /// External ones that have been started and have yet to register.
+    /// External extensions that have started but not registered yet.
     expected: Vec<String>,
     registered: Vec<Extension>,
     is_closed: bool,
 }
 
 impl Extensions {
-    /// External ones, by the names of their executables.
+    /// Expects external extensions with the names of these executables.
     pub fn expecting(names: Vec<String>) -> Extensions {
         Extensions {
             expected: names,
@@ -76,20 +76,20 @@ impl Extensions {
         self.registered.iter().any(|e| e.is_external)
     }
 
-    /// All external ones that were started have registered.
+    /// Whether all started external extensions have registered.
     pub fn have_all_registered(&self) -> bool {
         self.expected.is_empty()
     }
 
-    /// From the first `/next` of the runtime on, nobody registers.
+    /// Ends registration, at the first `/next` of the runtime.
     pub fn close_registration(&mut self) {
         self.is_closed = true;
     }
 
-    /// `POST /extension/register`: the identifier.
-    pub fn register(&mut self, name: &str, events: &[String]) -> Result<String, Refusal> {
+    /// Handles `POST /extension/register`; returns the identifier.
+    pub fn register(&mut self, name: &str, events: &[String]) -> Result<String, ApiError> {
         if name.is_empty() {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.InvalidExtensionName",
                 "Empty extension name",
             ));
@@ -101,25 +101,25 @@ impl Extensions {
                 ("SHUTDOWN", None) => "ShutdownEventNotSupportedForInternalExtension",
                 _ => "ErrorInvalidEventType",
             };
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.InvalidEventType",
                 format!("{event}: {why}"),
             ));
         }
         if self.is_closed {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.RegistrationClosed",
                 "Extension registration closed already",
             ));
         }
         if self.registered.iter().any(|e| e.name == name) {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.InvalidExtensionState",
                 "Extension with this name already registered",
             ));
         }
         if self.registered.len() >= MOST {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.TooManyExtensions",
                 format!("Extension limit ({MOST}) reached"),
             ));
@@ -141,15 +141,15 @@ impl Extensions {
         Ok(id)
     }
 
-    fn find(&mut self, id: Option<&str>) -> Result<&mut Extension, Refusal> {
+    fn find(&mut self, id: Option<&str>) -> Result<&mut Extension, ApiError> {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.MissingExtensionIdentifier",
                 "Missing Lambda-Extension-Identifier header",
             ));
         };
         if !identifier::is_valid(id) {
-            return Err(Refusal::extension(
+            return Err(ApiError::extension(
                 "Extension.InvalidExtensionIdentifier",
                 "Invalid Lambda-Extension-Identifier",
             ));
@@ -158,15 +158,15 @@ impl Extensions {
             .iter_mut()
             .find(|e| e.id == id)
             .ok_or_else(|| {
-                Refusal::extension(
+                ApiError::extension(
                     "Extension.UnknownExtensionIdentifier",
                     format!("Unknown extension {id}"),
                 )
             })
     }
 
-    /// `GET /extension/event/next`.
-    pub fn next(&mut self, id: Option<&str>) -> Result<Next, Refusal> {
+    /// Handles `GET /extension/event/next`.
+    pub fn next(&mut self, id: Option<&str>) -> Result<Next, ApiError> {
         let extension = self.find(id)?;
         match extension.stage {
             Stage::Registered | Stage::Ready | Stage::Running => {}
@@ -182,8 +182,9 @@ impl Extensions {
         Ok(Next::Wait(receiver))
     }
 
-    /// `POST /extension/init/error` and `/extension/exit/error`: the name of the one that failed.
-    pub fn failed(&mut self, id: Option<&str>, at_init: bool) -> Result<String, Refusal> {
+    /// Handles `POST /extension/init/error` and `/extension/exit/error`; returns the extension's
+    /// name.
+    pub fn failed(&mut self, id: Option<&str>, at_init: bool) -> Result<String, ApiError> {
         let extension = self.find(id)?;
         extension.stage = match (extension.stage, at_init) {
             (Stage::Registered, true) => Stage::InitError,
@@ -197,7 +198,7 @@ impl Extensions {
         Ok(extension.name.clone())
     }
 
-    /// Every one that takes part in events waits for the next.
+    /// Whether every extension that receives events waits for the next one.
     pub fn are_ready(&self) -> bool {
         self.expected.is_empty()
             && self.registered.iter().all(|e| match e.stage {
@@ -207,14 +208,15 @@ impl Extensions {
             })
     }
 
-    /// Tells of an event whoever wants to know.
+    /// Sends an event to every extension that registered for INVOKE.
     pub fn invoke(&mut self, event: &Bytes) {
         for extension in self.registered.iter_mut().filter(|e| e.invoke) {
             extension.tell(event.clone());
         }
     }
 
-    /// Tells of the end; those that want to know are given until the end of the shutdown, the others are killed.
+    /// Sends SHUTDOWN to the extensions that registered for it; they may run until the shutdown
+    /// budget ends. The others are killed.
     pub fn shut_down(&mut self, event: &Bytes) {
         for extension in self.registered.iter_mut().filter(|e| e.shutdown) {
             extension.tell(event.clone());
@@ -236,17 +238,18 @@ impl Extension {
         };
         self.waiting.push_back(event);
         if self.stage == Stage::Ready {
-            // Its connection is gone; it will have to ask again.
+            // The connection is closed; the extension must ask again.
             self.stage = Stage::Running;
         }
     }
 }
 
-fn transition(from: Stage, to: &str, id: &str) -> Refusal {
-    Refusal::extension(
+fn transition(from: Stage, to: &str, id: &str) -> ApiError {
+    ApiError::extension(
         "Extension.InvalidExtensionState",
         format!(
-            "State transition from {} to {to} failed for extension {id}. Error: State transition is not allowed",
+            "State transition from {} to {to} failed for extension {id}. Error: State transition \
+             is not allowed",
             from.name()
         ),
     )

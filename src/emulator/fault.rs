@@ -1,35 +1,35 @@
-//! Faults that are injected on purpose: which ones, and into which events?
+//! Faults to inject, and the events that they apply to.
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Something that goes wrong.
+/// A fault that the emulator can inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// After the event everything stands still until the next one comes.
+    /// Stops all processes after the event until the next event arrives.
     Freeze,
-    /// The time is over just as the runtime answers.
+    /// The timeout passes just as the runtime responds.
     TimeOut,
-    /// The answer is refused with 410; the runtime is to go on.
+    /// The response is rejected with 410; the runtime should continue.
     Gone,
-    /// The answer is refused with 413, however small.
+    /// The response is rejected with 413, whatever its size.
     TooLarge,
-    /// The answer is refused with 500; the runtime is to end.
+    /// The response is rejected with 500; the runtime should exit.
     Internal,
     /// The event arrives in pieces with pauses between them.
     SlowNext,
-    /// The event comes a second time, with the same request id.
+    /// The event arrives a second time with the same request id.
     Duplicate,
-    /// A process that the runtime has started is killed while the event runs.
+    /// A process that the runtime has started is killed during the event.
     KillWorker,
-    /// The largest process is killed while the event runs, as the kernel does when memory is short.
+    /// The largest process is killed during the event, as the OOM killer does.
     OutOfMemory,
-    /// The file system cannot be written to, but for `/tmp`. Not of an event: it is so from the start.
+    /// Only `/tmp` is writable. Applies from the start, not to single events.
     ReadOnly,
 }
 
-/// What a fault does to the call that answers an event.
+/// The effect of a fault on the call that answers an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnAnswer {
     Gone,
@@ -58,16 +58,16 @@ impl FromStr for Fault {
         let found = NAMES.iter().find(|(name, _)| *name == text);
         found.map(|(_, fault)| *fault).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is no fault; there are {}", names.join(", "))
+            format!("unknown fault `{text}`; known faults: {}", names.join(", "))
         })
     }
 }
 
-/// A fault and how often: `410`, or `410@3` for every third event.
+/// A fault and its frequency: `410`, or `410@3` for every third event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injection {
     pub fault: Fault,
-    /// 1 is every event.
+    /// 1 means every event.
     pub every: u64,
 }
 
@@ -80,7 +80,7 @@ impl FromStr for Injection {
                 let number: u64 = every.parse().unwrap_or(0);
                 if number == 0 {
                     return Err(format!(
-                        "`{text}`: after @ is which event it comes with, such as 3 for every third"
+                        "`{text}`: write a number after @, such as 3 for every third event"
                     ));
                 }
                 (name, number)
@@ -90,14 +90,14 @@ impl FromStr for Injection {
         let fault: Fault = name.parse()?;
         if fault == Fault::ReadOnly && text.contains('@') {
             return Err(format!(
-                "`{text}`: the file system is read-only all the time or never; write `read-only`"
+                "`{text}`: this fault applies to all events; write `read-only`"
             ));
         }
         Ok(Injection { fault, every })
     }
 }
 
-/// All that are injected; counts the events.
+/// All injected faults; counts the events.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     injections: Vec<Injection>,
@@ -112,12 +112,12 @@ impl Faults {
         }
     }
 
-    /// Is this one injected at all?
+    /// Whether this fault is injected at all.
     pub fn has(&self, fault: Fault) -> bool {
         self.injections.iter().any(|i| i.fault == fault)
     }
 
-    /// Those of the next event.
+    /// The faults of the next event.
     pub fn draw(&self) -> Drawn {
         if self.injections.is_empty() {
             return Drawn(Vec::new());
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_come_with_the_events_that_they_are_asked_for() {
+    fn injection_with_interval_applies_to_every_nth_event() {
         let faults = Faults::new(vec!["410@3".parse().unwrap(), "freeze".parse().unwrap()]);
         let drawn: Vec<bool> = (0..6).map(|_| faults.draw().has(Fault::Gone)).collect();
         assert_eq!(drawn, [false, false, true, false, false, true]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_answered_with_those_that_are() {
+    fn unknown_fault_is_rejected_with_the_known_names() {
         let error = "frieze".parse::<Injection>().unwrap_err();
         assert!(error.contains("`frieze`") && error.contains("freeze, timeout, 410"));
         assert!("410@0".parse::<Injection>().unwrap_err().contains("third"));

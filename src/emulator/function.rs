@@ -1,4 +1,4 @@
-//! Which function is emulated, and how it is configured.
+//! The emulated function and its configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fault::Faults;
 
-/// A function as AWS Lambda would have it configured.
+/// A function as configured on AWS Lambda.
 #[derive(Clone)]
 pub struct Function {
     pub name: String,
@@ -18,54 +18,58 @@ pub struct Function {
     pub account: String,
     /// MB.
     pub memory: u64,
-    /// How long one event may take.
+    /// The timeout of one event.
     pub timeout: Duration,
-    /// How long the initialization may take before Lambda begins it anew inside the first event; 10 seconds there.
+    /// How long the initialization may take before it is restarted within the first event; 10
+    /// seconds on Lambda.
     pub init_limit: Duration,
     pub runtime: Runtime,
     /// The function's own environment variables.
     pub variables: BTreeMap<String, String>,
     pub initialization: Initialization,
     pub log_format: LogFormat,
-    /// Where the executables of external extensions are; `/opt/extensions` there.
+    /// The directory of external extensions; `/opt/extensions` on Lambda.
     pub extensions: Option<PathBuf>,
-    /// Execution environments at most, each of which has one event at a time. Further events wait.
+    /// The highest number of execution environments. Each runs one event at a time; further events
+    /// wait.
     pub environments: usize,
     pub faults: Faults,
-    /// Gets every line of the log as it comes.
+    /// Receives every line of the log as it is written.
     pub sink: Option<Sink>,
-    /// Do [`Invocation`](super::Invocation)s carry their part of the log? Without this and a sink, what the runtime writes is discarded.
+    /// Whether [`Invocation`](super::Invocation)s carry their part of the log. Without this and a
+    /// sink, the runtime's output is discarded.
     pub keeps_log: bool,
     pub resources: Resources,
 }
 
-/// Gets lines of the log.
+/// Receives lines of the log.
 pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What speaks the Runtime API.
+/// The process that calls the Runtime API.
 #[derive(Clone)]
 pub enum Runtime {
-    /// A process that is started, `bootstrap`.
+    /// Surus starts this command as `bootstrap`.
     Command {
         program: PathBuf,
         arguments: Vec<String>,
-        /// `LAMBDA_TASK_ROOT`, and where it is started.
+        /// `LAMBDA_TASK_ROOT` and the working directory.
         directory: PathBuf,
     },
-    /// Somebody who has been told the address: nothing is started and nothing is killed, connections are closed instead.
+    /// A process started by others that connects to the address. It is never killed; its
+    /// connections are closed instead.
     Attached,
 }
 
-/// What makes an environment ready (`AWS_LAMBDA_INITIALIZATION_TYPE`).
+/// When an environment initializes (`AWS_LAMBDA_INITIALIZATION_TYPE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initialization {
-    /// The first event begins it.
+    /// With the first event.
     OnDemand,
-    /// It is done before the first event.
+    /// Before the first event.
     Provisioned,
-    /// As provisioned, but the runtime may wait in `/restore/next`, where the snapshot is taken.
+    /// As provisioned, but the runtime may call `/restore/next`, where the snapshot is taken.
     SnapStart,
-    /// Lambda Managed Instances: one environment has several events at once.
+    /// Lambda Managed Instances: one environment runs several events at once.
     ManagedInstances { concurrency: usize },
 }
 
@@ -79,7 +83,7 @@ impl Initialization {
         }
     }
 
-    /// Events that one environment has at once.
+    /// How many events one environment runs at once.
     pub fn concurrency(self) -> usize {
         match self {
             Initialization::ManagedInstances { concurrency } => concurrency.max(1),
@@ -87,7 +91,7 @@ impl Initialization {
         }
     }
 
-    /// Instances have no freeze, no reset at timeouts, and answer late responses with 410.
+    /// Instances are not frozen or reset after timeouts, and answer late responses with 410.
     pub fn is_managed(self) -> bool {
         matches!(self, Initialization::ManagedInstances { .. })
     }
@@ -109,17 +113,18 @@ impl LogFormat {
     }
 }
 
-/// Does an environment get the CPU share and the memory that Lambda would give it?
+/// Whether an environment gets the CPU share and memory of Lambda.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resources {
-    /// It has the whole machine.
+    /// Uses the whole machine.
     Unlimited,
-    /// memory / 1769 MB of a CPU, and the memory, by control groups. It fails where those are not allowed.
+    /// memory / 1,769 MB of a CPU and the configured memory, with control groups. Fails where they
+    /// are not allowed.
     Limited,
 }
 
 impl Function {
-    /// With Lambda's defaults: 128 MB, 3 seconds, on demand.
+    /// Uses Lambda's defaults: 128 MB, 3 seconds, on demand.
     pub fn new(runtime: Runtime) -> Function {
         Function {
             name: "function".into(),
@@ -143,7 +148,7 @@ impl Function {
         }
     }
 
-    /// A process as the runtime.
+    /// Uses this command as the runtime.
     pub fn command(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = impl Into<String>>,

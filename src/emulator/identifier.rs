@@ -1,4 +1,4 @@
-//! Identifiers and instants as AWS writes them.
+//! Identifiers and timestamps in AWS's formats.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub fn uuid() -> String {
     )
 }
 
-/// `X-Amzn-Trace-Id` of a request that brought none.
+/// The `X-Amzn-Trace-Id` of a request without one.
 pub fn trace() -> String {
     format!(
         "Root=1-{:08x}-{:08x}{:016x};Parent={:016x};Sampled=0",
@@ -29,7 +29,7 @@ pub fn trace() -> String {
     )
 }
 
-/// Unpredictable enough for names; the keys of the hash are random, and no count comes twice.
+/// Unpredictable enough for names: the keys of the hash are random, and each count is used once.
 pub fn random() -> u64 {
     static KEYS: OnceLock<std::hash::RandomState> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -38,7 +38,7 @@ pub fn random() -> u64 {
     hasher.finish()
 }
 
-/// Is it written as a UUID?
+/// Whether the text has the form of a UUID.
 pub fn is_valid(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 36
@@ -54,7 +54,7 @@ pub fn since_epoch() -> Duration {
         .unwrap_or_default()
 }
 
-/// Year, month, day, hour, minute, second in UTC (Howard Hinnant's `civil_from_days`).
+/// Year, month, day, hour, minute and second in UTC, with Howard Hinnant's `civil_from_days`.
 pub fn civil(since_epoch: Duration) -> (u64, u64, u64, u64, u64, u64) {
     let seconds = since_epoch.as_secs();
     let days = seconds / 86_400 + 719_468;
@@ -90,7 +90,7 @@ pub fn rfc3339(since_epoch: Duration) -> String {
     )
 }
 
-/// `21/Nov/2026:06:00:38 +0000`, as API Gateway writes `requestContext.time`.
+/// `21/Nov/2026:06:00:38 +0000`, the format of `requestContext.time` in API Gateway.
 pub fn clf(since_epoch: Duration) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_written_as_aws_writes_them() {
+    fn timestamps_have_the_formats_of_aws() {
         for (seconds, rfc, clf_text) in [
             (0, "1970-01-01T00:00:00.000Z", "01/Jan/1970:00:00:00 +0000"),
             (

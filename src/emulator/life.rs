@@ -1,4 +1,4 @@
-//! One life of a runtime: its processes and its state, from their start to their end.
+//! A sandbox: the processes and the Runtime API state of one runtime, from start to end.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use super::state::{Progress, State};
 use super::tree::Tree;
 use super::variables;
 
-/// External extensions have this long to register, as the initialization.
+/// How long external extensions may take to register; the same as the initialization limit.
 const REGISTRATION: Duration = Duration::from_secs(10);
 
-/// A killed process has ended long before.
+/// How long to wait for a killed process; it normally exits much sooner.
 const UNKILLABLE: Duration = Duration::from_secs(2);
 
-/// Why an environment is shut down, as extensions hear it.
+/// The reason for a shutdown, as extensions receive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     SpinDown,
@@ -46,22 +46,22 @@ impl Reason {
     }
 }
 
-/// A runtime from its start to its end.
-pub struct Life {
+/// One runtime process with its extensions.
+pub struct Sandbox {
     state: Mutex<State>,
-    /// Cancelled when it is over: what is connected then belongs to nobody.
+    /// Cancelled at the end, which closes all connections.
     pub connections: CancellationToken,
-    /// Who asks for credentials has to know it.
+    /// The token that requests for credentials must carry.
     pub token: String,
     is_managed: bool,
     runtime: Mutex<Option<Arc<Process>>>,
     extensions: Mutex<Vec<(String, Arc<Process>)>>,
     tree: Mutex<Option<Tree>>,
     cgroup: Option<Arc<Cgroup>>,
-    /// When the runtime could begin.
+    /// When the runtime was allowed to begin.
     released: Mutex<Option<Instant>>,
     is_out_of_memory: AtomicBool,
-    /// Bytes; what was measured before its end.
+    /// The peak in bytes, measured before the end.
     peak: AtomicU64,
 }
 
@@ -69,10 +69,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Life {
-    fn new(function: &Function, expected: Vec<String>, cgroup: Option<Cgroup>) -> Arc<Life> {
+impl Sandbox {
+    fn new(function: &Function, expected: Vec<String>, cgroup: Option<Cgroup>) -> Arc<Sandbox> {
         let is_managed = function.initialization.is_managed();
-        Arc::new(Life {
+        Arc::new(Sandbox {
             state: Mutex::new(State::new(is_managed, Extensions::expecting(expected))),
             connections: CancellationToken::new(),
             token: identifier::uuid(),
@@ -87,25 +87,26 @@ impl Life {
         })
     }
 
-    /// Of somebody who connects by himself.
-    pub fn attached(function: &Function) -> Arc<Life> {
-        Life::new(function, Vec::new(), None)
+    /// Creates the sandbox of a runtime that connects by itself.
+    pub fn attached(function: &Function) -> Arc<Sandbox> {
+        Sandbox::new(function, Vec::new(), None)
     }
 
-    /// Starts external extensions, and when they have registered the runtime. `begun` is called before anything of it may call.
+    /// Starts the external extensions, waits for their registrations, then starts the runtime.
+    /// Calls `begun` before any process can call the API.
     pub async fn start(
         function: &Arc<Function>,
         address: SocketAddr,
         log: &Arc<Log>,
-        begun: impl FnOnce(Arc<Life>),
-    ) -> anyhow::Result<Arc<Life>> {
+        begun: impl FnOnce(Arc<Sandbox>),
+    ) -> anyhow::Result<Arc<Sandbox>> {
         let Runtime::Command {
             program,
             arguments,
             directory,
         } = &function.runtime
         else {
-            bail!("nothing to start: the runtime connects by itself");
+            bail!("cannot start an attached runtime; it connects by itself");
         };
         let cgroup = match function.resources {
             Resources::Unlimited => None,
@@ -114,11 +115,11 @@ impl Life {
         let list = cgroup.as_ref().map(Cgroup::list);
         let executables = executables(function.extensions.as_deref())?;
         let names = executables.iter().map(|(name, _)| name.clone()).collect();
-        let life = Life::new(function, names, cgroup);
-        begun(life.clone());
+        let sandbox = Sandbox::new(function, names, cgroup);
+        begun(sandbox.clone());
         let directory = std::path::absolute(directory)?;
         let address = address.to_string();
-        let variables = variables::of(function, &address, &directory, &life.token);
+        let variables = variables::of(function, &address, &directory, &sandbox.token);
         let (program, arguments) = match function.faults.has(Fault::ReadOnly) {
             false => (program.clone(), arguments.clone()),
             true => read_only::command(program, arguments)?,
@@ -128,32 +129,32 @@ impl Life {
             arguments,
             directory: directory.clone(),
             variables: variables.clone(),
-            is_held: life.cgroup.is_some(),
+            is_held: sandbox.cgroup.is_some(),
         };
         for (name, executable) in executables {
             let process = Process::start(&start(executable, Vec::new()), log)?;
             let process = Arc::new(process);
-            lock(&life.extensions).push((name, process.clone()));
-            life.set_tree(&address, &list);
-            life.release(&process).await?;
+            lock(&sandbox.extensions).push((name, process.clone()));
+            sandbox.set_tree(&address, &list);
+            sandbox.release(&process).await?;
         }
-        life.wait_for_registrations().await?;
+        sandbox.wait_for_registrations().await?;
         if program.components().count() > 1 && !directory.join(&program).exists() {
             bail!("{} does not exist", program.display());
         }
         let process = Arc::new(Process::start(&start(program, arguments), log)?);
-        *lock(&life.runtime) = Some(process.clone());
-        life.set_tree(&address, &list);
-        life.release(&process).await?;
-        life.throttle_when_ready();
-        Ok(life)
+        *lock(&sandbox.runtime) = Some(process.clone());
+        sandbox.set_tree(&address, &list);
+        sandbox.release(&process).await?;
+        sandbox.throttle_when_ready();
+        Ok(sandbox)
     }
 
-    /// Puts a process into the control group before it does anything.
+    /// Puts a process into the control group before it runs.
     async fn release(&self, process: &Process) -> anyhow::Result<()> {
         if let Some(cgroup) = self.cgroup.clone() {
             let pid = process.pid;
-            // The kernel takes its time for this.
+            // The kernel may take a while to move the process.
             tokio::task::spawn_blocking(move || cgroup.add(pid)).await??;
         }
         *lock(&self.released) = Some(Instant::now());
@@ -161,7 +162,7 @@ impl Life {
         Ok(())
     }
 
-    /// When the runtime could begin; what comes before is not its time.
+    /// When the runtime was allowed to begin. Time before that does not count as initialization.
     pub fn released(&self) -> Option<Instant> {
         *lock(&self.released)
     }
@@ -179,44 +180,45 @@ impl Life {
         let limit = Instant::now() + REGISTRATION;
         while !self.state().extensions.have_all_registered() {
             if Instant::now() > limit {
-                bail!("an extension has not registered within {REGISTRATION:?}");
+                bail!("an extension did not register within {REGISTRATION:?}");
             }
             let ended = lock(&self.extensions)
                 .iter()
                 .find(|(_, process)| process.has_exited())
                 .map(|(name, _)| name.clone());
             if let Some(name) = ended {
-                bail!("the extension {name} ended before it registered");
+                bail!("the extension {name} exited before it registered");
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(())
     }
 
-    /// Initializations are not throttled, as Lambda's have more CPU than the function.
-    fn throttle_when_ready(self: &Arc<Life>) {
+    /// Removes the limit until the runtime is ready: Lambda's initializations have more CPU than
+    /// the function.
+    fn throttle_when_ready(self: &Arc<Sandbox>) {
         if self.cgroup.is_none() {
             return;
         }
-        let life = Arc::downgrade(self);
+        let sandbox = Arc::downgrade(self);
         let mut progress = self.state().progress();
         tokio::spawn(async move {
             let is_ready = |progress: &Progress| matches!(progress, Progress::Ready);
             if progress.wait_for(is_ready).await.is_ok()
-                && let Some(life) = life.upgrade()
-                && let Some(cgroup) = &life.cgroup
+                && let Some(sandbox) = sandbox.upgrade()
+                && let Some(cgroup) = &sandbox.cgroup
             {
                 let _ = cgroup.throttle();
             }
         });
     }
 
-    /// Never held for longer than a look or a change.
+    /// Locks the state. Callers must hold the lock only briefly.
     pub fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// It waits for an event, or for its restoration.
+    /// Whether the runtime waits for an event or for its restore.
     pub fn is_ready(&self) -> bool {
         let progress = self.state().progress();
         matches!(*progress.borrow(), Progress::Ready | Progress::Snapshot)
@@ -234,12 +236,12 @@ impl Life {
         all
     }
 
-    /// The runtime or an extension has ended.
+    /// Whether the runtime or an extension has exited.
     pub fn has_ended(&self) -> bool {
         self.connections.is_cancelled() || self.processes().iter().any(|p| p.has_exited())
     }
 
-    /// Waits until the runtime or an extension ends: the type of the error and what Lambda says of it.
+    /// Waits until the runtime or an extension exits. Returns Lambda's error type and message.
     pub async fn ended(&self) -> (&'static str, String) {
         let runtime = lock(&self.runtime).clone();
         let extensions = lock(&self.extensions).clone();
@@ -272,7 +274,7 @@ impl Life {
         }
     }
 
-    /// What has been written is in the log.
+    /// Reads everything that the processes have written so far into the log.
     pub fn drain(&self) {
         for process in self.processes() {
             process.drain();
@@ -308,10 +310,11 @@ impl Life {
         self.peak.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
-    /// Ends all processes. Without any extension they are killed at once. Else the runtime gets SIGTERM first, then external
-    /// extensions that want it the event SHUTDOWN, within budgets that are Lambda's.
+    /// Ends all processes. Without extensions they are killed at once. Otherwise the runtime gets
+    /// SIGTERM first, then the external extensions that registered for it get SHUTDOWN. The time
+    /// budgets are Lambda's.
     pub async fn shut_down(&self, reason: Reason) {
-        // Afterwards there is nothing to measure.
+        // Nothing can be measured afterwards.
         self.peak_memory();
         let (count, has_external) = {
             let state = self.state();
@@ -350,7 +353,7 @@ impl Life {
         self.kill().await;
     }
 
-    /// Ends everything at once, where nobody can wait for it: the emulator itself ends.
+    /// Kills everything without waiting, because the emulator itself ends.
     pub fn abandon(&self) {
         self.connections.cancel();
         if self.processes().iter().any(|process| !process.has_exited())
@@ -360,22 +363,22 @@ impl Life {
         }
     }
 
-    /// Ends whatever still runs.
+    /// Kills all remaining processes.
     async fn kill(&self) {
         let Some(tree) = self.tree() else { return };
         let _ = tokio::task::spawn_blocking(move || tree.kill()).await;
         for process in self.processes() {
-            // One that hangs in the kernel is nobody's to wait for.
+            // A process that hangs in the kernel must not block the caller.
             let _ = tokio::time::timeout(UNKILLABLE, process.exited()).await;
         }
         if let Some(cgroup) = self.cgroup.clone() {
-            // Who still looks at this life must not keep the group beyond the end of the program.
+            // Remove the group now: another reference to this sandbox may outlive it.
             let _ = tokio::task::spawn_blocking(move || cgroup.remove()).await;
         }
     }
 }
 
-/// The executables of a directory of extensions, in the order of their names.
+/// The executables in a directory of extensions, sorted by name.
 fn executables(directory: Option<&Path>) -> anyhow::Result<Vec<(String, PathBuf)>> {
     use std::os::unix::fs::PermissionsExt;
     let Some(directory) = directory else {

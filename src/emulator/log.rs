@@ -1,4 +1,5 @@
-//! The log of a function, as CloudWatch would show it: what the runtime writes, line by line, and Lambda's own lines between.
+//! The log of a function as in CloudWatch: the runtime's output line by line, with Lambda's own
+//! lines between.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,13 +9,13 @@ use tokio::net::unix::pipe;
 
 use super::function::Sink;
 
-/// A record of CloudWatch holds no more; longer lines are cut into several.
+/// The largest CloudWatch record; longer lines are split.
 const LONGEST: usize = 1 << 20;
 
-/// Where lines go.
+/// Distributes lines to the sink and to invocations.
 pub struct Log {
     sink: Option<Sink>,
-    /// None where nobody asks for them.
+    /// None if the function does not keep its log.
     kept: Option<Mutex<Vec<String>>>,
 }
 
@@ -26,7 +27,7 @@ impl Log {
         }
     }
 
-    /// Does anybody read it?
+    /// Whether the lines go anywhere.
     pub fn is_read(&self) -> bool {
         self.sink.is_some() || self.kept.is_some()
     }
@@ -42,7 +43,7 @@ impl Log {
         }
     }
 
-    /// The lines since the last time.
+    /// Takes the lines since the last call.
     pub fn take(&self) -> Vec<String> {
         let Some(kept) = &self.kept else {
             return Vec::new();
@@ -51,7 +52,8 @@ impl Log {
     }
 }
 
-/// stdout and stderr of a process and of those that it starts: one pipe, so that the order of lines is the order of writing.
+/// stdout and stderr of a process and its children. They share one pipe, so that lines keep the
+/// order of writing.
 pub struct Output {
     pipe: pipe::Receiver,
     partial: Mutex<Vec<u8>>,
@@ -59,7 +61,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Reads the pipe until everybody has closed it.
+    /// Reads the pipe until all writers have closed it.
     pub fn follow(pipe: OwnedFd, log: Arc<Log>) -> io::Result<Arc<Output>> {
         let output = Arc::new(Output {
             pipe: pipe::Receiver::from_owned_fd(pipe)?,
@@ -77,7 +79,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Reads what has been written by now. False at the end.
+    /// Reads what is in the pipe. Returns false at end of file.
     pub fn drain(&self) -> bool {
         let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = [0; 16 << 10];
@@ -94,7 +96,7 @@ impl Output {
         }
     }
 
-    /// As [`drain`](Output::drain), and what has no line break yet is a line too.
+    /// Like [`drain`](Output::drain), but also logs a last line without a line break.
     pub fn finish(&self) {
         self.drain();
         self.flush(&mut self.partial.lock().unwrap_or_else(PoisonError::into_inner));

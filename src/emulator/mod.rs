@@ -1,5 +1,5 @@
-//! AWS's side of Lambda: the Runtime API and what stands before it, so that functions can be tried, tested and measured where no
-//! AWS is.
+//! An emulator of AWS Lambda: the Runtime API and the services in front of it, to try, test and
+//! measure functions without AWS.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -54,7 +54,7 @@ use environment::Environment;
 use fault::Fault;
 use log::Log;
 
-/// For events that are under way at the end.
+/// How long `stop` waits for running events.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A function that can be invoked.
@@ -64,8 +64,8 @@ pub struct Emulator(Arc<Inner>);
 struct Inner {
     function: Arc<Function>,
     environments: Mutex<Environments>,
-    /// One for each event that may be under way.
-    places: Arc<Semaphore>,
+    /// One permit per event that may run.
+    permits: Arc<Semaphore>,
     most: usize,
 }
 
@@ -75,39 +75,40 @@ struct Environments {
     idle: Vec<Arc<Environment>>,
 }
 
-/// What became of an event, and what it cost.
+/// The result of an event and its cost.
 #[derive(Debug)]
 pub struct Invocation {
     pub request_id: String,
-    /// The answer in one piece, or the error that the caller sees.
+    /// The complete answer, or the error that the caller sees.
     pub result: Result<Bytes, FunctionError>,
     pub content_type: Option<String>,
-    /// It was answered with `Lambda-Runtime-Function-Response-Mode: streaming`.
+    /// Whether the response had `Lambda-Runtime-Function-Response-Mode: streaming`.
     pub is_streamed: bool,
-    /// What was written meanwhile, where the function keeps its log; on a managed instance by all events that were under way.
+    /// The log lines of this event, if the function keeps its log. On a managed instance they may
+    /// come from all running events.
     pub log: Vec<String>,
     pub report: Report,
 }
 
-/// An event under way.
+/// A running event.
 pub struct Running {
     outcome: oneshot::Receiver<Outcome>,
     end: oneshot::Receiver<(Report, Vec<String>)>,
 }
 
 impl Emulator {
-    /// Opens the Runtime API; initializes at once where the function is not on demand.
+    /// Opens the Runtime API. Initializes at once unless the function is on demand.
     pub async fn start(function: Function) -> anyhow::Result<Emulator> {
         let concurrency = function.initialization.concurrency();
-        let places = match function.initialization.is_managed() {
+        let permits = match function.initialization.is_managed() {
             true => concurrency,
             false => function.environments.max(1),
         };
         let emulator = Emulator(Arc::new(Inner {
             function: Arc::new(function),
             environments: Mutex::default(),
-            places: Arc::new(Semaphore::new(places)),
-            most: places,
+            permits: Arc::new(Semaphore::new(permits)),
+            most: permits,
         }));
         let first = emulator.open().await?;
         emulator.lock().idle.push(first);
@@ -117,8 +118,8 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Initializes the first environment, where that does not wait for an event. A runtime that is attached can be so only after the
-    /// start, which does the rest itself.
+    /// Initializes the first environment unless it initializes with its first event. An attached
+    /// runtime can connect only after `start`, so its owner calls this later.
     pub async fn prepare(&self) -> anyhow::Result<()> {
         let first = self.lock().all.first().cloned();
         let Some(first) = first else { return Ok(()) };
@@ -158,38 +159,38 @@ impl Emulator {
         Ok(environment)
     }
 
-    /// Has an event done, and waits until the function is ready for the next.
+    /// Runs an event and waits until the function is ready for the next one.
     pub async fn invoke(&self, request: impl Into<Request>) -> Invocation {
         self.begin(request).await.end().await
     }
 
-    /// Begins an event as soon as an environment is free.
+    /// Starts an event as soon as an environment is free.
     pub async fn begin(&self, request: impl Into<Request>) -> Running {
         let request = request.into();
         let (outcome_sender, outcome) = oneshot::channel();
         let (end_sender, end) = oneshot::channel();
         let running = Running { outcome, end };
         let is_managed = self.0.function.initialization.is_managed();
-        let place = match is_managed {
-            true => self.0.places.clone().try_acquire_owned().ok(),
-            false => self.0.places.clone().acquire_owned().await.ok(),
+        let permit = match is_managed {
+            true => self.0.permits.clone().try_acquire_owned().ok(),
+            false => self.0.permits.clone().acquire_owned().await.ok(),
         };
-        let Some(place) = place else {
+        let Some(permit) = permit else {
             let id = request.id.unwrap_or_else(identifier::uuid);
             let error = FunctionError::of_platform(
                 "Runtime.Unavailable",
-                "every place of the instance is taken",
+                "the instance already runs its maximum of concurrent events",
             );
-            let report = Report::refused(&self.0.function, id, &error);
+            let report = Report::rejected(&self.0.function, id, &error);
             let _ = outcome_sender.send(Outcome::Error(error));
             let _ = end_sender.send((report, Vec::new()));
             return running;
         };
         let emulator = self.clone();
-        // On its own, so that a caller who gives up does not leave an event without an end.
+        // In its own task, so that the event ends even if its caller gives up.
         tokio::spawn(async move {
             emulator
-                .run(request, place, outcome_sender, end_sender)
+                .run(request, permit, outcome_sender, end_sender)
                 .await;
         });
         running
@@ -198,7 +199,7 @@ impl Emulator {
     async fn run(
         &self,
         request: Request,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         outcome: oneshot::Sender<Outcome>,
         end: oneshot::Sender<(Report, Vec<String>)>,
     ) {
@@ -214,7 +215,7 @@ impl Emulator {
                 Err(error) => {
                     let id = request.id.unwrap_or_else(identifier::uuid);
                     let error = FunctionError::of_platform("Sandbox.Failure", &error.to_string());
-                    let report = Report::refused(&self.0.function, id, &error);
+                    let report = Report::rejected(&self.0.function, id, &error);
                     let _ = outcome.send(Outcome::Error(error));
                     let _ = end.send((report, Vec::new()));
                     return;
@@ -227,24 +228,25 @@ impl Emulator {
         let id = report.request_id.clone();
         let log = environment.log.take();
         if let Some(mut again) = again {
-            // Nobody waits for what it answers; its log goes where the log goes.
-            let (nobody, _) = oneshot::channel();
+            // The answer to the duplicate is discarded; its log lines are kept.
+            let (discarded, _) = oneshot::channel();
             again.id = Some(id);
             environment
-                .run(again, &fault::Drawn::default(), nobody)
+                .run(again, &fault::Drawn::default(), discarded)
                 .await;
         }
         if !is_managed {
             self.lock().idle.push(environment);
         }
-        drop(place);
+        drop(permit);
         let _ = end.send((report, log));
     }
 
-    /// Ends all environments as Lambda does when nobody needs them any more. Events under way have two seconds to end.
+    /// Shuts down all environments as Lambda does when they are no longer needed. Running events
+    /// have two seconds to end.
     pub async fn stop(&self) {
         let all = u32::try_from(self.0.most).unwrap_or(u32::MAX);
-        let over = self.0.places.acquire_many(all);
+        let over = self.0.permits.acquire_many(all);
         let _ = tokio::time::timeout(GRACE, over).await;
         let all = self.lock().all.clone();
         for environment in all {
@@ -254,23 +256,24 @@ impl Emulator {
 }
 
 impl Running {
-    /// The answer as soon as there is one, or the error. Once.
+    /// Waits for the answer or the error. Call it once.
     pub async fn outcome(&mut self) -> Outcome {
         match (&mut self.outcome).await {
             Ok(outcome) => outcome,
             Err(_) => Outcome::Error(FunctionError::of_platform(
                 "Sandbox.Failure",
-                "the emulator has ended",
+                "the emulator has stopped",
             )),
         }
     }
 
-    /// What it cost, and its part of the log, when the function is ready for the next event.
+    /// Waits until the function is ready for the next event. Returns the cost and the log of this
+    /// one.
     pub async fn report(self) -> Option<(Report, Vec<String>)> {
         self.end.await.ok()
     }
 
-    /// Everything, when all is over.
+    /// Waits for the end of the event and returns everything.
     pub async fn end(mut self) -> Invocation {
         let (content_type, is_streamed, result) = match self.outcome().await {
             Outcome::Answer(answer) => {
@@ -280,9 +283,9 @@ impl Running {
             Outcome::Error(error) => (None, false, Err(error)),
         };
         let (report, log) = self.end.await.unwrap_or_else(|_| {
-            let error = FunctionError::of_platform("Sandbox.Failure", "the emulator has ended");
+            let error = FunctionError::of_platform("Sandbox.Failure", "the emulator has stopped");
             (
-                Report::refused(&Function::new(Runtime::Attached), String::new(), &error),
+                Report::rejected(&Function::new(Runtime::Attached), String::new(), &error),
                 Vec::new(),
             )
         });

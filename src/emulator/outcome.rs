@@ -1,20 +1,20 @@
-//! What a caller of the function gets: an answer, perhaps still arriving, or an error.
+//! The result of an event for its caller: an answer, possibly still streaming, or an error.
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 
-/// What became of an event, for its caller.
+/// The result of an event for its caller.
 #[derive(Debug)]
 pub enum Outcome {
     Answer(Answer),
     Error(FunctionError),
 }
 
-/// What the function answered.
+/// The function's answer.
 #[derive(Debug)]
 pub struct Answer {
     pub content_type: Option<String>,
-    /// It was sent with `Lambda-Runtime-Function-Response-Mode: streaming`.
+    /// Whether it had `Lambda-Runtime-Function-Response-Mode: streaming`.
     pub is_streamed: bool,
     pub body: AnswerBody,
 }
@@ -22,30 +22,30 @@ pub struct Answer {
 #[derive(Debug)]
 pub enum AnswerBody {
     Full(Bytes),
-    /// It arrives while the function runs.
+    /// Arrives while the function runs.
     Stream(mpsc::Receiver<Piece>),
 }
 
-/// A piece of a streamed answer. Without [`Piece::End`] or [`Piece::Failed`] it has broken off.
+/// A piece of a streamed answer. A stream without [`Piece::End`] or [`Piece::Failed`] is truncated.
 #[derive(Debug)]
 pub enum Piece {
     Data(Bytes),
     End,
-    /// The function failed in the middle, as its trailers say.
+    /// The function failed during the stream and reported it in the trailers.
     Failed(FunctionError),
 }
 
 /// An error as the caller sees it, with `X-Amz-Function-Error: Unhandled`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionError {
-    /// `Runtime.ExitError`, `Sandbox.Timedout`, or what the function says.
+    /// `Runtime.ExitError`, `Sandbox.Timedout`, or a type of the function's own.
     pub kind: String,
-    /// What the caller gets; JSON, unless the function sent something else.
+    /// The body for the caller; JSON unless the function sent something else.
     pub body: Bytes,
 }
 
 impl FunctionError {
-    /// One of Lambda's own.
+    /// One of Lambda's own errors.
     pub fn of_platform(kind: &str, message: &str) -> FunctionError {
         let body = serde_json::json!({"errorType": kind, "errorMessage": message}).to_string();
         FunctionError {
@@ -65,13 +65,10 @@ impl FunctionError {
     }
 
     pub fn truncated() -> FunctionError {
-        FunctionError::of_platform(
-            "Runtime.TruncatedResponse",
-            "The response broke off before its end",
-        )
+        FunctionError::of_platform("Runtime.TruncatedResponse", "The response was truncated")
     }
 
-    /// `errorMessage` of the body, where it is JSON.
+    /// `errorMessage` of a JSON body.
     pub fn message(&self) -> Option<String> {
         let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
         Some(body.get("errorMessage")?.as_str()?.to_string())
@@ -79,7 +76,7 @@ impl FunctionError {
 }
 
 impl AnswerBody {
-    /// All of it.
+    /// Waits for the complete body.
     pub async fn collect(self) -> Result<Bytes, FunctionError> {
         match self {
             AnswerBody::Full(bytes) => Ok(bytes),
@@ -99,7 +96,7 @@ impl AnswerBody {
 }
 
 impl Outcome {
-    /// The whole answer, or the error; a stream that fails in the middle is an error.
+    /// Waits for the complete answer or the error. A stream that fails is an error.
     pub async fn collect(self) -> Result<Bytes, FunctionError> {
         match self {
             Outcome::Answer(answer) => answer.body.collect().await,
@@ -108,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// The type of an error as Lambda accepts it: `Runtime.…` or `Function.…`.
+/// Maps an error type to one that Lambda accepts: `Runtime.…` or `Function.…`.
 pub fn error_kind(said: Option<&str>) -> String {
     static VALID: std::sync::LazyLock<Option<regex::Regex>> =
         std::sync::LazyLock::new(|| regex::Regex::new(r"(Runtime|Function)\.[A-Z][a-zA-Z]+").ok());
@@ -128,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_of_errors_are_those_that_lambda_accepts() {
+    fn error_type_outside_lambdas_namespaces_becomes_unknown() {
         for (said, accepted) in [
             (Some("Runtime.NoSuchHandler"), "Runtime.NoSuchHandler"),
             (Some("Function.Custom"), "Function.Custom"),
@@ -142,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_without_an_end_is_an_error() {
+    async fn stream_without_end_is_an_error() {
         let (pieces, body) = mpsc::channel(4);
         pieces.send(Piece::Data("half".into())).await.unwrap();
         drop(pieces);

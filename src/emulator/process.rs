@@ -1,4 +1,4 @@
-//! A process of an environment: the runtime, or an external extension.
+//! One process of a sandbox: the runtime or an external extension.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,23 +13,24 @@ use tokio::sync::watch;
 
 use super::log::{Log, Output};
 
-/// One that was started.
+/// A started process.
 pub struct Process {
     pub pid: u32,
     exit: watch::Receiver<Option<ExitStatus>>,
     output: Option<Arc<Output>>,
-    /// Closed to let it begin, where it waits.
+    /// Closing it lets a held process begin.
     gate: Mutex<Option<ChildStdin>>,
 }
 
-/// What is started, and how.
+/// What to start, and how.
 pub struct Start {
     pub program: PathBuf,
     pub arguments: Vec<String>,
     pub directory: PathBuf,
-    /// It has no others.
+    /// The complete environment of the process.
     pub variables: Vec<(String, String)>,
-    /// It begins when it is [released](Process::release), and is in its control group by then.
+    /// Whether the process waits for [`release`](Process::release), so that it can join its control
+    /// group first.
     pub is_held: bool,
 }
 
@@ -39,7 +40,7 @@ impl Process {
         let mut command = match start.is_held {
             false => Command::new(program),
             true => {
-                // A shell reads until the gate is closed and becomes the program then.
+                // The shell reads until the gate closes, then executes the program.
                 let mut shell = Command::new("/bin/sh");
                 shell.args(["-c", r#"read -r _; exec "$@" </dev/null"#, "sh"]);
                 shell.arg(program);
@@ -52,11 +53,11 @@ impl Process {
             false => Stdio::null(),
             true => Stdio::piped(),
         });
-        // A terminal's Ctrl-C is for the emulator alone.
+        // Keeps a terminal's Ctrl-C away from the process: only the emulator reacts to it.
         command.process_group(0);
         let mut output = None;
         if log.is_read() {
-            let (reader, writer) = io::pipe().context("no pipe for the log")?;
+            let (reader, writer) = io::pipe().context("cannot create a pipe for the log")?;
             command.stdout(writer.try_clone()?).stderr(writer);
             output = Some(Output::follow(OwnedFd::from(reader), log.clone())?);
         } else {
@@ -69,9 +70,10 @@ impl Process {
                 directory.display()
             )
         })?;
-        // The command holds the writing ends of the pipe, which has no end before they are closed.
+        // The command holds write ends of the pipe. The reader sees end of file only after they are
+        // closed.
         drop(command);
-        let pid = child.id().context("it ended as it began")?;
+        let pid = child.id().context("the process exited during start-up")?;
         let gate = Mutex::new(child.stdin.take());
         let (ended, exit) = watch::channel(None);
         tokio::spawn(async move {
@@ -86,7 +88,7 @@ impl Process {
         })
     }
 
-    /// Lets it begin.
+    /// Lets a held process begin.
     pub fn release(&self) {
         drop(
             self.gate
@@ -96,24 +98,24 @@ impl Process {
         );
     }
 
-    /// How it ended; pending while it runs.
+    /// Waits for the exit of the process.
     pub async fn exited(&self) -> ExitStatus {
         let mut exit = self.exit.clone();
         let status = exit.wait_for(Option::is_some).await;
         let status = status.ok().and_then(|status| *status);
         match status {
             Some(status) => status,
-            // The task that waits has been ended with the program.
+            // The waiting task was cancelled at the end of the program.
             None => std::future::pending().await,
         }
     }
 
-    /// Runs no more.
+    /// Whether the process has exited.
     pub fn has_exited(&self) -> bool {
         self.exit.borrow().is_some()
     }
 
-    /// Everything that it has written by now is in the log.
+    /// Reads everything that the process has written so far into the log.
     pub fn drain(&self) {
         if let Some(output) = &self.output {
             output.finish();
@@ -121,7 +123,7 @@ impl Process {
     }
 }
 
-/// `exit status 1` or `signal: killed`, as Lambda says it.
+/// `exit status 1` or `signal: killed`, as Lambda writes it.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
@@ -130,7 +132,7 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The words of Go's `os.Signal`, in which Lambda is written.
+/// The signal names of Go, in which Lambda is written.
 fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "hangup",

@@ -1,12 +1,12 @@
-//! The fault `read-only`: how is a runtime started that can write to nothing but `/tmp`?
+//! The fault `read-only`: starts a runtime that can write only to `/tmp`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// The command in a name space of its own, where nothing but `/tmp` can be written to.
+/// The command inside a mount namespace where only `/tmp` is writable.
 pub fn command(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf, Vec<String>)> {
-    // In the name space of its own, each mount is a copy, whose flags nobody else sees.
+    // The private mount namespace copies each mount, so the flags affect this runtime only.
     const SCRIPT: &str = r#"
         mount --make-rprivate / || exit 125
         mountpoint -q /tmp || mount --bind /tmp /tmp || exit 125
@@ -24,7 +24,7 @@ pub fn command(program: &Path, arguments: &[String]) -> anyhow::Result<(PathBuf,
         .context("the fault read-only needs unshare(1) of util-linux")?;
     if !probe.status.success() {
         bail!(
-            "the fault read-only needs a mount name space, which is not allowed here: {}",
+            "the fault read-only needs a mount namespace, which this system does not allow: {}",
             String::from_utf8_lossy(&probe.stderr).trim()
         );
     }

@@ -1,4 +1,4 @@
-//! What Lambda itself writes into the log of a function: START, END, REPORT and the lines about initialization and failures.
+//! Lambda's own log lines: START, END, REPORT, and those about initialization and failures.
 
 use std::time::Duration;
 
@@ -9,40 +9,40 @@ use super::identifier::{rfc3339, since_epoch};
 use super::log::Log;
 use super::outcome::FunctionError;
 
-/// How an event ended, as its REPORT has it.
+/// The status of an event in its REPORT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
     Success,
-    /// The function's own error, or one of Lambda's: its type.
+    /// The type of the function's own error or of one of Lambda's.
     Error(String),
     Timeout,
 }
 
-/// What an event cost.
+/// The cost of an event.
 #[derive(Debug, Clone)]
 pub struct Report {
     pub request_id: String,
     pub status: Status,
-    /// From START until the runtime and the extensions had asked for the next event.
+    /// From START until the runtime and the extensions asked for the next event.
     pub duration: Duration,
-    /// Whole milliseconds; with the initialization, which Lambda bills since August 2025.
+    /// In whole milliseconds, including the initialization, which Lambda bills since August 2025.
     pub billed: Duration,
-    /// Of the first event of an environment.
+    /// Only for the first event of an environment.
     pub init: Option<Duration>,
     pub restore: Option<Duration>,
     /// MB.
     pub memory_size: u64,
-    /// MB; of all events of the environment, measured at most once a second.
+    /// MB, of all events of the environment; measured at most once per second.
     pub max_memory: u64,
-    /// It has failed in a way that ends the environment.
+    /// Whether the failure resets the environment.
     pub is_reset: bool,
 }
 
-/// When an initialization takes place.
+/// When an initialization happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Init,
-    /// Inside an event, because the one before has failed or the runtime has ended.
+    /// Within an event, because the previous initialization failed or the runtime exited.
     Invoke,
 }
 
@@ -55,7 +55,7 @@ impl Phase {
     }
 }
 
-/// Writes Lambda's lines in the function's format.
+/// Writes Lambda's lines in the function's log format.
 pub struct Platform<'a> {
     pub function: &'a Function,
     pub log: &'a Log,
@@ -95,7 +95,7 @@ impl Platform<'_> {
         );
     }
 
-    /// Only where the initialization has failed, as Lambda.
+    /// Like Lambda, writes the line only if the initialization failed.
     pub fn init_report(&self, phase: Phase, duration: Duration, failed: &Status) {
         self.say(
             || {
@@ -161,7 +161,7 @@ impl Platform<'_> {
         );
     }
 
-    /// The line between what the function wrote and END, for failures of the environment.
+    /// Writes the line for an environment failure, between the function's output and END.
     pub fn failure(&self, id: &str, status: &Status, message: &str) {
         self.say(
             || match status {
@@ -197,8 +197,8 @@ impl Platform<'_> {
 }
 
 impl Report {
-    /// Of an event that no environment has had.
-    pub fn refused(function: &Function, request_id: String, error: &FunctionError) -> Report {
+    /// The report of an event that never reached an environment.
+    pub fn rejected(function: &Function, request_id: String, error: &FunctionError) -> Report {
         Report {
             request_id,
             status: Status::Error(error.kind.clone()),
@@ -212,10 +212,11 @@ impl Report {
         }
     }
 
-    /// `REPORT RequestId: …` with its tabs.
+    /// `REPORT RequestId: …`, separated by tabs.
     pub fn text(&self) -> String {
         let mut line = format!(
-            "REPORT RequestId: {}\tDuration: {:.2} ms\tBilled Duration: {} ms\tMemory Size: {} MB\tMax Memory Used: {} MB\t",
+            "REPORT RequestId: {}\tDuration: {:.2} ms\tBilled Duration: {} ms\tMemory Size: {} \
+             MB\tMax Memory Used: {} MB\t",
             self.request_id,
             millis(self.duration),
             self.billed.as_millis(),
@@ -258,7 +259,7 @@ impl Report {
     }
 }
 
-/// Up to the next whole millisecond, which is what Lambda bills.
+/// Rounds up to whole milliseconds, which Lambda bills.
 pub fn ceiled(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_micros().div_ceil(1000) as u64)
 }
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_the_fields_of_lambdas_in_their_order() {
+    fn report_has_lambdas_fields_in_order() {
         let report = Report {
             request_id: "8f5a".into(),
             status: Status::Success,
@@ -309,7 +310,8 @@ mod tests {
         };
         assert_eq!(
             report.text(),
-            "REPORT RequestId: 8f5a\tDuration: 1.23 ms\tBilled Duration: 103 ms\tMemory Size: 128 MB\t\
+            "REPORT RequestId: 8f5a\tDuration: 1.23 ms\tBilled Duration: 103 ms\tMemory Size: 128 \
+             MB\t\
              Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t"
         );
         let failed = Report {
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_begun_millisecond_is_billed() {
+    fn billed_duration_rounds_up_to_milliseconds() {
         for (micros, millis) in [(0, 0), (1, 1), (1000, 1), (1001, 2)] {
             let billed = ceiled(Duration::from_micros(micros));
             assert_eq!(billed, Duration::from_millis(millis));

@@ -1,14 +1,14 @@
-//! What a caller of the function asks.
+//! An invocation request.
 
 use bytes::Bytes;
 
-/// An event for the function, as the Invoke API takes it.
+/// An event with the parameters of the Invoke API.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub payload: Bytes,
-    /// The caller takes the answer while it comes (`InvokeWithResponseStream`). It can be longer than 6 MB then.
+    /// The caller accepts a stream (`InvokeWithResponseStream`), which may exceed 6 MB.
     pub is_streamed: bool,
-    /// A caller may choose it; else it is made.
+    /// The request id, if the caller chooses one.
     pub id: Option<String>,
     /// `X-Amzn-Trace-Id`.
     pub trace: Option<String>,

@@ -1,4 +1,4 @@
-//! One event in an environment: from the runtime that has to wake for it to its REPORT.
+//! Runs one event in an environment, from waking or starting the runtime to its REPORT.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,21 +11,22 @@ use tokio::sync::oneshot;
 use super::environment::{Environment, InitFailure};
 use super::fault::{Drawn, Fault};
 use super::identifier;
-use super::life::{Life, Reason};
+use super::life::{Reason, Sandbox};
 use super::outcome::{FunctionError, Outcome};
 use super::report::{Phase, Report, Status, ceiled};
 use super::request::Request;
 use super::state::{Delivery, Ended, Progress};
 
-/// Enough for the event to have arrived; most are done after a few milliseconds.
+/// Long enough for the event to arrive; most events run for a few milliseconds.
 const KILL_AFTER: Duration = Duration::from_millis(1);
-/// The type of the error of a function that had no memory left.
+/// The error type of a function that ran out of memory.
 const OUT_OF_MEMORY: &str = "Runtime.OutOfMemory";
-/// Between the pieces of a slow event.
+/// The pause between the pieces of a slow event.
 const SLOW_PIECE: Duration = Duration::from_millis(50);
 
 impl Environment {
-    /// Has one event done. The caller hears of its outcome before the environment is ready for the next.
+    /// Runs one event. The caller gets the outcome before the environment is ready for the next
+    /// event.
     pub async fn run(
         &self,
         request: Request,
@@ -41,8 +42,8 @@ impl Environment {
             began: Instant::now(),
             outcome: Some(outcome),
         };
-        let life = match run.wake().await {
-            Ok(life) => life,
+        let sandbox = match run.wake().await {
+            Ok(sandbox) => sandbox,
             Err((status, error)) => {
                 run.answer(Outcome::Error(error));
                 return run.end(status, true);
@@ -50,53 +51,56 @@ impl Environment {
         };
         let deadline = run.began + self.function.timeout;
         let (ended, mut end) = oneshot::channel();
-        let has_extensions = life.state().extensions.count() > 0;
+        let has_extensions = sandbox.state().extensions.count() > 0;
         let delivery = self.delivery(&id, request, deadline, drawn, has_extensions);
         if let Some(outcome) = run.outcome.take() {
-            life.state()
+            sandbox
+                .state()
                 .assign(delivery, outcome, ended, drawn.on_answer());
         }
-        self.inflict(&life, drawn);
+        self.inject(&sandbox, drawn);
         tokio::select! {
             biased;
-            // The sender goes where a life is buried: its process tells why.
+            // The sender is dropped with a discarded sandbox; the exit of its process then gives
+            // the reason.
             Ok(ended) = &mut end => match ended {
                 Ended::Ready(error) => {
                     if drawn.has(Fault::Freeze) {
-                        life.signal(Signal::Stop);
+                        sandbox.signal(Signal::Stop);
                         self.is_frozen.store(true, Ordering::Relaxed);
                     }
-                    life.drain();
+                    sandbox.drain();
                     run.end(error.map_or(Status::Success, Status::Error), false)
                 }
-                Ended::TimedOut => run.time_out(&life).await,
+                Ended::TimedOut => run.time_out(&sandbox).await,
             },
-            error = failed(&life), if has_extensions => {
-                run.outcome = life.state().lapse(&id);
-                life.shut_down(Reason::Failure).await;
-                life.drain();
+            error = failed(&sandbox), if has_extensions => {
+                run.outcome = sandbox.state().lapse(&id);
+                sandbox.shut_down(Reason::Failure).await;
+                sandbox.drain();
                 let status = Status::Error(error.kind.clone());
                 run.answer(Outcome::Error(error));
                 let report = run.end(status, true);
-                self.bury_life(&life);
+                self.discard_sandbox(&sandbox);
                 report
             }
-            (kind, message) = life.ended() => {
-                let memory = life.was_out_of_memory();
-                run.outcome = life.state().lapse(&id);
-                // What it has started may live on; Lambda ends it too.
-                life.shut_down(Reason::Failure).await;
-                life.drain();
-                let body = FunctionError::of_platform(kind, &format!("RequestId: {id} Error: {message}"));
+            (kind, message) = sandbox.ended() => {
+                let memory = sandbox.was_out_of_memory();
+                run.outcome = sandbox.state().lapse(&id);
+                // Processes that the runtime started may outlive it; Lambda ends them too.
+                sandbox.shut_down(Reason::Failure).await;
+                sandbox.drain();
+                let error = format!("RequestId: {id} Error: {message}");
+                let body = FunctionError::of_platform(kind, &error);
                 let kind = if memory { OUT_OF_MEMORY } else { kind };
                 let status = Status::Error(kind.to_string());
                 self.platform().failure(&id, &Status::Error(body.kind.clone()), &message);
                 run.answer(Outcome::Error(body));
                 let report = run.end(status, true);
-                self.bury_life(&life);
+                self.discard_sandbox(&sandbox);
                 report
             }
-            () = tokio::time::sleep_until(deadline.into()) => run.time_out(&life).await,
+            () = tokio::time::sleep_until(deadline.into()) => run.time_out(&sandbox).await,
         }
     }
 
@@ -135,7 +139,7 @@ impl Environment {
         set("content-type", "application/json");
         let arn = HeaderName::from_static("lambda-runtime-invoked-function-arn");
         headers.insert(arn, self.arn.clone());
-        // Seldom is anybody there to hear of it.
+        // Most functions have no extensions, so skip the work without them.
         let notice = is_noticed.then(|| {
             serde_json::json!({
                 "eventType": "INVOKE",
@@ -158,18 +162,18 @@ impl Environment {
         })
     }
 
-    /// Faults that come while the event runs.
-    fn inflict(&self, life: &Arc<Life>, drawn: &Drawn) {
+    /// Applies the faults that kill a process during the event.
+    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &Drawn) {
         let (worker, memory) = (drawn.has(Fault::KillWorker), drawn.has(Fault::OutOfMemory));
         if !worker && !memory {
             return;
         }
-        let life = life.clone();
+        let sandbox = sandbox.clone();
         tokio::spawn(async move {
             tokio::time::sleep(KILL_AFTER).await;
-            let tree = life.tree();
+            let tree = sandbox.tree();
             let victim = if memory {
-                life.set_out_of_memory();
+                sandbox.set_out_of_memory();
                 tree.and_then(|tree| tree.largest())
             } else {
                 tree.and_then(|tree| tree.workers().first().copied())
@@ -181,9 +185,9 @@ impl Environment {
     }
 }
 
-/// Returns when an extension has failed.
-async fn failed(life: &Life) -> FunctionError {
-    let mut progress = life.state().progress();
+/// Returns the error when an extension has failed.
+async fn failed(sandbox: &Sandbox) -> FunctionError {
+    let mut progress = sandbox.state().progress();
     loop {
         if let Progress::Failed(error) = &*progress.borrow_and_update() {
             return error.clone();
@@ -194,60 +198,60 @@ async fn failed(life: &Life) -> FunctionError {
     }
 }
 
-/// An event under way.
+/// A running event.
 struct Run<'a> {
     environment: &'a Environment,
     id: &'a str,
     init: Option<Duration>,
     restore: Option<Duration>,
-    /// START.
+    /// The time of START.
     began: Instant,
-    /// Until it is with the runtime.
+    /// Present until the event is handed to the runtime.
     outcome: Option<oneshot::Sender<Outcome>>,
 }
 
 impl Run<'_> {
-    /// A runtime that waits for an event: the one that lives, or a new one.
-    async fn wake(&mut self) -> Result<Arc<Life>, (Status, FunctionError)> {
+    /// Returns a runtime that waits for an event: the current one or a new one.
+    async fn wake(&mut self) -> Result<Arc<Sandbox>, (Status, FunctionError)> {
         let environment = self.environment;
         let function = &environment.function;
         let platform = environment.platform();
         if environment.is_frozen.swap(false, Ordering::Relaxed)
-            && let Some(life) = environment.life()
+            && let Some(sandbox) = environment.sandbox()
         {
-            life.signal(Signal::Continue);
+            sandbox.signal(Signal::Continue);
         }
-        if let Some(life) = environment.ready_life() {
-            return self.start(life).await;
+        if let Some(sandbox) = environment.ready_sandbox() {
+            return self.start(sandbox).await;
         }
-        // Several events that come at once to an instance initialize it once.
+        // Several events may reach an instance at once; only the first initializes it.
         let _initializing = environment.initializing.lock().await;
-        if let Some(life) = environment.ready_life() {
-            return self.start(life).await;
+        if let Some(sandbox) = environment.ready_sandbox() {
+            return self.start(sandbox).await;
         }
-        if let Some(life) = environment.life().filter(|life| life.has_ended()) {
-            // The runtime has ended between two events.
-            life.shut_down(Reason::Failure).await;
-            environment.bury_life(&life);
+        if let Some(sandbox) = environment.sandbox().filter(|sandbox| sandbox.has_ended()) {
+            // The runtime exited between two events.
+            sandbox.shut_down(Reason::Failure).await;
+            environment.discard_sandbox(&sandbox);
         }
         if environment.is_fresh.swap(false, Ordering::Relaxed) {
             let began = Instant::now();
             platform.init_start();
             let limit = began + function.init_limit;
-            if let Ok(life) = environment.initialize(self.id, Phase::Init, limit).await {
-                self.init = Some(life.released().unwrap_or(began).elapsed());
-                life.drain();
-                return self.start(life).await;
+            if let Ok(sandbox) = environment.initialize(self.id, Phase::Init, limit).await {
+                self.init = Some(sandbox.released().unwrap_or(began).elapsed());
+                sandbox.drain();
+                return self.start(sandbox).await;
             }
         }
         platform.start(self.id);
         self.began = Instant::now();
         let limit = self.began + function.timeout;
         let initialized = environment.initialize(self.id, Phase::Invoke, limit).await;
-        if let Ok(life) = &initialized
-            && life.is_snapshot()
+        if let Ok(sandbox) = &initialized
+            && sandbox.is_snapshot()
         {
-            life.state().restore();
+            sandbox.state().restore();
         }
         initialized.map_err(|failure| match failure {
             InitFailure::Error(error) => (Status::Error(error.kind.clone()), error),
@@ -261,24 +265,27 @@ impl Run<'_> {
         })
     }
 
-    /// START, after the restoration that a snapshot needs.
-    async fn start(&mut self, life: Arc<Life>) -> Result<Arc<Life>, (Status, FunctionError)> {
+    /// Logs START, after restoring a snapshot if there is one.
+    async fn start(
+        &mut self,
+        sandbox: Arc<Sandbox>,
+    ) -> Result<Arc<Sandbox>, (Status, FunctionError)> {
         let environment = self.environment;
-        let restored = match life.is_snapshot() {
-            true => Some(environment.restore(&life, self.id).await),
+        let restored = match sandbox.is_snapshot() {
+            true => Some(environment.restore(&sandbox, self.id).await),
             false => None,
         };
         environment.platform().start(self.id);
         self.began = Instant::now();
         match restored {
-            None => Ok(life),
+            None => Ok(sandbox),
             Some(Ok(duration)) => {
                 self.restore = Some(duration);
-                Ok(life)
+                Ok(sandbox)
             }
             Some(Err(error)) => {
-                life.shut_down(Reason::Failure).await;
-                environment.bury_life(&life);
+                sandbox.shut_down(Reason::Failure).await;
+                environment.discard_sandbox(&sandbox);
                 Err((Status::Error(error.kind.clone()), error))
             }
         }
@@ -290,9 +297,9 @@ impl Run<'_> {
         }
     }
 
-    async fn time_out(&mut self, life: &Arc<Life>) -> Report {
+    async fn time_out(&mut self, sandbox: &Arc<Sandbox>) -> Report {
         let environment = self.environment;
-        self.outcome = life.state().lapse(self.id);
+        self.outcome = sandbox.state().lapse(self.id);
         let message = timed_out(environment.function.timeout);
         let error = format!("RequestId: {} Error: {message}", self.id);
         self.answer(Outcome::Error(FunctionError::of_platform(
@@ -300,19 +307,19 @@ impl Run<'_> {
             &error,
         )));
         if !environment.function.initialization.is_managed() {
-            life.shut_down(Reason::Timeout).await;
+            sandbox.shut_down(Reason::Timeout).await;
         }
-        life.drain();
+        sandbox.drain();
         let platform = environment.platform();
         platform.failure(self.id, &Status::Timeout, &message);
         let report = self.end(Status::Timeout, true);
         if !environment.function.initialization.is_managed() {
-            environment.bury_life(life);
+            environment.discard_sandbox(sandbox);
         }
         report
     }
 
-    /// END and REPORT.
+    /// Logs END and REPORT.
     fn end(&self, status: Status, is_reset: bool) -> Report {
         let duration = self.began.elapsed();
         let environment = self.environment;

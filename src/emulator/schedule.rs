@@ -1,4 +1,4 @@
-//! Events that come by the clock, as EventBridge Scheduler sends them.
+//! Scheduled events, as EventBridge Scheduler sends them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use super::Emulator;
 use crate::units::Time;
 
-/// `1m=event.json`: how often, and the file with the event.
+/// `1m=event.json`: an interval and the file with the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     pub every: Time,
@@ -22,7 +22,7 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Schedule, String> {
         let Some((every, event)) = text.split_once('=') else {
             return Err(format!(
-                "`{text}`: write how often and a file with the event, as in 1m=event.json"
+                "`{text}`: write an interval and a file with the event, as in 1m=event.json"
             ));
         };
         let every: Time = every.parse()?;
@@ -39,8 +39,8 @@ impl FromStr for Schedule {
 }
 
 impl Schedule {
-    /// Sends it until it is dropped; the file is read anew each time. An event that is still under way when the next is due makes that
-    /// one wait, and more than one are not made up for.
+    /// Sends the event until dropped; reads the file again each time. An event that is due while
+    /// the last one runs waits for it. If more become due, they are skipped.
     pub async fn run(self, emulator: Emulator, tell: Arc<dyn Fn(&str) + Send + Sync>) {
         let first = tokio::time::Instant::now() + self.every.0;
         let mut clock = interval_at(first, self.every.0);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schedule_is_a_duration_and_a_file() {
+    fn schedule_is_an_interval_and_a_file() {
         let schedule: Schedule = "5m=jobs/clean.json".parse().unwrap();
         assert_eq!(schedule.every, Time::seconds(300));
         assert_eq!(schedule.event, PathBuf::from("jobs/clean.json"));

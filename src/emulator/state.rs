@@ -1,7 +1,8 @@
-//! What may a runtime call when? The states of a runtime process and of its events, with the names that AWS's own emulator uses.
+//! The state machine of a runtime process and its events, with the state names of AWS's own
+//! emulator.
 //!
-//! One environment has one event at a time: then the process as a whole is in the state of its event. On managed instances each
-//! event has its own.
+//! An environment usually runs one event at a time, and the process is in the state of that event.
+//! On managed instances each event has its own state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,32 +15,33 @@ use tokio::sync::{oneshot, watch};
 use super::extensions::Extensions;
 use super::fault::OnAnswer;
 use super::outcome::{FunctionError, Outcome};
-use super::refusal::Refusal;
+use super::refusal::ApiError;
 
 /// An event as `/next` delivers it.
 #[derive(Debug)]
 pub struct Delivery {
     /// `Lambda-Runtime-Aws-Request-Id`.
     pub id: String,
-    /// `Lambda-Runtime-Invocation-Id`: this attempt, where the request id may come again.
+    /// `Lambda-Runtime-Invocation-Id`: identifies this attempt, because a request id may be used
+    /// again.
     pub nonce: String,
     pub headers: HeaderMap,
     pub payload: Bytes,
-    /// A pause between the pieces of the payload.
+    /// The pause between the pieces of the payload.
     pub pause: Option<Duration>,
-    /// The caller takes the answer as it comes.
+    /// Whether the caller accepts a stream.
     pub is_streamed: bool,
-    /// What extensions are told of it, where there are any.
+    /// The INVOKE event for extensions, if there are any.
     pub notice: Option<Bytes>,
 }
 
-/// How far a runtime process has come.
+/// The start-up progress of a runtime process.
 #[derive(Debug, Clone)]
 pub enum Progress {
     Starting,
-    /// It waits in `/restore/next`.
+    /// Waits in `/restore/next`.
     Snapshot,
-    /// It has asked for its first event, and every extension too.
+    /// The runtime and every extension have asked for their first event.
     Ready,
     Failed(FunctionError),
 }
@@ -47,35 +49,36 @@ pub enum Progress {
 /// How an event ended, for the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// It was answered, with this type of error or none, and everybody has asked for the next.
+    /// It was answered, with this error type or none, and the runtime and extensions asked for the
+    /// next event.
     Ready(Option<String>),
-    /// A fault has its time be over.
+    /// A fault simulates a timeout.
     TimedOut,
 }
 
 /// The two calls that answer an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Post {
+pub enum AnswerCall {
     Response,
     Error,
 }
 
-impl Post {
+impl AnswerCall {
     fn state(self) -> &'static str {
         match self {
-            Post::Response => "InvocationResponse",
-            Post::Error => "InvocationErrorResponse",
+            AnswerCall::Response => "InvocationResponse",
+            AnswerCall::Error => "InvocationErrorResponse",
         }
     }
 }
 
-/// The right to answer an event, which one call has.
+/// The right to answer an event; only one call gets it.
 pub struct Ticket {
     pub outcome: oneshot::Sender<Outcome>,
     pub is_streamed: bool,
 }
 
-/// What `/next` comes to.
+/// The result of `/next`.
 pub enum Next {
     Now(Arc<Delivery>),
     Wait(oneshot::Receiver<Arc<Delivery>>),
@@ -92,10 +95,10 @@ enum Phase {
 
 enum Stage {
     Running,
-    Answering(Post),
-    /// With the type of the error that it was.
+    Answering(AnswerCall),
+    /// The error type of the response, if any.
     Sent(Option<String>),
-    /// A fault has broken it: every further call is answered with 500.
+    /// A fault makes every further call fail with 500.
     Broken,
 }
 
@@ -107,10 +110,10 @@ struct Flight {
     fault: Option<OnAnswer>,
 }
 
-/// Events that are over but may still be answered; more than that are forgotten.
+/// How many finished events still get 410 instead of 400 for late responses.
 const LAPSED: usize = 1000;
 
-/// Of one life of a runtime process.
+/// The state of one sandbox.
 pub struct State {
     phase: Phase,
     is_managed: bool,
@@ -120,7 +123,7 @@ pub struct State {
     /// Events that wait for a call.
     waiting: VecDeque<Arc<Delivery>>,
     lapsed: VecDeque<String>,
-    /// The runtime is done with an event, extensions are not.
+    /// Set when the runtime has finished an event but extensions have not.
     closing: Option<(oneshot::Sender<Ended>, Option<String>)>,
     pub extensions: Extensions,
     progress: watch::Sender<Progress>,
@@ -145,7 +148,7 @@ impl State {
         self.progress.subscribe()
     }
 
-    /// The name of the state that the process is in.
+    /// The name of the current state.
     fn name(&self) -> &'static str {
         match &self.phase {
             Phase::Started => "Started",
@@ -156,14 +159,14 @@ impl State {
             Phase::Serving => match self.flights.first().map(|flight| &flight.stage) {
                 None => "Ready",
                 Some(Stage::Running) => "Running",
-                Some(Stage::Answering(post)) => post.state(),
+                Some(Stage::Answering(call)) => call.state(),
                 Some(Stage::Sent(_) | Stage::Broken) => "RuntimeResponseSentState",
             },
         }
     }
 
-    /// `GET /runtime/invocation/next`.
-    pub fn next(&mut self) -> Result<Next, Refusal> {
+    /// Handles `GET /runtime/invocation/next`.
+    pub fn next(&mut self) -> Result<Next, ApiError> {
         match self.phase {
             Phase::Started | Phase::Restoring => {
                 self.phase = Phase::Serving;
@@ -171,24 +174,24 @@ impl State {
                 self.show_readiness();
             }
             Phase::Serving => {}
-            _ => return Err(Refusal::transition(self.name(), "Ready")),
+            _ => return Err(ApiError::transition(self.name(), "Ready")),
         }
         if !self.is_managed
             && let Some(flight) = self.flights.first()
         {
             match &flight.stage {
-                // As AWS's own emulator does: who asks again gets the same event again.
+                // Like AWS's own emulator, deliver the same event again if the runtime asks again.
                 Stage::Running if !self.is_undelivered(&flight.delivery) => {
                     return Ok(Next::Now(flight.delivery.clone()));
                 }
                 Stage::Running => {}
-                Stage::Answering(_) => return Err(Refusal::transition(self.name(), "Ready")),
+                Stage::Answering(_) => return Err(ApiError::transition(self.name(), "Ready")),
                 Stage::Sent(error) => {
                     let error = error.clone();
                     let flight = self.flights.remove(0);
                     self.close(flight.ended, error);
                 }
-                Stage::Broken => return Err(Refusal::internal()),
+                Stage::Broken => return Err(ApiError::internal()),
             }
         }
         if let Some(delivery) = self.waiting.pop_front() {
@@ -206,7 +209,7 @@ impl State {
             .any(|waiting| Arc::ptr_eq(waiting, delivery))
     }
 
-    /// Gives an event to the runtime, at once or when it asks.
+    /// Gives an event to the runtime, now or at its next call.
     pub fn assign(
         &mut self,
         delivery: Arc<Delivery>,
@@ -214,7 +217,7 @@ impl State {
         ended: oneshot::Sender<Ended>,
         fault: Option<OnAnswer>,
     ) {
-        // Those of an instance are told of no events.
+        // Extensions of managed instances get no INVOKE events.
         if let Some(notice) = delivery.notice.as_ref().filter(|_| !self.is_managed) {
             self.extensions.invoke(notice);
         }
@@ -229,43 +232,48 @@ impl State {
         while let Some(parked) = self.parked.pop_front() {
             match parked.send(delivery) {
                 Ok(()) => return,
-                // Who asked has gone.
+                // The waiting call is gone.
                 Err(back) => delivery = back,
             }
         }
         self.waiting.push_back(delivery);
     }
 
-    /// `POST /runtime/invocation/{id}/response` or `/error` begins.
-    pub fn answer(&mut self, post: Post, id: &str, nonce: Option<&str>) -> Result<Ticket, Refusal> {
+    /// Handles the start of `POST /runtime/invocation/{id}/response` or `/error`.
+    pub fn answer(
+        &mut self,
+        call: AnswerCall,
+        id: &str,
+        nonce: Option<&str>,
+    ) -> Result<Ticket, ApiError> {
         let Some(at) = self.flights.iter().position(|f| f.delivery.id == id) else {
             let is_lapsed = self.lapsed.iter().any(|lapsed| lapsed == id);
             return Err(if is_lapsed {
-                Refusal::gone()
+                ApiError::gone()
             } else {
-                Refusal::request_id()
+                ApiError::request_id()
             });
         };
         let name = self.name();
         let flight = &mut self.flights[at];
-        // Who does not echo the nonce is an old runtime, which Lambda believes.
+        // Old runtimes do not echo the nonce; Lambda accepts their answers.
         if nonce.is_some_and(|nonce| nonce != flight.delivery.nonce) {
-            return Err(Refusal::gone());
+            return Err(ApiError::gone());
         }
         let outcome = match (&flight.stage, flight.outcome.take()) {
             (Stage::Running, Some(outcome)) => outcome,
             (Stage::Broken, kept) => {
                 flight.outcome = kept;
-                return Err(Refusal::internal());
+                return Err(ApiError::internal());
             }
             (_, kept) => {
                 flight.outcome = kept;
-                return Err(Refusal::transition(name, post.state()));
+                return Err(ApiError::transition(name, call.state()));
             }
         };
         match flight.fault.take() {
             None => {
-                flight.stage = Stage::Answering(post);
+                flight.stage = Stage::Answering(call);
                 Ok(Ticket {
                     outcome,
                     is_streamed: flight.delivery.is_streamed,
@@ -275,33 +283,34 @@ impl State {
                 let error = timed_out(id);
                 let _ = outcome.send(Outcome::Error(error));
                 self.sent(id, Some("Sandbox.Timedout".into()));
-                Err(Refusal::gone())
+                Err(ApiError::gone())
             }
             Some(OnAnswer::TooLarge) => {
                 let error = FunctionError::too_large();
                 self.sent(id, Some(error.kind.clone()));
                 let _ = outcome.send(Outcome::Error(error));
-                Err(Refusal::too_large())
+                Err(ApiError::too_large())
             }
             Some(OnAnswer::Internal) => {
                 flight.stage = Stage::Broken;
                 flight.outcome = Some(outcome);
-                Err(Refusal::internal())
+                Err(ApiError::internal())
             }
             Some(OnAnswer::TimeOut) => {
                 let mut flight = self.flights.remove(at);
-                let (nobody, _) = oneshot::channel();
-                let ended = std::mem::replace(&mut flight.ended, nobody);
+                let (unused, _) = oneshot::channel();
+                let ended = std::mem::replace(&mut flight.ended, unused);
                 flight.stage = Stage::Broken;
                 flight.outcome = Some(outcome);
                 self.flights.push(flight);
                 let _ = ended.send(Ended::TimedOut);
-                Err(Refusal::gone())
+                Err(ApiError::gone())
             }
         }
     }
 
-    /// The answer has arrived completely, or has been refused for good; it was this type of error or none.
+    /// Records that the answer, with this error type or none, has arrived completely or was
+    /// rejected for good.
     pub fn sent(&mut self, id: &str, error: Option<String>) {
         let Some(at) = self.flights.iter().position(|f| f.delivery.id == id) else {
             return;
@@ -314,7 +323,7 @@ impl State {
         }
     }
 
-    /// The event is over without an answer; who has not been answered is told by the caller of this.
+    /// Ends an event without an answer. Returns the sender if the caller still needs a result.
     pub fn lapse(&mut self, id: &str) -> Option<oneshot::Sender<Outcome>> {
         let at = self.flights.iter().position(|f| f.delivery.id == id)?;
         let flight = self.flights.remove(at);
@@ -335,7 +344,7 @@ impl State {
         }
     }
 
-    /// To be called when an extension has asked for its next event.
+    /// Must be called after an extension asks for its next event.
     pub fn extension_is_ready(&mut self) {
         self.show_readiness();
         if self.extensions.are_ready()
@@ -357,27 +366,27 @@ impl State {
         }
     }
 
-    /// An extension has failed; nothing works without it.
+    /// Records that an extension failed, which makes the sandbox fail.
     pub fn fail(&mut self, error: FunctionError) {
         self.progress.send_replace(Progress::Failed(error));
     }
 
-    /// `POST /runtime/init/error`.
-    pub fn init_error(&mut self, error: FunctionError) -> Result<(), Refusal> {
+    /// Handles `POST /runtime/init/error`.
+    pub fn init_error(&mut self, error: FunctionError) -> Result<(), ApiError> {
         match self.phase {
             Phase::Started => self.phase = Phase::InitError,
-            // Runtimes that know no `/restore/error` report here.
+            // Runtimes without `/restore/error` report here.
             Phase::Restoring => self.phase = Phase::RestoreError,
-            _ => return Err(Refusal::transition(self.name(), "InitError")),
+            _ => return Err(ApiError::transition(self.name(), "InitError")),
         }
         self.fail(error);
         Ok(())
     }
 
-    /// `GET /runtime/restore/next`.
-    pub fn restore_next(&mut self) -> Result<oneshot::Receiver<()>, Refusal> {
+    /// Handles `GET /runtime/restore/next`.
+    pub fn restore_next(&mut self) -> Result<oneshot::Receiver<()>, ApiError> {
         if !matches!(self.phase, Phase::Started) {
-            return Err(Refusal::transition(self.name(), "Ready"));
+            return Err(ApiError::transition(self.name(), "Ready"));
         }
         let (sender, receiver) = oneshot::channel();
         self.phase = Phase::RestoreReady(sender);
@@ -386,17 +395,20 @@ impl State {
         Ok(receiver)
     }
 
-    /// The snapshot is restored: `/restore/next` is answered.
+    /// Restores the snapshot: answers `/restore/next`.
     pub fn restore(&mut self) {
         if let Phase::RestoreReady(sender) = std::mem::replace(&mut self.phase, Phase::Restoring) {
             let _ = sender.send(());
         }
     }
 
-    /// `POST /runtime/restore/error`.
-    pub fn restore_error(&mut self, error: FunctionError) -> Result<(), Refusal> {
+    /// Handles `POST /runtime/restore/error`.
+    pub fn restore_error(&mut self, error: FunctionError) -> Result<(), ApiError> {
         if !matches!(self.phase, Phase::Restoring) {
-            return Err(Refusal::transition(self.name(), "RuntimeRestoreErrorState"));
+            return Err(ApiError::transition(
+                self.name(),
+                "RuntimeRestoreErrorState",
+            ));
         }
         self.phase = Phase::RestoreError;
         self.fail(error);
@@ -404,7 +416,7 @@ impl State {
     }
 }
 
-/// What the caller of an event hears whose time was over, where no time is known.
+/// The caller's error for an injected timeout, which has no duration.
 fn timed_out(id: &str) -> FunctionError {
     FunctionError::of_platform(
         "Sandbox.Timedout",

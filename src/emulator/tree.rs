@@ -1,7 +1,7 @@
-//! Which processes belong to an environment, and what can be done to all of them?
+//! The process tree of an environment: finds, signals, kills and measures its processes.
 //!
-//! A runtime starts processes, which start others; some get new parents when theirs end. All of them have inherited the address of
-//! their Runtime API, which no other environment has.
+//! Orphans get new parents, so parentage alone does not find all processes. All inherit the address
+//! of their Runtime API, which is unique per environment.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use surus_sys::signal::{self, Signal};
 /// The processes of one environment.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// The runtime itself, and external extensions.
+    /// The runtime and the external extensions.
     roots: Vec<u32>,
-    /// The variable that all of them have.
-    mark: Vec<u8>,
-    /// The file that lists them, where a control group has them.
+    /// The environment variable that all of them have.
+    variable: Vec<u8>,
+    /// The list of processes in the control group, if there is one.
     list: Option<PathBuf>,
 }
 
@@ -25,12 +25,12 @@ impl Tree {
     pub fn new(address: &str, roots: Vec<u32>, list: Option<PathBuf>) -> Tree {
         Tree {
             roots,
-            mark: format!("AWS_LAMBDA_RUNTIME_API={address}").into_bytes(),
+            variable: format!("AWS_LAMBDA_RUNTIME_API={address}").into_bytes(),
             list,
         }
     }
 
-    /// Every living process of it.
+    /// All running processes of the environment.
     pub fn processes(&self) -> Vec<u32> {
         let mut found: HashSet<u32> = HashSet::new();
         if let Some(list) = &self.list
@@ -55,26 +55,30 @@ impl Tree {
             found.extend(children);
             grew = found.len() > before;
         }
-        found.extend(all.iter().filter(|p| self.is_marked(p.pid)).map(|p| p.pid));
+        found.extend(
+            all.iter()
+                .filter(|p| self.has_variable(p.pid))
+                .map(|p| p.pid),
+        );
         let zombies: HashSet<u32> = all.iter().filter(|p| p.is_dead).map(|p| p.pid).collect();
         let mut found: Vec<u32> = found.difference(&zombies).copied().collect();
         found.sort_unstable();
         found
     }
 
-    fn is_marked(&self, pid: u32) -> bool {
+    fn has_variable(&self, pid: u32) -> bool {
         std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|v| v == self.mark))
+            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|v| v == self.variable))
     }
 
-    /// Sends a signal to all of them.
+    /// Sends a signal to all processes.
     pub fn signal(&self, to_send: Signal) {
         for pid in self.processes() {
             let _ = signal::send(pid, to_send);
         }
     }
 
-    /// Ends all of them, and those that they start meanwhile.
+    /// Kills all processes, including those started meanwhile.
     pub fn kill(&self) {
         let limit = Instant::now() + Duration::from_secs(2);
         loop {
@@ -89,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// Processes that are not roots and have no children: what a runtime has to do the work.
+    /// Processes that are not roots and have no children: the workers of a runtime.
     pub fn workers(&self) -> Vec<u32> {
         let processes = self.processes();
         let all = all_processes();
@@ -99,15 +103,15 @@ impl Tree {
         workers
     }
 
-    /// The process with the most memory: whom the kernel would end.
+    /// The process with the most memory, which the OOM killer would choose.
     pub fn largest(&self) -> Option<u32> {
         self.processes()
             .into_iter()
             .max_by_key(|pid| Memory::read(*pid).map_or(0, |memory| memory.resident))
     }
 
-    /// Memory that they have had at most, in bytes, as far as `/proc` tells: what is shared counts once, and what a process has given
-    /// back counts too.
+    /// The highest memory use in bytes, as far as `/proc` shows it. Shared memory counts once;
+    /// memory that a process has returned also counts.
     pub fn peak_memory(&self) -> u64 {
         self.processes()
             .into_iter()
@@ -131,7 +135,7 @@ fn all_processes() -> Vec<Process> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
         .filter_map(|pid| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // The name may contain anything; what follows its last parenthesis does not.
+            // The name may contain any byte, so parse after its last parenthesis.
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
             let state = fields.next()?;
             Some(Process {
@@ -147,7 +151,7 @@ fn all_processes() -> Vec<Process> {
 struct Memory {
     resident: u64,
     peak: u64,
-    /// The part of it that counts as its own.
+    /// The proportional set size (PSS).
     share: u64,
 }
 
@@ -198,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn descendants_and_orphans_are_found_and_ended() {
+    fn descendants_and_orphans_are_found_and_killed() {
         let address = "127.0.0.1:1-tree-test";
-        // The inner sleep loses its parent; env -i loses the mark, but not its parent.
+        // The inner sleep is orphaned; `env -i` removes the variable but keeps the parent.
         let mut child = started("(sleep 61 & echo $!) ; env -i /bin/sleep 62", address);
         let orphan: u32 = first_line(&mut child).parse().unwrap();
         let tree = Tree::new(address, vec![child.id()], None);
-        // The shells between have ended when nothing but the three is left.
+        // Only three processes remain after the shells in between have exited.
         let command = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let is_there = |processes: &[u32]| {
             let has = |end: &[u8]| processes.iter().any(|pid| command(*pid).ends_with(end));

@@ -5,10 +5,10 @@ use std::path::Path;
 use super::function::{Function, Initialization};
 use super::identifier;
 
-/// Where the credentials of a restored function are asked for.
+/// The path that a restored function gets its credentials from.
 pub const CREDENTIALS: &str = "/2021-04-23/credentials";
 
-/// All of them, the function's own after Lambda's.
+/// All variables; the function's own override Lambda's.
 pub fn of(
     function: &Function,
     address: &str,

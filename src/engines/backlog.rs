@@ -1,5 +1,5 @@
-//! What PHP has said of a response and its client has not taken yet, in order: a little in memory, and what is more, in a file, so that a
-//! slow client has a file and not a worker.
+//! The response buffer between PHP and a slow client. It keeps a few pieces in memory and the rest
+//! in a temporary file, so that a slow client does not block a worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,28 +22,29 @@ use crate::event::Failure;
 use crate::observe::rarely::Rarely;
 use crate::spool::{Spool, TempFile};
 
-/// Pieces that may wait in memory: with 64 KiB records about half a MiB.
+/// How many pieces may wait in memory: about 0.5 MiB with 64 KiB records.
 const PIECES: usize = 8;
 
-/// A client may be waited for so long before the disk is used, ...
+/// How long PHP waits for a client before the file is used, ...
 const GRACE: Duration = Duration::from_millis(20);
 
-/// ... and so long for each byte that it has been given: one that takes 100 MB a second is no slower than a disk.
+/// ... plus this time per byte sent: a client that takes 100 MB/s is as fast as a disk.
 const NANOS_PER_BYTE: u64 = 10;
 
-/// What is read of the file at a time.
+/// How much of the file is read at once.
 const CHUNK: u64 = 64 * 1024;
 
-/// And what is read where memory is short.
+/// How much is read at once when memory is short.
 const SMALL_CHUNK: u64 = 16 * 1024;
 
-/// The room that a piece may need.
+/// The memory that a piece may need.
 const PIECE: u64 = 64 * 1024;
 
-/// How often to ask whether PHP is done while its client takes nothing.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to check whether PHP is done while the client takes nothing.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The two ends of a response. Without a spool there is no file, and PHP waits for its client.
+/// Creates the two ends of a response. Without a spool there is no file, and PHP waits for its
+/// client.
 pub fn backlog(spool: Option<Arc<Spool>>) -> (Giver, Taker) {
     let shared = Arc::new(Shared::default());
     let giver = Giver {
@@ -65,14 +66,14 @@ pub fn backlog(spool: Option<Arc<Spool>>) -> (Giver, Taker) {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Told when the client has taken something or has gone.
+    /// Notified when the client has taken a piece or disconnected.
     taken: Notify,
 }
 
 #[derive(Default)]
 struct State {
     parts: VecDeque<Part>,
-    /// Made by the giver, once.
+    /// Created by the giver, once.
     file: Option<Arc<TempFile>>,
     end: Option<Result<(), Failure>>,
     taker: Option<Waker>,
@@ -81,7 +82,7 @@ struct State {
 
 enum Part {
     Memory(Bytes),
-    /// This of the file. Stays here until it has been read.
+    /// A range of the file. It stays here until it has been read.
     Spooled(Range<u64>),
 }
 
@@ -113,33 +114,33 @@ impl State {
     }
 }
 
-/// The client has gone.
+/// The client has disconnected.
 #[derive(Debug)]
 pub struct Gone;
 
-/// Why a piece has to wait.
+/// Why a piece was not accepted.
 pub enum Refused {
     Gone,
-    /// There is no room for it now.
+    /// There is no room at the moment.
     Full(Bytes),
 }
 
-/// PHP's end. Dropped before its [end](Giver::end), the response breaks off.
+/// PHP's end. The response is truncated if it is dropped without [end](Giver::end).
 pub struct Giver {
     shared: Arc<Shared>,
     spool: Option<Arc<Spool>>,
     file: Option<Arc<TempFile>>,
-    /// Where the file ends.
+    /// The end of the data in the file.
     written: u64,
-    /// The disk or the limit takes no more until the client has taken all that is in the file.
+    /// The disk or the limit is full until the client has taken everything in the file.
     is_full: bool,
-    /// Bytes, and how long the client has been waited for.
+    /// How many bytes were sent, and how long the client was waited for.
     given: u64,
     waited: Duration,
 }
 
 impl Giver {
-    /// Without waiting, and without the file.
+    /// Accepts a piece without waiting and without the file.
     pub fn try_give(&mut self, piece: Bytes) -> Result<(), Refused> {
         let mut state = self.shared.lock();
         if state.is_gone {
@@ -152,8 +153,8 @@ impl Giver {
         let len = piece.len() as u64;
         let piece = match budget::try_hold(piece) {
             Ok(piece) => piece,
-            // Without a file, each response has room for a piece, or those that wait for clients
-            // would stop all others.
+            // Without a file, every response may hold one piece. Otherwise the waiting responses
+            // would block all others.
             Err(piece) if state.parts.is_empty() && !self.can_spool() => budget::hold_anyway(piece),
             Err(piece) => return Err(Refused::Full(piece)),
         };
@@ -163,8 +164,8 @@ impl Giver {
         Ok(())
     }
 
-    /// Returns when there is room for more. What is left once PHP `is_done` is no more than a socket holds; it waits in memory, so that it
-    /// does not hold up PHP's next.
+    /// Waits for room and accepts the piece. Once PHP `is_done`, the rest is at most one socket
+    /// buffer; it stays in memory, so that the worker's next event need not wait.
     pub async fn give(&mut self, mut piece: Bytes, is_done: impl Fn() -> bool) -> Result<(), Gone> {
         loop {
             piece = match self.try_give(piece) {
@@ -182,13 +183,13 @@ impl Giver {
                 Ok(()) => return Ok(()),
                 Err(piece) => piece,
             };
-            // Whether there is or not, it is tried again.
-            let _ = timeout(LOOK, self.room()).await;
+            // Try again in both cases.
+            let _ = timeout(POLL_INTERVAL, self.room()).await;
         }
     }
 
-    /// PHP is done, and its next request must not wait for this client: where neither memory nor
-    /// the file have room, the response breaks off.
+    /// Accepts a piece after PHP is done. The worker's next event must not wait for this client, so
+    /// the response is truncated if neither memory nor the file has room.
     async fn give_last(&mut self, piece: Bytes) -> Result<(), Gone> {
         let piece = match budget::try_hold(piece) {
             Ok(piece) => {
@@ -202,7 +203,8 @@ impl Giver {
         if self.put_into_file(piece).await.is_ok() {
             return Ok(());
         }
-        let why = "no room for the rest of a response (http.buffer_memory, http.max_spool)";
+        let why = "no memory or disk space for the rest of a response (http.buffer_memory, \
+        http.max_spool)";
         self.shared.lock().end = Some(Err(Failure::Busy(why)));
         Err(Gone)
     }
@@ -211,17 +213,17 @@ impl Giver {
         self.spool.is_some() && !self.is_full
     }
 
-    /// All has been given, or why no more comes.
+    /// Marks the response as complete, or gives the reason for its end.
     pub fn end(self, how: Result<(), Failure>) {
         self.shared.lock().end = Some(how);
     }
 
-    /// Returns when the client has gone.
+    /// Waits until the client has disconnected.
     pub async fn gone(&self) {
         self.wait_until(|state| state.is_gone).await;
     }
 
-    /// Returns when a piece may wait in memory, or nowhere.
+    /// Waits until memory has room for a piece, the buffer is empty, or the client is gone.
     async fn room(&self) {
         self.wait_until(|state| {
             let has_room = state.in_memory() < PIECES && MEMORY.has_room(PIECE);
@@ -240,7 +242,8 @@ impl Giver {
         }
     }
 
-    /// Waits for it a moment. A client that keeps up needs no file; one that does not is told apart by how long it has been waited for.
+    /// Waits briefly for the client. The total waiting time distinguishes a slow client, which
+    /// needs the file, from one that keeps up.
     async fn client_may_be_quick(&mut self) -> bool {
         if !self.can_spool() || !MEMORY.has_room(PIECE) || self.shared.lock().ends_in_file() {
             return false;
@@ -248,12 +251,13 @@ impl Giver {
         let of_bytes = Duration::from_nanos(self.given.saturating_mul(NANOS_PER_BYTE));
         let left = (GRACE + of_bytes).saturating_sub(self.waited);
         let began = Instant::now();
-        let has_room = timeout(left.min(LOOK), self.room()).await.is_ok();
+        let has_room = timeout(left.min(POLL_INTERVAL), self.room()).await.is_ok();
         self.waited += began.elapsed();
-        has_room || left > LOOK
+        has_room || left > POLL_INTERVAL
     }
 
-    /// Puts what waits in memory into the file, and the piece behind it. Gives it back where the file takes nothing now.
+    /// Moves the pieces in memory and the new piece into the file. Returns the new piece if the
+    /// file is full.
     async fn put_into_file(&mut self, piece: Bytes) -> Result<(), Bytes> {
         let Some(spool) = self.spool.clone() else {
             return Err(piece);
@@ -262,7 +266,8 @@ impl Giver {
         {
             let mut state = self.shared.lock();
             if self.is_full && state.in_memory() > PIECES {
-                // What it has not taken is still there; with what it takes little of, memory would become more and more.
+                // The client has not taken these pieces yet; adding one for each piece it takes
+                // would let memory grow.
                 return Err(piece);
             }
             if !state.is_spooled() {
@@ -278,19 +283,21 @@ impl Giver {
         self.given += piece.len() as u64;
         pieces.push(budget::hold_anyway(piece));
         let (file, from) = (self.file.take(), self.written);
-        // By another thread: the disk may be slow. Nobody else appends meanwhile, and a client that comes finds nothing and waits.
+        // Write on another thread, because the disk may be slow. Only this task appends; a reading
+        // client finds nothing and waits.
         let writing = spawn_blocking(move || write(file, &spool, from, pieces));
         let Ok(written) = writing.await else {
-            // Only at our own end.
+            // Only while the runtime shuts down.
             return Ok(());
         };
         self.file = written.file;
         self.written = written.to;
         self.is_full = !written.left.is_empty();
         if let Some(error) = written.error {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(Instant::now()) {
-                warn!(%error, "cannot keep the rest of a response for its slow client (http.spool); PHP waits for the client");
+            static REPORTED: Rarely = Rarely::new();
+            if REPORTED.is_time(Instant::now()) {
+                warn!(%error, "cannot buffer a response on disk (http.spool); PHP waits for the \
+                client");
             }
         }
         let mut state = self.shared.lock();
@@ -315,7 +322,7 @@ impl Drop for Giver {
     fn drop(&mut self) {
         close(self.file.take());
         let mut state = self.shared.lock();
-        let broken = || Err(Failure::Died("the answer broke off".into()));
+        let broken = || Err(Failure::Died("the response was truncated".into()));
         state.end.get_or_insert_with(broken);
         state.wake();
     }
@@ -324,12 +331,12 @@ impl Drop for Giver {
 struct Written {
     file: Option<Arc<TempFile>>,
     to: u64,
-    /// What had no room.
+    /// The pieces that did not fit.
     left: Vec<Bytes>,
     error: Option<io::Error>,
 }
 
-/// Writes as much of the pieces as the limit and the disk take. From the beginning, nothing in the file is needed any more.
+/// Writes as much as the limit and the disk allow. Starting at 0 discards the file's old content.
 fn write(file: Option<Arc<TempFile>>, spool: &Spool, from: u64, pieces: Vec<Bytes>) -> Written {
     let mut written = Written {
         file,
@@ -352,7 +359,7 @@ fn write(file: Option<Arc<TempFile>>, spool: &Spool, from: u64, pieces: Vec<Byte
 }
 
 impl Written {
-    /// Takes off the piece what has been written.
+    /// Removes the written bytes from the piece.
     fn append(&mut self, piece: &mut Bytes, spool: &Spool) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => {
@@ -385,7 +392,8 @@ impl Written {
     }
 }
 
-/// To give back a gigabyte takes the kernel a while, in which no thread of the front is to wait.
+/// Closes the file on another thread: freeing a gigabyte takes the kernel a while and must not
+/// block the front end.
 fn close(file: Option<Arc<TempFile>>) {
     if let (Some(file), Ok(runtime)) = (file, Handle::try_current()) {
         runtime.spawn_blocking(move || drop(file));
@@ -399,7 +407,7 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// The next piece; none at the end.
+    /// The next piece; None at the end.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         let mut state = self.shared.lock();
         let Some(part) = state.parts.front_mut() else {
@@ -436,7 +444,7 @@ impl Taker {
         let piece = match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(piece) => piece,
             Err(error) => {
-                let why = format!("what was kept of a response cannot be read: {error}");
+                let why = format!("cannot read the buffered response: {error}");
                 return Poll::Ready(Some(Err(Failure::Malformed(why))));
             }
         };
@@ -455,7 +463,7 @@ impl Taker {
 
 fn read(file: Option<Arc<TempFile>>, range: Range<u64>) -> io::Result<Bytes> {
     let file = file.ok_or(io::ErrorKind::NotFound)?;
-    // Never more than a chunk.
+    // At most one chunk.
     let mut buffer = vec![0; (range.end - range.start) as usize];
     file.read_exact_at(&mut buffer, range.start)?;
     Ok(budget::hold_anyway(buffer.into()))

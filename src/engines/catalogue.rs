@@ -1,46 +1,47 @@
-//! Which ways of running PHP there are.
+//! The catalogue of engines, from which help, error messages and documentation are made.
 
 use serde::{Deserialize, Deserializer};
 
 use super::stock::Way;
 
-/// One way of running PHP, as users choose and compare them.
+/// An engine with the properties that users compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub name: &'static str,
-    /// The name under which others have published it.
+    /// The name of the concept in other publications.
     pub published_as: &'static str,
     pub what_happens: &'static str,
     /// When the application boots.
     pub boots: &'static str,
     /// What one event can leave behind for the next.
     pub survives: &'static str,
-    /// It boots one script ahead of the events, which calls `surus_serve()`.
+    /// Boots a script ahead of the events; the script calls `surus_serve()`.
     pub boots_script: bool,
-    /// Each of its processes serves one event.
+    /// Each process serves one event.
     pub serves_one: bool,
-    /// What one event does to PHP's memory, the next does not see.
+    /// Memory that one event changes is invisible to the next.
     pub isolates: bool,
     pub runs: Runs,
 }
 
-/// Whose PHP an engine runs.
+/// Which PHP an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// `surus-php`.
     Ours,
-    /// That which is installed.
+    /// An installed PHP.
     Stock(Way),
 }
 
 impl Entry {
-    /// Do its processes wait for events, and not come with them?
+    /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
         !matches!(self.runs, Runs::Stock(way) if way.starts_per_event())
     }
 }
 
-/// All engines that this build has; `--help`, error messages, the README's table and the contract tests are made from it.
+/// All engines of this build. `--help`, error messages, the README's table and the contract tests
+/// are made from it.
 pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "classic",
@@ -56,7 +57,8 @@ pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "worker",
         published_as: "A; RoadRunner, FrankenPHP, Swoole style",
-        what_happens: "surus-php boots a script in each of n processes, which then serves events in a loop",
+        what_happens: "surus-php boots a script in each of n processes, which then serves events \
+        in a loop",
         boots: "once per worker",
         survives: "everything, until recycled",
         boots_script: true,
@@ -67,7 +69,8 @@ pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "standby",
         published_as: "C",
-        what_happens: "surus-php boots the script, waits, serves one event, dies; a spare is always ready",
+        what_happens: "surus-php boots the script, waits, serves one event, dies; a spare is \
+        always ready",
         boots: "per event, before the caller comes",
         survives: "nothing",
         boots_script: true,
@@ -78,7 +81,8 @@ pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "fork",
         published_as: "D",
-        what_happens: "the booted process is a template; a child, forked ahead of time, serves one event",
+        what_happens: "the booted prototype process forks children ahead of time; each serves one \
+        event",
         boots: "once",
         survives: "nothing (copy-on-write)",
         boots_script: true,
@@ -143,7 +147,7 @@ pub const CATALOGUE: &[Entry] = &[
     },
 ];
 
-/// The entry of that name; the error names those that there are.
+/// The entry of that name; the error lists the known names.
 pub fn find(name: &str) -> anyhow::Result<&'static Entry> {
     CATALOGUE
         .iter()
@@ -151,13 +155,13 @@ pub fn find(name: &str) -> anyhow::Result<&'static Entry> {
         .ok_or_else(|| {
             let names: Vec<_> = CATALOGUE.iter().map(|entry| entry.name).collect();
             anyhow::anyhow!(
-                "there is no engine `{name}`; the engines are: {}",
+                "unknown engine `{name}`; known engines: {}",
                 names.join(", ")
             )
         })
 }
 
-/// For settings: the name of an engine, or none.
+/// Deserializes an optional engine name from the configuration.
 pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     if let Some(name) = &name {

@@ -1,37 +1,37 @@
-//! The answer of a CGI script: a block of header lines, an empty line, the body (RFC 3875, section 6).
+//! Parses a CGI script's response: header lines, an empty line, the body (RFC 3875, section 6).
 
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::ReasonPhrase;
 
-/// What the header block says.
+/// The parsed header block.
 #[derive(Debug)]
 pub struct Head {
     pub status: StatusCode,
-    /// A reason other than the standard one, sent over HTTP/1.
+    /// A reason phrase other than the standard one, sent over HTTP/1.
     pub reason: Option<ReasonPhrase>,
     pub headers: HeaderMap,
 }
 
-/// A header block beyond this many bytes is refused; PHP scripts that need more have gone wrong.
+/// The largest header block in bytes; a script that sends more is considered faulty.
 pub const MAX_HEAD: usize = 256 * 1024;
 
-/// A header block of more lines is refused. Each takes more memory than its bytes.
+/// The most lines of a header block; each uses more memory than its bytes.
 const MAX_LINES: usize = 1024;
 
-/// Refused lines that are returned, and bytes of each: they become lines of the log.
-const MAX_REFUSED: usize = 8;
-const MAX_REFUSED_LEN: usize = 256;
+/// How many rejected lines are returned for the log, and how many bytes of each.
+const MAX_REJECTED: usize = 8;
+const MAX_REJECTED_LEN: usize = 256;
 
-/// Finds the end of the header block: its length and the length of the empty line behind it.
+/// Finds the end of the header block. Returns its length and the length of the empty line after it.
 pub fn find_end(bytes: &[u8]) -> Option<(usize, usize)> {
     find_end_from(bytes, 0)
 }
 
-/// The same where the first `searched` bytes were searched in vain before.
+/// Like `find_end`, if the first `searched` bytes contain no end.
 fn find_end_from(bytes: &[u8], searched: usize) -> Option<(usize, usize)> {
-    // An end may have begun with the last two of them.
+    // The end may begin in the last two of them.
     let from = searched.saturating_sub(2);
     if from == 0 && bytes.starts_with(b"\r\n") {
         return Some((0, 2));
@@ -49,14 +49,14 @@ fn find_end_from(bytes: &[u8], searched: usize) -> Option<(usize, usize)> {
     })
 }
 
-/// A header block that arrives in pieces. However small they are, each byte is searched once.
+/// A header block that arrives in pieces; each byte is searched once, whatever their size.
 #[derive(Default)]
 pub struct Block {
     bytes: BytesMut,
     searched: usize,
 }
 
-/// A whole header block, and what came behind it.
+/// A complete header block and the data after it.
 pub struct Split {
     pub block: Bytes,
     pub rest: Bytes,
@@ -67,9 +67,9 @@ pub struct Split {
 pub struct TooLarge;
 
 impl Block {
-    /// Adds a piece. None until the block is complete.
+    /// Adds a piece. Returns None until the block is complete.
     pub fn add(&mut self, piece: Bytes) -> Result<Option<Split>, TooLarge> {
-        // Mostly the whole block is in the first piece, and need not be copied.
+        // The first piece usually contains the whole block; no copy is needed then.
         let is_first = self.bytes.is_empty();
         let all = match is_first {
             true => &piece[..],
@@ -102,15 +102,15 @@ impl Block {
     }
 }
 
-/// Reads a header block (without the empty line). Lines that no HTTP response can carry are left out and returned as text,
-/// for the log. The values share the block's memory.
+/// Parses a header block without its empty line. Returns lines that are invalid in an HTTP response
+/// separately, for the log. The values share the block's memory.
 pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
     let mut head = Head {
         status: StatusCode::OK,
         reason: None,
         headers: HeaderMap::with_capacity((block.len() / 32 + 2).min(MAX_LINES)),
     };
-    let mut refused = Refused::default();
+    let mut rejected = RejectedLines::default();
     let mut lines = 0;
     let mut start = 0;
     while start < block.len() {
@@ -124,7 +124,7 @@ pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
             .unwrap_or(&block[start..end]);
         start = end + 1;
         let Some(colon) = memchr::memchr(b':', line) else {
-            refused.add(line);
+            rejected.add(line);
             continue;
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -137,22 +137,22 @@ pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
             (Ok(name), Ok(value)) => {
                 head.headers.append(name, value);
             }
-            _ => refused.add(line),
+            _ => rejected.add(line),
         }
     }
-    Ok((head, refused.lines))
+    Ok((head, rejected.lines))
 }
 
-/// Lines that were left out, as many as the log needs.
+/// Rejected lines, as many as the log needs.
 #[derive(Default)]
-struct Refused {
+struct RejectedLines {
     lines: Vec<String>,
 }
 
-impl Refused {
+impl RejectedLines {
     fn add(&mut self, line: &[u8]) {
-        if self.lines.len() < MAX_REFUSED {
-            let line = &line[..line.len().min(MAX_REFUSED_LEN)];
+        if self.lines.len() < MAX_REJECTED {
+            let line = &line[..line.len().min(MAX_REJECTED_LEN)];
             self.lines.push(String::from_utf8_lossy(line).into_owned());
         }
     }
@@ -160,8 +160,8 @@ impl Refused {
 
 fn parse_status(value: &[u8]) -> Result<(StatusCode, Option<ReasonPhrase>), String> {
     let wrong = || {
-        let value = &value[..value.len().min(MAX_REFUSED_LEN)];
-        format!("the status is `{}`", String::from_utf8_lossy(value))
+        let value = &value[..value.len().min(MAX_REJECTED_LEN)];
+        format!("invalid status `{}`", String::from_utf8_lossy(value))
     };
     let digits = value.get(..3).ok_or_else(wrong)?;
     let status = StatusCode::from_bytes(digits).map_err(|_| wrong())?;
@@ -175,7 +175,7 @@ fn parse_status(value: &[u8]) -> Result<(StatusCode, Option<ReasonPhrase>), Stri
     let reason = (!standard && !reason.is_empty())
         .then(|| ReasonPhrase::try_from(reason).ok())
         .flatten()
-        // hyper would make one up.
+        // Otherwise hyper would invent a reason phrase.
         .or_else(|| {
             let is_unknown = status.canonical_reason().is_none();
             is_unknown.then(|| ReasonPhrase::from_static(b""))
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_with_either_line_end() {
+    fn header_end_is_found_with_lf_and_crlf() {
         assert_eq!(find_end(b"A: b\r\n\r\nbody"), Some((6, 2)));
         assert_eq!(find_end(b"A: b\n\nbody"), Some((5, 1)));
         assert_eq!(find_end(b"\r\nbody"), Some((0, 2)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_reason() {
+    fn status_line_sets_status_and_nonstandard_reason() {
         assert_eq!(head("A: b\r\n").status, 200);
         assert_eq!(head("Status: 404 Not Found\r\n").status, 404);
         assert!(head("Status: 404 Not Found\r\n").reason.is_none());
@@ -234,21 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_http_cannot_carry_are_left_out_and_said() {
-        let (head, refused) = parse(&Bytes::from(
+    fn invalid_lines_are_removed_and_returned() {
+        let (head, rejected) = parse(&Bytes::from(
             "Good: 1\r\nno colon\r\nBad Name: 2\r\nX: a\x01b\r\n",
         ))
         .unwrap();
         assert_eq!(head.headers.len(), 1);
-        assert_eq!(refused.len(), 3);
+        assert_eq!(rejected.len(), 3);
     }
 
     #[test]
-    fn block_beyond_its_limits_is_refused_with_the_reason() {
+    fn block_beyond_its_limits_is_rejected_with_the_reason() {
         let mut block = Block::default();
         let line = Bytes::from("X: ".to_string() + &"x".repeat(1000) + "\n");
-        let refused = (0..1000).find(|_| block.add(line.clone()).is_err());
-        assert_eq!(refused, Some(MAX_HEAD / line.len()));
+        let rejected = (0..1000).find(|_| block.add(line.clone()).is_err());
+        assert_eq!(rejected, Some(MAX_HEAD / line.len()));
         let lines = |count| Bytes::from((0..count).map(|n| format!("{n}:\n")).collect::<String>());
         assert!(parse(&lines(MAX_LINES)).is_ok());
         let why = parse(&lines(MAX_HEAD / 8)).unwrap_err();
@@ -256,16 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn refused_lines_are_few_and_short() {
+    fn rejected_lines_are_limited_in_number_and_length() {
         let long = "x".repeat(1000) + "\n";
-        let (_, refused) = parse(&Bytes::from(long.repeat(100))).unwrap();
-        assert_eq!(refused.len(), MAX_REFUSED);
-        assert!(refused.iter().all(|line| line.len() == MAX_REFUSED_LEN));
+        let (_, rejected) = parse(&Bytes::from(long.repeat(100))).unwrap();
+        assert_eq!(rejected.len(), MAX_REJECTED);
+        assert!(rejected.iter().all(|line| line.len() == MAX_REJECTED_LEN));
     }
 
     proptest! {
         #[test]
-        fn block_in_pieces_ends_where_the_whole_one_does(
+        fn block_in_pieces_ends_like_the_whole_block(
             bytes in "[a\r\n]{0,12}",
             cuts in prop::collection::vec(0..13_usize, 0..12),
         ) {
@@ -282,12 +282,12 @@ mod tests {
                     break;
                 }
             }
-            // A piece may show less of what follows than the whole does, but never another end.
+            // The data after the block may be shorter than in the whole, but the end is the same.
             prop_assert_eq!(found, find_end(&all));
         }
 
         #[test]
-        fn any_block_is_read_or_refused(block: Vec<u8>) {
+        fn arbitrary_block_is_parsed_or_rejected(block: Vec<u8>) {
             if let Ok((head, _)) = parse(&block.clone().into()) {
                 prop_assert!((200..1000).contains(&head.status.as_u16()));
             }

@@ -1,12 +1,12 @@
-//! FastCGI's records, as both php-fpm and our own workers speak them.
+//! FastCGI records, the protocol of php-fpm and of surus-php's workers.
 //!
-//! <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Three record types are ours
-//! (`sapi/fastcgi.h`) and never reach php-fpm.
+//! See <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Surus
+//! adds three record types (`sapi/fastcgi.h`), which it never sends to php-fpm.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 pub const HEADER_LEN: usize = 8;
-/// The most content that one record can carry.
+/// The largest content of a record.
 pub const MAX_CONTENT: usize = 65535;
 
 pub const BEGIN_REQUEST: u8 = 1;
@@ -17,11 +17,11 @@ pub const STDOUT: u8 = 6;
 pub const STDERR: u8 = 7;
 pub const GET_VALUES: u8 = 9;
 pub const GET_VALUES_RESULT: u8 = 10;
-/// Ours: first in every event of the inbox (`struct surus_event_record`).
+/// Surus's own: the first record of every event in the inbox (`struct surus_event_record`).
 pub const EVENT: u8 = 128;
-/// Ours: header lines of a 103 response.
+/// Surus's own: header lines of a 103 response.
 pub const EARLY_HINTS: u8 = 129;
-/// Ours: first of what a worker says of an event, the proof that it has claimed it.
+/// Surus's own: a worker's first record for an event, which proves that it has claimed the event.
 pub const TICKET: u8 = 130;
 
 /// `role` of BEGIN_REQUEST.
@@ -29,7 +29,7 @@ pub const RESPONDER: u8 = 1;
 /// `flags` of BEGIN_REQUEST: the connection stays open.
 pub const KEEP_CONN: u8 = 1;
 
-/// `protocolStatus` of END_REQUEST: the request was dropped before it had begun (`FCGI_OVERLOADED`).
+/// `protocolStatus` of END_REQUEST: the request was dropped before it began (`FCGI_OVERLOADED`).
 pub const OVERLOADED: u8 = 2;
 
 /// One record.
@@ -40,12 +40,12 @@ pub struct Record {
     pub content: Bytes,
 }
 
-/// Bytes that cannot be FastCGI.
+/// The data is not FastCGI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("FastCGI version {0} instead of 1")]
+#[error("unsupported FastCGI version {0}")]
 pub struct WrongVersion(pub u8);
 
-/// Takes the next whole record off the front of `buffer`; `None` when more bytes are needed.
+/// Takes the next complete record from `buffer`; `None` if more bytes are needed.
 pub fn decode(buffer: &mut BytesMut) -> Result<Option<Record>, WrongVersion> {
     let Some(header) = buffer.first_chunk::<HEADER_LEN>() else {
         return Ok(None);
@@ -74,10 +74,10 @@ pub fn decode(buffer: &mut BytesMut) -> Result<Option<Record>, WrongVersion> {
     }))
 }
 
-/// The eight bytes that precede a record's content.
+/// The eight header bytes of a record.
 ///
 /// # Panics
-/// When `len` is above [`MAX_CONTENT`]: no record can say so.
+/// If `len` exceeds [`MAX_CONTENT`], which the header cannot express.
 pub fn header(kind: u8, request: u16, len: usize) -> [u8; HEADER_LEN] {
     assert!(len <= MAX_CONTENT, "a record of {len} bytes");
     let id = request.to_be_bytes();
@@ -113,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_record_is_decoded_only_when_it_is_whole() {
+    fn incomplete_record_is_not_decoded() {
         let mut bytes = header(STDOUT, 7, 3).to_vec();
         bytes.extend_from_slice(b"abc");
         for cut in 0..bytes.len() {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused() {
+    fn unknown_version_is_rejected() {
         assert_eq!(
             decode(&mut BytesMut::from(&b"HTTP/1.1 200 OK"[..])),
             Err(WrongVersion(b'H'))
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_take_one_byte_or_four() {
+    fn pair_lengths_take_one_or_four_bytes() {
         let mut pair = Vec::new();
         put_pair(&mut pair, b"A", &[b'v'; 127]);
         assert_eq!(&pair[..3], [1, 127, b'A']);
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_decoded_or_rejected(bytes: Vec<u8>) {
             let mut buffer = BytesMut::from(&bytes[..]);
             let mut consumed = 0;
             while let Ok(Some(record)) = decode(&mut buffer) {
@@ -167,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn records_survive_the_trip(records: Vec<(u8, u16, Vec<u8>)>) {
+        fn encoded_records_decode_to_the_same_records(records: Vec<(u8, u16, Vec<u8>)>) {
             let mut buffer = BytesMut::new();
             for (kind, request, content) in &records {
                 buffer.extend_from_slice(&header(*kind, *request, content.len()));

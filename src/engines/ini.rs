@@ -1,4 +1,4 @@
-//! PHP settings as lines of an ini file.
+//! Writes PHP settings as lines of an ini file.
 
 use anyhow::bail;
 
@@ -7,15 +7,16 @@ pub fn line(name: &str, value: &str) -> anyhow::Result<String> {
     const BREAKS: [char; 3] = ['\n', '\r', '\0'];
     if name.is_empty() || name.contains('=') || name.contains(BREAKS) || value.contains(BREAKS) {
         bail!(
-            "PHP setting {name:?} = {value:?}: the name may not be empty or have a `=`, and neither may have line breaks \
+            "PHP setting {name:?} = {value:?}: the name may not be empty or have a `=`, and \
+             neither may have line breaks \
              or NUL bytes"
         );
     }
     Ok(format!("{name}={}", quoted(value)))
 }
 
-/// Words and what is made of them with operators are left alone, so that `On`, `8M` and `E_ALL & ~E_NOTICE` keep their meaning; the rest
-/// is quoted: what PHP cannot parse costs all the lines behind it.
+/// Keeps words and their operators, so that `On`, `8M` and `E_ALL & ~E_NOTICE` keep their meaning.
+/// Quotes the rest: a line that PHP cannot parse would make it ignore all later lines.
 fn quoted(value: &str) -> String {
     if value.starts_with('"') || value.is_empty() || is_expression(value) {
         value.to_string()
@@ -24,7 +25,8 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// Words with `&`, `|` or `^` between them and `~`, `!` or `-` before, and brackets (Zend/zend_ini_parser.y).
+/// Whether the text consists of words, the operators `&`, `|`, `^`, `~`, `!`, `-` and brackets
+/// (Zend/zend_ini_parser.y).
 fn is_expression(text: &str) -> bool {
     fn operand(text: &str) -> Option<&str> {
         let text = text.trim_start().trim_start_matches(['~', '!', '-', ' ']);

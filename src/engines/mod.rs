@@ -1,4 +1,4 @@
-//! The ways of running PHP.
+//! The engines, which run PHP, and their settings.
 
 mod backlog;
 mod catalogue;
@@ -39,78 +39,85 @@ pub use workers::{Boot, FindScript, observe_sleep};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// An engine of the catalogue. When not set: `rewind` when the script calls `surus_serve()`, `classic` otherwise.
+    /// The engine's name in the catalogue. By default `rewind` if the script calls `surus_serve()`,
+    /// otherwise `classic`.
     #[serde(deserialize_with = "known")]
     pub name: Option<String>,
-    /// The PHP file to boot, relative to the project, for the engines that boot one; `index.php` of the document root when not
-    /// set. For `classic`: the file that answers what no other file does.
+    /// The PHP file to boot, relative to the project; by default `index.php` of the document root.
+    /// For `classic`, the file that handles requests without a file of their own.
     pub script: Option<PathBuf>,
-    /// URLs that are requested once after the boot, so that what they load is there for every event: `["/", "/login"]`.
+    /// URLs to request once after the boot, so that all later events find their code loaded:
+    /// `["/", "/login"]`.
     pub warmup: Vec<String>,
-    /// PHP processes; from the CPUs and the memory that there are, when not set.
+    /// The number of PHP processes; by default derived from CPUs and memory.
     #[serde(deserialize_with = "workers_of")]
     pub workers: Option<usize>,
-    /// For `surus leaks`: an event with the header `Surus-Leaks` is answered with what the one before has left behind.
+    /// For `surus leaks`: the response to an event with the header `Surus-Leaks` lists what the
+    /// previous event left behind.
     #[serde(skip)]
     pub tells_leaks: bool,
-    /// For `surus lambda profile`: memory in which PHP notes how its start goes.
+    /// For `surus lambda profile`: the memory for PHP's start-up trace.
     #[serde(skip)]
     pub profile: Option<Arc<std::fs::File>>,
-    /// On `rewind` and `fork`: peers whose connections the boot may leave open for all workers to share, as the refusal names
-    /// them: `["127.0.0.1:6379", "unix:/dev/log"]`.
+    /// On `rewind` and `fork`: peers of connections that the boot may leave open for all workers to
+    /// share. The names are those of the error message: `["127.0.0.1:6379", "unix:/dev/log"]`.
     pub shared_sockets: Vec<String>,
-    /// On `rewind`: compare all memory after each event with what it was, and replace a worker where it differs. Slow.
+    /// On `rewind`: compares all memory with the checkpoint after each event and replaces a worker
+    /// that differs. Slow.
     pub paranoid: bool,
-    /// Where one event comes at a time, and usually within 100 us, its worker looks for it that long before it sleeps, and Surus for the answer and for
-    /// the next request, if there are two CPUs (four under a quota). Events that take long do not count. Saves what it takes to be woken; not on Lambda.
+    /// Busy polling: with one event at a time, usually within 100 µs, workers and Surus poll that
+    /// long before they block. Needs two CPUs, or four under a quota; ignores slow events. Saves
+    /// the wake-up latency; not on Lambda.
     pub spin: bool,
-    /// PHP's library is made to call its own functions directly, and not by way of its table of symbols (`sapi/direct.c`). PHP takes a twentieth
-    /// less time so; its library is read as a whole at the start, which Lambda's cold starts would feel.
+    /// Binds calls inside PHP's library directly instead of through its symbol table
+    /// (`sapi/direct.c`). PHP takes about 5% less time, but reads its whole library at the start,
+    /// which slows down Lambda cold starts.
     pub direct_calls: bool,
-    /// On `standby` and `fork`: processes beyond `workers`, which serve as the others do.
+    /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
     pub spares: usize,
-    /// Events that may wait for a worker; more are refused at once.
+    /// How many events may wait for a worker; more are rejected at once.
     #[serde(deserialize_with = "queue")]
     pub queue: usize,
     /// How long an event may wait for a worker.
     pub queue_timeout: Time,
-    /// Under overload, how long an event may wait for a worker; then the newest is served first.
+    /// Under overload, how long a request may wait for a worker; the newest is then served first.
     #[serde(deserialize_with = "queue_target")]
     pub queue_target: Time,
-    /// Events that would wait longer than `queue_target` for so long are overload.
+    /// For how long requests must wait longer than `queue_target` before that counts as overload.
     pub queue_interval: Time,
-    /// From asking PHP to end an event that is over its deadline to killing its process.
+    /// How long PHP may take to stop an event after its deadline before its process is killed.
     pub kill_after: Time,
-    /// Surus and PHP may write core dumps when they crash, as far as the limits allow with which
-    /// Surus is started. A core dump contains what was in memory: passwords, keys, visitors' data.
+    /// Whether Surus and PHP may write core dumps when they crash, within Surus's resource limits.
+    /// A core dump contains memory: passwords, keys, visitors' data.
     pub core_dumps: bool,
     /// How long PHP may take to start.
     #[serde(deserialize_with = "boot_timeout")]
     pub boot_timeout: Time,
-    /// A worker is replaced after so many events; 0 for never.
+    /// After how many events a worker is replaced; 0 for never.
     pub max_events: u64,
-    /// A worker is replaced when it keeps more memory than this between events; 0 for no limit.
+    /// A worker that keeps more memory than this between events is replaced; 0 for no limit.
     pub max_memory: Size,
-    /// Whom PHP runs as when Surus is started as root; `www-data` when not set.
+    /// The user of PHP if Surus is started as root; `www-data` by default.
     pub user: Option<String>,
-    /// Its group; the user's own when not set.
+    /// The group of PHP; by default the user's own.
     pub group: Option<String>,
-    /// The PHP processes see no environment variables but those of `[env]`, `USER` and `HOME`.
+    /// Limits PHP's environment variables to those of `[env]`, `USER` and `HOME`.
     pub clear_env: bool,
-    /// The `surus-php` to run, when not the one beside `surus`.
+    /// The `surus-php` to run; by default the one in the directory of `surus`.
     pub php: Option<PathBuf>,
-    /// On `cgi`: the php-cgi to run, when not the one in PATH.
+    /// On `cgi`: the php-cgi to run; by default the one in PATH.
     pub php_cgi: Option<PathBuf>,
-    /// On `fpm`: the php-fpm to start, when not the one in PATH.
+    /// On `fpm`: the php-fpm to start; by default the one in PATH.
     pub php_fpm: Option<PathBuf>,
-    /// On `cli` and `builtin`: the php to run, when not the one in PATH.
+    /// On `cli` and `builtin`: the php to run; by default the one in PATH.
     pub php_cli: Option<PathBuf>,
-    /// On `fpm`: a php-fpm that runs already, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`; Surus starts one when not set.
+    /// On `fpm`: a php-fpm that already runs, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`. By
+    /// default Surus starts one.
     pub address: Option<Address>,
-    /// The dynamic loader that starts `php`, with its libraries beside it, where PHP was brought along with all of its libraries;
-    /// the system's when not set.
+    /// The dynamic loader that starts `php` from a package with its own libraries; by default the
+    /// system's.
     pub loader: Option<PathBuf>,
-    /// The php.ini to read, when not php-fpm's.
+    /// The php.ini to read; by default php-fpm's.
     pub ini_file: Option<PathBuf>,
 }
 
@@ -151,7 +158,7 @@ impl Default for Settings {
     }
 }
 
-/// Limits what this process and all that it starts may do beside its work.
+/// Restricts this process and its children, as configured.
 pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
     match settings.core_dumps {
         true => Ok(()),
@@ -160,21 +167,21 @@ pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-/// How to run a pool, worked out from its settings.
+/// How to run a pool, derived from its settings.
 #[derive(Clone)]
 pub enum Plan {
-    /// In processes of our own.
+    /// With surus-php.
     Ours {
         spec: Spec,
         limits: Limits,
         queue: Bounds,
     },
-    /// By PHP as it is installed.
+    /// With an installed PHP.
     Stock { spec: stock::Spec, queue: Bounds },
 }
 
-/// Boots an engine under a name that metrics, logs and the status show. `ini` and `env` are what PHP gets beside the settings; `script` finds what an engine boots that
-/// boots a script, anew for each of its boots.
+/// Boots an engine; `name` is for metrics, logs and the status. `ini` and `env` are additions to
+/// the settings. `script` finds the script to boot, again for each boot.
 pub async fn boot(
     name: &'static str,
     entry: &'static Entry,
@@ -188,7 +195,7 @@ pub async fn boot(
     boot_plan(plan, None, metrics).await
 }
 
-/// Works out how to run a pool.
+/// Plans how to run a pool.
 pub fn plan(
     name: &'static str,
     entry: &'static Entry,
@@ -197,7 +204,7 @@ pub fn plan(
     ini: Vec<(String, String)>,
     mut env: BTreeMap<String, String>,
 ) -> anyhow::Result<Plan> {
-    // So that an application can say what serves it.
+    // Tells the application which engine serves it.
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
     if let Runs::Stock(way) = entry.runs {
@@ -265,7 +272,7 @@ fn bounds(settings: &Settings) -> Bounds {
     }
 }
 
-/// Boots a pool as it is planned, with processes that `launch` starts, or this process.
+/// Boots a pool as planned. `launch` starts its processes; without it, this process does.
 pub async fn boot_plan(
     plan: Plan,
     launch: Option<Launch>,
@@ -287,7 +294,7 @@ pub async fn boot_plan(
     })
 }
 
-/// What an engine runs PHP by.
+/// The PHP program of an engine.
 pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
         Runs::Ours => find_program(settings.php.as_deref()),
@@ -295,7 +302,7 @@ pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf>
     }
 }
 
-/// PHP as it is installed, for the engines that run it so.
+/// Finds the installed PHP of an external engine.
 fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     let (configured, setting, name, package) = match way {
         Way::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
@@ -305,13 +312,14 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     if way == Way::Fpm && settings.address.is_some() {
         return Ok("php-fpm".into());
     }
-    // With a version in the name, as distributions have it that know several; the newest first.
+    // Distributions that support several versions have the version in the name; try the newest
+    // first.
     let mut names = vec![name.to_string()];
     names.extend((2..=9).rev().map(|minor| format!("{name}8.{minor}")));
     stock::find(configured.as_deref(), setting, &names, package)
 }
 
-/// How long is looked for what comes next before one sleeps.
+/// How long to busy-poll before blocking.
 pub fn spin(settings: &Settings) -> Duration {
     match settings.spin && Machine::read().has_spare() {
         true => SPIN,
@@ -319,13 +327,13 @@ pub fn spin(settings: &Settings) -> Duration {
     }
 }
 
-/// The processes that the engine has.
+/// The number of processes of the engine.
 pub fn process_count(entry: &Entry, settings: &Settings) -> anyhow::Result<usize> {
     let spares = if entry.serves_one { settings.spares } else { 0 };
     Ok(worker_count(settings)? + spares)
 }
 
-/// The number of workers that is set, or two for each CPU: PHP waits for databases now and then.
+/// The configured number of workers, or two per CPU, because PHP sometimes waits for databases.
 pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
     match settings.workers {
         Some(count) => check_workers(count).map(|()| count),
@@ -351,7 +359,7 @@ fn check_workers(count: usize) -> anyhow::Result<()> {
     }
 }
 
-/// Whom the workers become; none when we are not root and so cannot choose.
+/// The user of the workers; None without root, because only root can change the user.
 pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
     let found = find_user(settings)?;
     if let (Some(found), None) = (&found, &settings.user) {
@@ -363,7 +371,7 @@ pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
     Ok(found)
 }
 
-/// The same without a line in the log.
+/// Like `user`, but logs nothing.
 pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::has_other_users() {
         if settings.user.is_some() || settings.group.is_some() {
@@ -376,17 +384,18 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     let name = settings.user.as_deref().unwrap_or("www-data");
     let found = process::find_user(name, settings.group.as_deref())?.with_context(|| {
         format!(
-            "there is no user `{name}`{}; set engine.user",
+            "unknown user `{name}`{}; set engine.user",
             settings
                 .group
                 .as_ref()
-                .map_or(String::new(), |group| format!(" or no group `{group}`"))
+                .map_or(String::new(), |group| format!(" or group `{group}`"))
         )
     })?;
     Ok(Some(found))
 }
 
-/// `surus-php8.x`: the one that is configured, or the newest beside `surus`, in `../libexec`, or in `../lib/surus`.
+/// Finds `surus-php8.x`: the configured one, or the newest in the directory of `surus`, in
+/// `../libexec` or in `../lib/surus`.
 pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
         if !program.is_file() {
@@ -397,7 +406,8 @@ pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
         }
         return Ok(program.to_path_buf());
     }
-    let us = std::env::current_exe().context("where is surus itself?")?;
+    let us =
+        std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let beside = us.parent().unwrap_or(Path::new("/"));
     let places = [
         beside.to_path_buf(),
@@ -421,13 +431,18 @@ pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     found.sort();
     found.pop().map(|(_, path)| path).with_context(|| {
         format!(
-            "surus-php8.x not found in {}; build it (cargo build --release) or name it in engine.php",
-            places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+            "surus-php8.x not found in {}; build it (cargo build --release) or name it in \
+             engine.php",
+            places
+                .iter()
+                .map(|place| place.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
         )
     })
 }
 
-/// A number of workers, or none, as they are written.
+/// Deserializes an optional number of workers.
 pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     units::checked_if_set(from, |count: &usize| check_workers(*count))
 }

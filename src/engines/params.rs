@@ -1,28 +1,30 @@
-//! CGI variables as FastCGI's PARAMS records. A pair never crosses records: neither php-fpm nor our workers put it together again.
+//! Writes CGI variables as FastCGI PARAMS records. A pair never spans records, because neither
+//! php-fpm nor surus-php joins them.
 
 use crate::engines::fastcgi;
 use crate::engines::server_vars::Variables;
 use crate::event::Failure;
 
-/// What a worker of ours can keep of one event (`SURUS_MAX_VARS`); so that all engines take the same, all have these limits.
+/// The variables that a surus-php worker can hold (`SURUS_MAX_VARS`). All engines have this limit,
+/// so that they accept the same requests.
 pub const MAX_COUNT: usize = 1024;
-/// Bytes of all records, so that they fit into a message of the inbox.
+/// The bytes of all records, which must fit into one inbox message.
 pub const MAX_TOTAL: usize = 191 * 1024;
 
-/// Records at the end of `head`.
+/// PARAMS records at the end of `head`.
 pub struct Params {
     head: Vec<u8>,
     request: u16,
     begin: usize,
-    /// Where the record begins that is being filled.
+    /// The start of the current record.
     record: usize,
     count: usize,
-    /// A variable fits into no record.
+    /// Whether a variable exceeded the record size.
     too_long: bool,
 }
 
 impl Params {
-    /// Behind what `head` has already.
+    /// Starts after the existing content of `head`.
     pub fn new(mut head: Vec<u8>, request: u16) -> Params {
         let begin = head.len();
         head.extend_from_slice(&[0; fastcgi::HEADER_LEN]);
@@ -36,7 +38,7 @@ impl Params {
         }
     }
 
-    /// The head with all records.
+    /// Returns the head with all records.
     pub fn end(mut self) -> Result<Vec<u8>, Failure> {
         self.close_record();
         let total = self.head.len() - self.begin;
@@ -61,7 +63,7 @@ impl Params {
 }
 
 impl Variables for Params {
-    // With the name's length known, writing it takes a few instructions.
+    // Inlined: if the length of the name is a constant, this takes only a few instructions.
     #[inline(always)]
     fn put(&mut self, name: &[u8], value: &[u8]) {
         let len = name.len() + value.len() + 8;
@@ -77,7 +79,7 @@ impl Variables for Params {
     }
 }
 
-/// Why PHP cannot have an event's variables.
+/// The error for variables above PHP's limits.
 pub fn too_large() -> Failure {
-    Failure::TooLarge("the request's headers are more than PHP can be given")
+    Failure::TooLarge("the request's headers exceed PHP's limits")
 }

@@ -1,5 +1,5 @@
-//! An event as CGI variables: the one place where `$_SERVER` is made (RFC 3875, section 4.1; names beyond it as nginx's
-//! `fastcgi_params` has them).
+//! Converts an event to CGI variables, the only source of `$_SERVER` (RFC 3875, section 4.1; other
+//! names as in nginx's `fastcgi_params`).
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,7 +10,7 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
-/// The variables of [`each`] that are no header's.
+/// The variables of [`each`] that are not headers.
 const NAMES: [&str; 23] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
@@ -37,18 +37,18 @@ const NAMES: [&str; 23] = [
     "SERVER_SOFTWARE",
 ];
 
-/// Whether [`each`] makes a variable of this name, of whatever request. No library looks at one of them for itself.
+/// Whether [`each`] can produce a variable of this name. No library reads these by itself.
 pub fn is_cgi(name: &str) -> bool {
     let is_header = name.starts_with("HTTP_") && name != "HTTP_PROXY";
     is_header || NAMES.contains(&name)
 }
 
-/// Takes variables, in whatever form they are sent.
+/// Receives variables in any output format.
 pub trait Variables {
     fn put(&mut self, name: &[u8], value: &[u8]);
 }
 
-/// Puts every variable of the event, each once.
+/// Puts every variable of the event once.
 pub fn each(event: &Event, to: &mut impl Variables) {
     let request = &event.request;
     let headers = request.headers();
@@ -114,7 +114,7 @@ pub fn each(event: &Event, to: &mut impl Variables) {
     if let Some(server) = &event.origin.server {
         to.put(b"SERVER_ADDR", server.ip_text().as_bytes());
     }
-    // What the client believes it talks to, when a proxy speaks for it; else where the connection arrived.
+    // Behind a proxy, the host that the client sees; otherwise the address of the connection.
     match &event.origin.server {
         Some(server) if !event.origin.https => {
             to.put(b"SERVER_PORT", server.port_text().as_bytes());
@@ -126,7 +126,7 @@ pub fn each(event: &Event, to: &mut impl Variables) {
         }
     }
     to.put(b"SERVER_NAME", name.as_bytes());
-    // php-cgi's guard against being called directly; applications test it too.
+    // php-cgi requires this variable as a guard against direct calls; applications check it too.
     to.put(b"REDIRECT_STATUS", b"200");
     to.put(b"FCGI_ROLE", b"RESPONDER");
     to.put(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes());
@@ -147,7 +147,7 @@ pub fn each(event: &Event, to: &mut impl Variables) {
 fn each_header(headers: &HeaderMap, to: &mut impl Variables) {
     let mut variable = Vec::with_capacity(64);
     let mut joined = Vec::new();
-    // The values of one name come one after another.
+    // Values of the same name are adjacent.
     let mut fields = headers.iter().peekable();
     while let Some((name, value)) = fields.next() {
         let mut value = value.as_bytes();
@@ -162,8 +162,8 @@ fn each_header(headers: &HeaderMap, to: &mut impl Variables) {
             }
             value = &joined;
         }
-        // RFC 3875, 4.1.18: not those that have a variable of their own. `Proxy` would become HTTP_PROXY, which HTTP clients
-        // take for their proxy (httpoxy, CVE-2016-5385).
+        // Skip headers with a variable of their own (RFC 3875, 4.1.18). `Proxy` would become
+        // HTTP_PROXY, which HTTP clients use as their proxy (httpoxy, CVE-2016-5385).
         if name == CONTENT_TYPE || name == CONTENT_LENGTH || name.as_str() == "proxy" {
             continue;
         }
@@ -175,8 +175,9 @@ fn each_header(headers: &HeaderMap, to: &mut impl Variables) {
     }
 }
 
-/// `X_Real_IP` and `X-Real-IP` would be one variable, so that a client could speak for a proxy. As nginx does, names with
-/// other characters than letters, digits and hyphens are dropped: then it returns false.
+/// Appends the variable name. `X_Real_IP` and `X-Real-IP` would get the same variable, which would
+/// let a client impersonate a proxy. Like nginx, returns false for names with other characters than
+/// letters, digits and hyphens; these headers are dropped.
 fn extend_unambiguous(variable: &mut Vec<u8>, name: &HeaderName) -> bool {
     let mut unambiguous = true;
     variable.extend(name.as_str().bytes().map(|c| match c {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_line_is_kept_raw() {
+    fn request_line_is_kept_raw() {
         let vars = vars(
             http::Request::get("/index.php/a%20b?x=%41&x=2"),
             Body::Empty,
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_joined_and_dangerous_ones_dropped() {
+    fn repeated_headers_are_joined_and_dangerous_ones_dropped() {
         let request = http::Request::post("/")
             .header("host", "example.org:81")
             .header("x-list", "a")

@@ -1,4 +1,4 @@
-//! Which files of the project belong into the package?
+//! Selects the project's files for the package.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use super::left_out::LeftOut;
 use super::{Files, OURS};
 use crate::private_files::{self, Purpose, Unopened};
 
-/// Adds the project's files below the directory `place` of the package, and returns what it has left
-/// out. `except` are files that the caller writes.
+/// Adds the project's files below the package directory `place` and returns what it left out.
+/// `except` lists files that the caller writes.
 pub fn add(
     project: &Path,
     except: &[PathBuf],
@@ -40,7 +40,7 @@ pub fn add(
             if inside.as_os_str().is_empty() {
                 return true;
             }
-            // An earlier package at the same place is not worth a line.
+            // Skip an earlier package at the output path without reporting it.
             if is_excepted(entry.path()) {
                 return false;
             }
@@ -54,9 +54,7 @@ pub fn add(
         .build();
     for entry in walk {
         let entry = entry.map_err(|error| {
-            anyhow!(
-                "{error}; a link that leads nowhere or in a circle can be excluded in .surusignore"
-            )
+            anyhow!("{error}; exclude a dangling or circular link in .surusignore")
         })?;
         let Some(kind) = entry.file_type() else {
             continue;
@@ -68,13 +66,14 @@ pub fn add(
         let name = inside
             .to_str()
             .with_context(|| format!("the name of {} is not UTF-8", entry.path().display()))?;
-        // The package has one made of it.
+        // `settings.rs` writes the package's own surus.toml.
         if name == "surus.toml" {
             continue;
         }
         if name.starts_with(&format!("{OURS}/")) {
             bail!(
-                "{} has a name that the package has another use for; rename it or exclude it in .surusignore",
+                "{} has a name that Surus uses in the package; rename it or exclude it in \
+                 .surusignore",
                 entry.path().display()
             );
         }
@@ -91,8 +90,8 @@ pub fn add(
     Ok(std::mem::take(&mut *left_out))
 }
 
-/// Why a file or directory of the project is not packaged: a class, or the name of the file whose
-/// rule says so. The application's own rules come first.
+/// Why a file or directory is left out: the name of its class, or of the file with the matching
+/// rule. The application's own rules come first.
 fn why_left_out(
     own: &Gitignore,
     inside: &Path,
@@ -110,7 +109,7 @@ fn why_left_out(
     (!is_excused).then_some(class.name)
 }
 
-/// `name` in the directory `place` of the package.
+/// The path of `name` in the package directory `place`.
 pub fn inside_of(place: &str, name: &str) -> String {
     if place.is_empty() {
         name.into()
@@ -119,11 +118,11 @@ pub fn inside_of(place: &str, name: &str) -> String {
     }
 }
 
-/// The name of the file with the application's own rules.
+/// The file with the application's own rules.
 const OWN_RULES: &str = ".surusignore";
 
 fn own_rules(project: &Path) -> anyhow::Result<Gitignore> {
-    // Paths are matched as they are from the project on.
+    // Match paths relative to the project.
     let mut builder = GitignoreBuilder::new("");
     let own = project.join(OWN_RULES);
     match std::fs::read_to_string(&own) {
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_function_needs_stays_here() {
+    fn development_files_are_left_out() {
         let dir = project(&[
             "public/index.php",
             "public/.well-known/x",
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_left_out_and_named_and_surusignore_takes_them_back() {
+    fn secrets_are_left_out_unless_surusignore_includes_them() {
         let secrets = [
             ".aws/credentials",
             ".npmrc",
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn surusignore_excludes_and_takes_back() {
+    fn surusignore_excludes_and_includes_files() {
         let dir = project(&[
             "index.php",
             "docs/a.md",
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn links_become_what_they_lead_to() {
+    fn symlink_is_packaged_as_its_target() {
         let (dir, library) = (project(&["index.php"]), project(&["src/L.php"]));
         std::os::unix::fs::symlink(library.path(), dir.path().join("lib")).unwrap();
         assert_eq!(
@@ -270,18 +269,18 @@ mod tests {
         );
         std::os::unix::fs::symlink("/nowhere/x", dir.path().join("gone")).unwrap();
         let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
-        assert!(error.contains("leads nowhere"), "{error}");
+        assert!(error.contains("dangling"), "{error}");
     }
 
     #[test]
-    fn names_that_are_taken_are_refused() {
+    fn reserved_name_is_rejected() {
         let dir = project(&[".surus/php.ini"]);
         let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
         assert!(error.contains("rename it"), "{error}");
     }
 
     #[test]
-    fn an_application_with_a_bootstrap_of_its_own_is_apart() {
+    fn application_with_own_bootstrap_gets_a_subdirectory() {
         use crate::package::{place, unpacked};
         let dir = project(&[
             "public/index.php",

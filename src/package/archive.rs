@@ -1,4 +1,4 @@
-//! Writes the zip: the same files give the same bytes.
+//! Writes the zip reproducibly: the same files give the same bytes.
 
 use std::io::{Seek, Write};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::{Content, File, Files};
 
-/// Writes all of `files`; `progress` is told how many are compressed, from several threads.
+/// Writes all of `files`. Several threads call `progress` with the number of compressed files.
 pub fn write(
     files: &Files,
     to: impl Write + Seek,
@@ -44,7 +44,7 @@ pub fn write(
     for slot in done {
         let compressed = slot
             .into_inner()
-            .map_err(|_| anyhow!("a thread has failed"))?
+            .map_err(|_| anyhow!("a compression thread failed"))?
             .context("a file was not compressed")??;
         zip.add_prepared_file(compressed)?;
     }
@@ -53,7 +53,8 @@ pub fn write(
 }
 
 fn compress(name: &str, file: &File) -> anyhow::Result<PreparedZipFile> {
-    // The earliest time that a zip can say: when the files were made here has no meaning there.
+    // The earliest time that a zip can store: modification times on this machine would make the zip
+    // irreproducible.
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
         .last_modified_time(DateTime::DEFAULT)
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_give_the_same_bytes() {
+    fn same_files_give_the_same_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, "a".repeat(100_000)).unwrap();
@@ -94,7 +95,7 @@ mod tests {
             files
         };
         let first = zip(&files());
-        // Neither the time of a file nor its mode there matter, and not which thread came first.
+        // The modification time, the file mode and the order of the threads must not matter.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::File::open(&path)
             .unwrap()
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_named() {
+    fn missing_file_is_named_in_the_error() {
         let mut files = Files::default();
         files.copy("x", "/nowhere/x", false).unwrap();
         let error = write(&files, Cursor::new(Vec::new()), |_| ()).unwrap_err();

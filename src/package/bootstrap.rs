@@ -1,4 +1,4 @@
-//! Which file is the `bootstrap` of a function: a surus that runs without any library.
+//! Finds the `bootstrap` of a function: a statically linked surus.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,32 +8,34 @@ use anyhow::{Context, bail};
 
 use super::elf::{self, Machine};
 
-/// The one that is named; ourselves, when we are static; or `bootstrap` beside us.
+/// Returns the named program, else this program if it is static, else `bootstrap` in the same
+/// directory.
 pub fn find(named: Option<&Path>, machine: Machine) -> anyhow::Result<PathBuf> {
-    let us = std::env::current_exe().context("where is surus itself?")?;
-    let beside = us.with_file_name("bootstrap");
+    let us =
+        std::env::current_exe().context("cannot determine the path of the surus executable")?;
+    let sibling = us.with_file_name("bootstrap");
     let path = match named {
         Some(path) => path.to_path_buf(),
         None if is_static(&us)? => us,
-        None if beside.is_file() => beside,
+        None if sibling.is_file() => sibling,
         None => bail!(
-            "{} needs libraries of this machine, and those of Lambda may be older; build a surus without any (make musl), and \
-             name it with --bootstrap or put it at {}",
+            "{} needs libraries of this machine, and Lambda's may be older; build a static surus \
+             (make musl), and name it with --bootstrap or put it at {}",
             us.display(),
-            beside.display()
+            sibling.display()
         ),
     };
     let elf = elf::read(&path)?.with_context(|| format!("{} is not a program", path.display()))?;
     if elf.interpreter.is_some() {
         bail!(
-            "{} needs libraries of the machine that it runs on, and those of Lambda may be older; build one without any: \
-             make musl",
+            "{} needs shared libraries, and Lambda's may be older; build a static one: make musl",
             path.display()
         );
     }
     if elf.machine != Some(machine) {
         bail!(
-            "{} is not for {}, which PHP here is for; build surus on the same machine as surus-php",
+            "{} is not built for {}, the machine of this PHP; build surus on the same machine as \
+             surus-php",
             path.display(),
             machine.name()
         );
@@ -46,9 +48,9 @@ fn is_static(program: &Path) -> anyhow::Result<bool> {
     Ok(elf::read(program)?.is_some_and(|elf| elf.interpreter.is_none()))
 }
 
-/// surus and surus-php understand each other only when they are of one version.
+/// surus and surus-php must have the same version to work together.
 fn same_version(program: &Path) -> anyhow::Result<()> {
-    // By its own name: called bootstrap, it would be the function at once.
+    // Set argv[0]: under the name bootstrap, it would run as the function.
     let output = Command::new(program)
         .arg0("surus")
         .arg("--version")
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_needs_libraries_is_refused() {
+    fn dynamically_linked_program_is_rejected() {
         let us = std::env::current_exe().unwrap();
         let elf = elf::read(&us).unwrap().unwrap();
         let found = find(Some(&us), elf.machine.unwrap());

@@ -1,4 +1,4 @@
-//! What OPcache makes of a package's PHP files, made ahead: how they are laid out to be compiled, and where the result goes.
+//! Precompiled OPcache files of a package: unpacks the package for compilation and adds the result.
 
 use std::fs;
 use std::io::Write;
@@ -10,10 +10,10 @@ use anyhow::Context;
 
 use super::{Content, Files, OURS, ROOT, symfony};
 
-/// Where a package has them.
+/// The directory of the compiled files in a package.
 pub const DIRECTORY: &str = ".surus/opcache";
 
-/// The names of the files that PHP may be asked to run.
+/// The paths of the files that PHP may run.
 pub fn sources(files: &Files) -> Vec<String> {
     let is_php = |name: &str| {
         let extension = Path::new(name).extension();
@@ -30,9 +30,9 @@ pub fn sources(files: &Files) -> Vec<String> {
         .collect()
 }
 
-/// Lays the package out below `root` as Lambda unpacks it.
+/// Unpacks the package below `root` as Lambda does.
 pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
-    // As the zip says it: OPcache keeps the times of files.
+    // The time stored in the zip; OPcache records the times of files.
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(315_532_800);
     let task = root.join(ROOT.trim_start_matches('/'));
     for (name, file) in files.iter() {
@@ -60,7 +60,7 @@ pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds what OPcache has written into `from`; returns how many files that are.
+/// Adds what OPcache wrote into `from` and returns the number of files.
 pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
     let mut count = 0;
     for entry in ignore::WalkBuilder::new(from)
@@ -73,7 +73,7 @@ pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
         }
         let inside = entry.path().strip_prefix(from)?;
         let inside = inside.to_str().context("a name that is not UTF-8")?;
-        // What compiles is among them, and belongs to no package.
+        // Skip the compiled files of the compiler script itself.
         if !inside.contains(&format!("{ROOT}/")) && !inside.contains(symfony::CACHE) {
             continue;
         }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_applications_php_and_the_librarys_is_compiled_and_nothing_else() {
+    fn sources_include_php_of_application_and_library_only() {
         let mut files = Files::default();
         for name in [
             "bootstrap",
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_laid_out_as_lambda_unpacks_it() {
+    fn unpack_writes_files_below_the_task_root() {
         let root = tempfile::tempdir().unwrap();
         let mut files = Files::default();
         files.text("a/index.php", "<?php").unwrap();

@@ -1,4 +1,4 @@
-//! What a program or library needs to be loaded: the part of ELF that a dynamic loader reads.
+//! Reads the ELF data that a dynamic loader needs from programs and libraries.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use object::{Endianness, Object, ObjectSymbol};
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Elf {
     pub machine: Option<Machine>,
-    /// The loader that the kernel starts for it; none for a library and for a static program.
+    /// The dynamic loader; none for a library or a static program.
     pub interpreter: Option<PathBuf>,
-    /// Libraries, as the file names them.
+    /// Names of the required libraries, as in the file.
     pub needed: Vec<String>,
-    /// Directories for its libraries and for those of its libraries.
+    /// Directories for its libraries and for their libraries in turn.
     pub rpath: Vec<String>,
-    /// Directories for its libraries alone.
+    /// Directories for its direct libraries only.
     pub runpath: Vec<String>,
 }
 
-/// What a program runs on, as far as Lambda has it.
+/// A processor architecture that Lambda supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     X86_64,
@@ -30,7 +30,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Lambda's word for it.
+    /// Lambda's name for the architecture.
     pub fn name(self) -> &'static str {
         match self {
             Machine::X86_64 => "x86_64",
@@ -39,9 +39,9 @@ impl Machine {
     }
 }
 
-/// What a program runs on whose first bytes these are; none when Lambda does not have it.
+/// The architecture of a program with these first bytes; None if Lambda does not support it.
 pub fn machine(start: &[u8]) -> Option<&'static str> {
-    // e_machine of a little-endian file of 64 bits; both of Lambda's machines are such.
+    // e_machine of a 64-bit little-endian file; both of Lambda's architectures use this format.
     let number = start
         .get(18..20)
         .filter(|_| start.starts_with(b"\x7fELF\x02\x01"))?;
@@ -52,7 +52,7 @@ pub fn machine(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What a package that is made here runs on.
+/// The architecture of packages made on this machine.
 pub fn of_this_machine() -> Option<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Some(Machine::X86_64.name()),
@@ -61,7 +61,7 @@ pub fn of_this_machine() -> Option<&'static str> {
     }
 }
 
-/// Reads the file; none when it is not ELF of 64 bits.
+/// Reads the file; None if it is not a 64-bit ELF file.
 pub fn read(path: &Path) -> anyhow::Result<Option<Elf>> {
     let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !data.starts_with(b"\x7fELF\x02") {
@@ -69,7 +69,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Elf>> {
     }
     parse(&data)
         .map(Some)
-        .with_context(|| format!("{} is no sound ELF file", path.display()))
+        .with_context(|| format!("{} is not a valid ELF file", path.display()))
 }
 
 fn parse(data: &[u8]) -> anyhow::Result<Elf> {
@@ -106,25 +106,25 @@ fn parse(data: &[u8]) -> anyhow::Result<Elf> {
     Ok(read)
 }
 
-/// The names that a library offers to others, and those that it takes from others.
+/// The symbols that a library defines and those that it imports.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    pub offered: BTreeSet<String>,
-    pub taken: BTreeSet<String>,
+    pub defined: BTreeSet<String>,
+    pub imported: BTreeSet<String>,
 }
 
 /// Reads the dynamic symbols of a library.
 pub fn symbols(path: &Path) -> anyhow::Result<Symbols> {
     let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = ElfFile64::<Endianness>::parse(&*data)
-        .map_err(|error| anyhow!("{} is no sound ELF file: {error}", path.display()))?;
+        .map_err(|error| anyhow!("{} is not a valid ELF file: {error}", path.display()))?;
     let mut symbols = Symbols::default();
     for symbol in file.dynamic_symbols() {
         let Ok(name) = symbol.name() else { continue };
         if symbol.is_undefined() {
-            symbols.taken.insert(name.to_string());
+            symbols.imported.insert(name.to_string());
         } else if symbol.is_global() {
-            symbols.offered.insert(name.to_string());
+            symbols.defined.insert(name.to_string());
         }
     }
     Ok(symbols)
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_read_as_its_loader_reads_it() {
-        // This test is one: linked to the C library, and started by its loader.
+    fn program_has_its_interpreter_and_libraries() {
+        // The test program itself is dynamically linked.
         let us = read(&std::env::current_exe().unwrap()).unwrap().unwrap();
         assert!(us.machine.is_some());
         if let Some(interpreter) = &us.interpreter {
@@ -152,6 +152,6 @@ mod tests {
         assert_eq!(read(text.path()).unwrap(), None);
         std::fs::write(text.path(), b"\x7fELF\x02\x01\x01").unwrap();
         let error = format!("{:#}", read(text.path()).unwrap_err());
-        assert!(error.contains("no sound ELF file"), "{error}");
+        assert!(error.contains("not a valid ELF file"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which PHP extensions does an application need, and in which order are they loaded?
+//! Chooses the PHP extensions of an application and their load order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 
 use super::elf::{self, Symbols};
 
-/// What most applications use without saying so. Those that this machine does not have are left out.
+/// Extensions that most applications use without declaring them; those missing on this machine are
+/// skipped.
 const USUAL: &[&str] = &[
     "ctype",
     "curl",
@@ -27,26 +28,26 @@ const USUAL: &[&str] = &[
     "zip",
 ];
 
-/// An extension that is a file of its own, and not part of PHP.
+/// An extension in a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extension {
     pub name: String,
     pub file: PathBuf,
-    /// php.ini loads it with `zend_extension`.
+    /// Whether php.ini loads it with `zend_extension`.
     pub is_zend: bool,
 }
 
-/// What an application needs.
+/// The extensions of a package.
 #[derive(Debug)]
 pub struct Chosen {
     /// In the order in which PHP must load them.
     pub load: Vec<Extension>,
-    /// What PHP loads on this machine, and nobody has asked for.
+    /// Extensions that PHP loads on this machine but the package does not need.
     pub left_out: Vec<String>,
 }
 
-/// Chooses from `directory`: what `project` requires, what is `asked` for, the usual, and what those need. `loaded` is what PHP has on
-/// this machine.
+/// Chooses from `directory`: what `project` requires, what is `asked` for, the usual ones, and
+/// their dependencies. `loaded` lists the extensions of this machine's PHP.
 pub fn choose(
     project: &Path,
     directory: &Path,
@@ -60,9 +61,9 @@ pub fn choose(
     let by_name = asked
         .iter()
         .map(|name| (name, "--extension or [package] extensions"));
-    for (name, who) in required
+    for (name, origin) in required
         .iter()
-        .map(|(name, who)| (name, who.as_str()))
+        .map(|(name, origin)| (name, origin.as_str()))
         .chain(by_name)
     {
         let name = file_name(name);
@@ -70,8 +71,8 @@ pub fn choose(
             wanted.insert(name);
         } else if !loaded.contains(&name) {
             bail!(
-                "the extension {name}, which {who} asks for, is neither part of PHP nor in {}; install it (Debian: \
-                 apt-get install php-{name})",
+                "the extension {name}, which {origin} asks for, is neither part of PHP nor in {}; \
+                 install it (Debian: apt-get install php-{name})",
                 directory.display()
             );
         }
@@ -87,7 +88,7 @@ pub fn choose(
         .into_iter()
         .map(|name| Extension {
             file: file(&name),
-            is_zend: symbols[&name].offered.contains("zend_extension_entry"),
+            is_zend: symbols[&name].defined.contains("zend_extension_entry"),
             name,
         })
         .collect::<Vec<_>>();
@@ -100,7 +101,7 @@ pub fn choose(
     Ok(Chosen { load, left_out })
 }
 
-/// The names of what `project` requires, what is `asked` for, and the usual.
+/// The names of what `project` requires, what is `asked` for, and the usual ones.
 pub fn wanted(project: &Path, asked: &[String]) -> anyhow::Result<BTreeSet<String>> {
     let required = required(project)?
         .into_iter()
@@ -110,7 +111,7 @@ pub fn wanted(project: &Path, asked: &[String]) -> anyhow::Result<BTreeSet<Strin
     Ok(required.chain(asked).chain(usual).collect())
 }
 
-/// The name of an extension's file: `Zend OPcache` and `zend-opcache` are opcache.so.
+/// The file name of an extension: `Zend OPcache` and `zend-opcache` are both opcache.so.
 fn file_name(name: &str) -> String {
     let name = name.to_ascii_lowercase().replace(' ', "-");
     match name.strip_prefix("zend-") {
@@ -119,17 +120,18 @@ fn file_name(name: &str) -> String {
     }
 }
 
-/// The `ext-` of composer.json and of the packages of composer.lock, each with who requires it.
+/// The `ext-` requirements of composer.json and of the packages in composer.lock, each with its
+/// origin.
 fn required(project: &Path) -> anyhow::Result<Vec<(String, String)>> {
     let mut all = Vec::new();
-    let mut add = |json: &serde_json::Value, who: &str| {
+    let mut add = |json: &serde_json::Value, origin: &str| {
         let names = json["require"]
             .as_object()
             .into_iter()
             .flatten()
             .map(|(name, _)| name);
         let names = names.filter_map(|name| name.strip_prefix("ext-"));
-        all.extend(names.map(|name| (name.to_string(), who.to_string())));
+        all.extend(names.map(|name| (name.to_string(), origin.to_string())));
     };
     if let Some(json) = read_json(&project.join("composer.json"))? {
         add(&json, "composer.json");
@@ -152,7 +154,7 @@ fn read_json(path: &Path) -> anyhow::Result<Option<serde_json::Value>> {
     }
 }
 
-/// The symbols of every extension there.
+/// The symbols of every extension in the directory.
 fn symbols(directory: &Path) -> anyhow::Result<BTreeMap<String, Symbols>> {
     let mut all = BTreeMap::new();
     let entries = std::fs::read_dir(directory)
@@ -168,13 +170,14 @@ fn symbols(directory: &Path) -> anyhow::Result<BTreeMap<String, Symbols>> {
     Ok(all)
 }
 
-/// Each of `wanted` behind those whose symbols it takes, which come along.
+/// Orders `wanted` so that each extension follows those whose symbols it imports; adds the missing
+/// ones.
 fn in_order(wanted: &BTreeSet<String>, symbols: &BTreeMap<String, Symbols>) -> Vec<String> {
-    let mut offers: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut definers: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, of) in symbols {
-        // Every extension offers get_module; nobody takes it.
-        offers.extend(
-            of.offered
+        // Every extension defines get_module, but none imports it.
+        definers.extend(
+            of.defined
                 .iter()
                 .map(|symbol| (symbol.as_str(), name.as_str())),
         );
@@ -182,7 +185,7 @@ fn in_order(wanted: &BTreeSet<String>, symbols: &BTreeMap<String, Symbols>) -> V
     fn visit<'a>(
         name: &'a str,
         symbols: &'a BTreeMap<String, Symbols>,
-        offers: &BTreeMap<&str, &'a str>,
+        definers: &BTreeMap<&str, &'a str>,
         done: &mut Vec<String>,
         open: &mut Vec<&'a str>,
     ) {
@@ -190,22 +193,22 @@ fn in_order(wanted: &BTreeSet<String>, symbols: &BTreeMap<String, Symbols>) -> V
             return;
         }
         open.push(name);
-        let taken = symbols
+        let imported = symbols
             .get(name)
             .into_iter()
-            .flat_map(|symbols| &symbols.taken);
-        let needed: BTreeSet<&str> = taken
-            .filter_map(|symbol| offers.get(symbol.as_str()).copied())
+            .flat_map(|symbols| &symbols.imported);
+        let needed: BTreeSet<&str> = imported
+            .filter_map(|symbol| definers.get(symbol.as_str()).copied())
             .collect();
         for other in needed {
-            visit(other, symbols, offers, done, open);
+            visit(other, symbols, definers, done, open);
         }
         open.pop();
         done.push(name.to_string());
     }
     let mut done = Vec::new();
     for name in wanted {
-        visit(name, symbols, &offers, &mut done, &mut Vec::new());
+        visit(name, symbols, &definers, &mut done, &mut Vec::new());
     }
     done
 }
@@ -215,16 +218,16 @@ fn in_order(wanted: &BTreeSet<String>, symbols: &BTreeMap<String, Symbols>) -> V
 mod tests {
     use super::*;
 
-    fn of(offered: &[&str], taken: &[&str]) -> Symbols {
+    fn of(defined: &[&str], imported: &[&str]) -> Symbols {
         let set = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         Symbols {
-            offered: set(offered),
-            taken: set(taken),
+            defined: set(defined),
+            imported: set(imported),
         }
     }
 
     #[test]
-    fn an_extension_comes_behind_those_that_it_needs() {
+    fn extension_follows_its_dependencies() {
         let symbols = BTreeMap::from([
             (
                 "dom".to_string(),
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_files() {
+    fn extension_name_maps_to_its_file() {
         for (name, file) in [
             ("Zend OPcache", "opcache"),
             ("zend-opcache", "opcache"),
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_composer_requires_is_found_in_the_lock_file_too() {
+    fn requirements_come_from_composer_json_and_lock() {
         let dir = tempfile::tempdir().unwrap();
         assert!(required(dir.path()).unwrap().is_empty());
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
@@ -270,7 +273,7 @@ mod tests {
             "composer.lock",
             r#"{"packages": [{"name": "a/b", "require": {"ext-gd": "*"}}], "packages-dev": [{"name": "c/d", "require": {"ext-pcov": "*"}}]}"#,
         );
-        let pair = |name: &str, who: &str| (name.to_string(), who.to_string());
+        let pair = |name: &str, origin: &str| (name.to_string(), origin.to_string());
         assert_eq!(
             required(dir.path()).unwrap(),
             [pair("intl", "composer.json"), pair("gd", "a/b")]
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_that_is_missing_is_named_with_who_asks_for_it() {
+    fn missing_extension_is_named_with_its_origin() {
         let (project, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let asked = ["redis".to_string()];
         let choose = |loaded: &[String]| choose(project.path(), directory.path(), &asked, loaded);
@@ -290,7 +293,7 @@ mod tests {
             error.contains("the extension redis, which --extension"),
             "{error}"
         );
-        // Part of PHP: nothing to bring along.
+        // Built into PHP, so there is no file to package.
         assert!(choose(&["Redis".to_string()]).unwrap().load.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The php.ini of a package: that of this machine, with the places of the package.
+//! Writes the package's php.ini from this machine's, with the package's paths.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use anyhow::Context;
 use super::extensions::Extension;
 use super::{OURS, ROOT};
 
-/// The text: what the `files` say without their comments and extensions, then ours, which override it.
+/// Copies the settings of `files` without comments and extensions, then appends the package's own,
+/// which override them.
 pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<String> {
     let mut text = String::from(
         "; Made by `surus lambda package` from the php.ini of the machine that it ran on.\n",
@@ -21,7 +22,7 @@ pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<St
             }
         }
     }
-    // A section for hosts or paths (php.ini allows them) ends here.
+    // Ends a section for hosts or paths, which php.ini allows.
     text.push_str("[PHP]\n");
     let ours = Path::new(ROOT).join(OURS);
     let mut set = |name: &str, value: &str| text.push_str(&format!("{name} = {value}\n"));
@@ -37,7 +38,7 @@ pub fn compose(files: &[PathBuf], extensions: &[Extension]) -> anyhow::Result<St
     let authorities = quoted(&ours.join("ca.pem"));
     set("openssl.cafile", &authorities);
     set("curl.cainfo", &authorities);
-    // The only directory that a function can write to.
+    // A function can write only to this directory.
     set("sys_temp_dir", "\"/tmp\"");
     set("upload_tmp_dir", "\"/tmp\"");
     set("session.save_path", "\"/tmp\"");
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_stay_and_extensions_are_those_of_the_package() {
+    fn settings_are_copied_and_extensions_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = dir.path().join(name);

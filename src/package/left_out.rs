@@ -1,13 +1,13 @@
-//! Collects what a package leaves out, and prints it by reason.
+//! Collects and prints what a package leaves out, by reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// Names of each reason that are printed; the rest is counted.
+/// How many names of each reason are printed; the rest is counted.
 const NAMED: usize = 5;
 
-/// What a package leaves out, by reason. Directories end in a slash and are named as a whole.
+/// What a package leaves out, by reason. A directory stands for its content and ends in a slash.
 #[derive(Debug, Default)]
 pub struct LeftOut(BTreeMap<&'static str, Vec<String>>);
 
@@ -36,7 +36,7 @@ impl fmt::Display for LeftOut {
                 more => writeln!(f, " and {more} more)")?,
             }
         }
-        // The walk finds names in the file system's order; the example is always the same.
+        // The walk follows the file system's order; the minimum makes the example deterministic.
         let example = self.0.values().flatten().min();
         let example = example.map_or("name", String::as_str);
         write!(

@@ -1,4 +1,4 @@
-//! Where does the dynamic loader of this machine find a library, and which others come with it?
+//! Finds shared libraries and their dependencies as this machine's dynamic loader does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use anyhow::{Context, bail};
 
 use super::elf::{self, Elf, Machine};
 
-/// Looks for libraries as `ld.so(8)` says it does.
+/// Searches for libraries in the order of `ld.so(8)`.
 pub struct Search {
     machine: Option<Machine>,
-    /// By name, what `ldconfig` has found.
+    /// The content of ldconfig's cache, by library name.
     cache: BTreeMap<String, Vec<PathBuf>>,
-    /// Where it looks last.
+    /// The default directories, searched last.
     directories: Vec<PathBuf>,
 }
 
 impl Search {
-    /// For programs of that machine.
+    /// For programs of this architecture.
     pub fn new(machine: Option<Machine>) -> Search {
         let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
         let multiarch = match machine {
@@ -38,10 +38,11 @@ impl Search {
         }
     }
 
-    /// All libraries of these programs and libraries, and the libraries of those, by the names under which they are asked for.
+    /// All direct and indirect libraries of these files, by the name under which they are
+    /// requested.
     pub fn closure(&self, roots: &[PathBuf]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
         let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
-        // With each file, the rpaths of those that have led to it.
+        // Each file with the RPATHs it inherits.
         let mut todo: Vec<(PathBuf, Vec<PathBuf>)> = roots
             .iter()
             .map(|root| (root.clone(), Vec::new()))
@@ -49,7 +50,7 @@ impl Search {
         while let Some((file, inherited)) = todo.pop() {
             let Some(elf) = elf::read(&file)? else {
                 bail!(
-                    "{} is neither a program nor a library of 64 bits",
+                    "{} is neither a 64-bit program nor a 64-bit library",
                     file.display()
                 );
             };
@@ -65,7 +66,8 @@ impl Search {
                     }
                     Some(other) if same_file(other, &path) => {}
                     Some(other) => bail!(
-                        "{} and {} are both asked for as {name}, and one directory can hold only one of them",
+                        "{} and {} are both asked for as {name}, and one directory can hold only \
+                         one of them",
                         other.display(),
                         path.display()
                     ),
@@ -90,7 +92,7 @@ impl Search {
             paths.into_iter().find(|path| self.fits(path))
         };
         let runpath = expand(&elf.runpath, file);
-        // A file that has a RUNPATH is not looked at for an RPATH.
+        // The loader ignores RPATH in a file with RUNPATH.
         let rpaths = if runpath.is_empty() { rpaths } else { &[] };
         in_directories(rpaths)
             .or_else(|| in_directories(&runpath))
@@ -101,19 +103,19 @@ impl Search {
             .or_else(|| in_directories(&self.directories))
             .with_context(|| {
                 format!(
-                    "{} needs {name}, which this machine does not have; install the package that it is from",
+                    "{} needs {name}, which is not installed; install the package that contains it",
                     file.display()
                 )
             })
     }
 
-    /// A library of another machine is passed over, as the loader does.
+    /// Whether the library has the right architecture; the loader skips others.
     fn fits(&self, path: &Path) -> bool {
         path.is_file() && matches!(elf::read(path), Ok(Some(elf)) if elf.machine == self.machine)
     }
 }
 
-/// The directories of an RPATH or RUNPATH of that file.
+/// Expands the directories of the file's RPATH or RUNPATH.
 fn expand(directories: &[String], file: &Path) -> Vec<PathBuf> {
     let real = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
     let origin = real.parent().unwrap_or(Path::new("/")).to_string_lossy();
@@ -134,13 +136,13 @@ fn same_file(a: &Path, b: &Path) -> bool {
     a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// The cache that `ldconfig` writes, in the format that glibc 2.32 and later write alone (`dl-cache.h`). Empty when it is something else:
-/// then the directories remain.
+/// Reads `ldconfig`'s cache in the only format that glibc 2.32 and later write (`dl-cache.h`).
+/// Returns an empty map for other formats; the default directories are still searched.
 fn read_cache(data: &[u8]) -> BTreeMap<String, Vec<PathBuf>> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER: usize = 48;
     const ENTRY: usize = 24;
-    // An older format may come first.
+    // The older format may precede it.
     let Some(start) = memchr::memmem::find(data, MAGIC) else {
         return BTreeMap::new();
     };
@@ -160,7 +162,7 @@ fn read_cache(data: &[u8]) -> BTreeMap<String, Vec<PathBuf>> {
         let (Some(key), Some(value)) = (number(entry + 4), number(entry + 8)) else {
             break;
         };
-        // Variants for newer processors: the one that runs everywhere is beside them.
+        // Skip variants for newer processors; the cache also lists the generic one.
         let plain = data
             .get(entry + 16..entry + 24)
             .is_some_and(|hwcap| hwcap == [0; 8]);
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closure_is_that_of_ldd() {
+    fn closure_matches_ldd() {
         let us = std::env::current_exe().unwrap();
         let machine = elf::read(&us).unwrap().unwrap().machine;
         let found = Search::new(machine)
@@ -203,7 +205,7 @@ mod tests {
                 "{name}: {ours:?}, and ldd says {path:?}"
             );
         }
-        // The loader itself is a library of the C library, and ldd has it without an arrow.
+        // ldd prints the loader, a dependency of libc, without an arrow.
         let more: Vec<_> = found
             .keys()
             .filter(|name| !expected.contains_key(*name))
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cache_is_none() {
+    fn invalid_cache_is_empty() {
         assert!(read_cache(b"").is_empty());
         assert!(read_cache(b"glibc-ld.so.cache1.1\xff\xff\xff\xff").is_empty());
         let real = std::fs::read("/etc/ld.so.cache").unwrap();
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn origin_is_the_directory_of_the_file() {
+    fn origin_expands_to_the_directory_of_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.so");
         std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! The PHP library of Surus, where the application does not bring it itself.
+//! Adds Surus's PHP library to the package if the application does not contain it.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 
 use super::{Files, OURS, php};
 
-/// Adds the library that `script` is of, its `lambda/events.php`; returns that file's name in the package. None when it is one of the
-/// application's files, and so in the package already.
+/// Adds the library that contains `script`, its `lambda/events.php`. Returns that file's name in
+/// the package, or None if the script belongs to the application.
 pub fn add(project: &Path, script: &Path, files: &mut Files) -> anyhow::Result<Option<String>> {
     let project = project.canonicalize()?;
     if script.starts_with(&project) {
@@ -19,7 +19,8 @@ pub fn add(project: &Path, script: &Path, files: &mut Files) -> anyhow::Result<O
         .filter(|root| root.join("src/Lambda").is_dir());
     let Some(root) = root else {
         bail!(
-            "{} (lambda.script) is not in the project, and not in the library of Surus either; put it into the project",
+            "{} (lambda.script) is neither in the project nor in Surus's PHP library; put it into \
+             the project",
             script.display()
         );
     };
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_brought_along_where_the_application_has_none() {
+    fn library_is_packaged_unless_the_application_contains_it() {
         let project = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
         let mut files = Files::default();

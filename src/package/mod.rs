@@ -1,4 +1,5 @@
-//! What goes into the zip of a Lambda function: Surus, PHP with everything that it needs of this machine, and the application.
+//! Builds the zip of a Lambda function: Surus, PHP with its dependencies from this machine, and the
+//! application.
 
 pub mod application;
 pub mod archive;
@@ -24,15 +25,15 @@ use serde::{Deserialize, Serialize};
 /// Where Lambda unpacks a function.
 pub const ROOT: &str = "/var/task";
 
-/// Below it, everything that is not the application's. With a dot, so that a document root that is the project itself does not
-/// serve it.
+/// The directory of everything that is not the application's. The leading dot keeps it private even
+/// if the document root is the project directory.
 pub const OURS: &str = ".surus";
 
-/// Where the application is, when it has something that is called `bootstrap` as well.
+/// The application's directory if the application contains a file or directory `bootstrap`.
 pub const APART: &str = "app";
 
-/// Where in a package the application is: nowhere in particular, or [`APART`], since Laravel's has a directory that is called as the
-/// program that Lambda starts.
+/// The application's directory in a package: the root, or [`APART`] if the application uses the
+/// name `bootstrap`. Laravel has such a directory, and Lambda starts a program of that name.
 pub fn place(project: &Path) -> &'static str {
     if project.join("bootstrap").exists() {
         APART
@@ -41,7 +42,7 @@ pub fn place(project: &Path) -> &'static str {
     }
 }
 
-/// The application's directory in a function that Lambda has unpacked at `root`.
+/// The application's directory in a function unpacked at `root`.
 pub fn unpacked(root: PathBuf) -> PathBuf {
     let apart = root.join(APART);
     let is_apart = root.join(OURS).is_dir() && !root.join("surus.toml").is_file();
@@ -52,21 +53,22 @@ pub fn unpacked(root: PathBuf) -> PathBuf {
     }
 }
 
-/// `surus lambda package`.
+/// Settings of `surus lambda package`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Extensions beside those that composer.json and composer.lock require and the usual ones.
+    /// Extensions in addition to the usual ones and those required by composer.json and
+    /// composer.lock.
     pub extensions: Vec<String>,
-    /// Bring along what OPcache makes of the PHP files, so that no start has to.
+    /// Whether to package OPcache's compiled files, so that cold starts need not compile.
     pub compile: bool,
 }
 
-/// The files of a package, by their names in it.
+/// The files of a package, by name.
 #[derive(Debug, Default)]
 pub struct Files(BTreeMap<String, File>);
 
-/// One of them.
+/// One file of a package.
 #[derive(Debug)]
 pub struct File {
     pub content: Content,
@@ -80,12 +82,13 @@ pub enum Content {
 }
 
 impl Files {
-    /// Two files of one name are a mistake of ours or the application's use of a name that is ours.
+    /// Fails for a duplicate name: a bug in Surus, or an application file with a reserved name.
     pub fn add(&mut self, name: impl Into<String>, file: File) -> anyhow::Result<()> {
         let name = name.into();
         if self.0.contains_key(&name) {
             bail!(
-                "the package has two files named {name}; rename the application's, or exclude it in .surusignore"
+                "the package has two files named {name}; rename the application's file or exclude \
+                 it in .surusignore"
             );
         }
         self.0.insert(name, file);
@@ -123,7 +126,7 @@ impl Files {
         )
     }
 
-    /// What a file that is a text says.
+    /// The content of a text file.
     pub fn said(&self, name: &str) -> Option<&[u8]> {
         match &self.0.get(name)?.content {
             Content::Text(text) => Some(text),
@@ -131,7 +134,7 @@ impl Files {
         }
     }
 
-    /// Has a text say something else.
+    /// Replaces the content of a text file.
     pub fn say(&mut self, name: &str, text: impl Into<Vec<u8>>) {
         if let Some(file) = self.0.get_mut(name) {
             file.content = Content::Text(text.into());

@@ -1,4 +1,4 @@
-//! PHP, with everything that it needs of the machine it is taken from.
+//! Adds PHP with its dependencies from this machine to the package.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,20 +10,20 @@ use super::extensions::Extension;
 use super::libraries::Search;
 use super::{Files, OURS, ROOT, ini};
 
-/// A PHP of this machine, as it has reported itself.
+/// A PHP of this machine, as it reports itself.
 #[derive(Debug)]
 pub struct Php {
     /// `surus-php8.x`.
     pub program: PathBuf,
     pub version: String,
     pub extension_dir: PathBuf,
-    /// Every ini file that it has read, in this order.
+    /// All ini files that PHP read, in this order.
     pub ini_files: Vec<PathBuf>,
-    /// Extensions, by the names that they give themselves.
+    /// Extensions, by their own names.
     pub loaded: Vec<String>,
 }
 
-/// What became of PHP in the package.
+/// PHP's files in the package.
 #[derive(Debug)]
 pub struct Placed {
     pub machine: Machine,
@@ -33,13 +33,13 @@ pub struct Placed {
     pub ini_file: String,
 }
 
-/// Where a PHP that uses the system's time zones looks for them; it is not told otherwise by any setting.
+/// The time zone directory compiled into distribution PHPs; no setting changes it.
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// As long as [`ZONES`], so that it fits where that is written in libphp.
+/// Makes the new path as long as [`ZONES`], so that it can replace that path inside libphp.
 const OUR_ZONES: &str = "tz";
 
-/// Where distributions keep the certificates of authorities.
+/// The certificate bundles of distributions.
 const AUTHORITIES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -52,16 +52,16 @@ const OPENSSL_SETTINGS: &[&str] = &["/etc/ssl/openssl.cnf", "/etc/pki/tls/openss
 /// Adds PHP with these extensions.
 pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Result<Placed> {
     let elf = elf::read(&php.program)?
-        .with_context(|| format!("{} is no program of 64 bits", php.program.display()))?;
+        .with_context(|| format!("{} is not a 64-bit program", php.program.display()))?;
     let machine = elf.machine.with_context(|| {
         format!(
-            "{} is for a processor that Lambda does not have",
+            "{} is built for a processor that Lambda does not offer",
             php.program.display()
         )
     })?;
     let interpreter = elf.interpreter.with_context(|| {
         format!(
-            "{} is linked statically, and PHP's extensions could not be loaded",
+            "{} is statically linked and cannot load PHP extensions",
             php.program.display()
         )
     })?;
@@ -72,26 +72,27 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
         .into_owned();
     if !loader.starts_with("ld-linux") {
         bail!(
-            "PHP here is of another C library than glibc (its loader is {}); make the package on Debian, Ubuntu, Fedora or \
-             Amazon Linux, or deploy a container image: surus lambda template dockerfile",
+            "this PHP uses a C library other than glibc (its loader is {}); make the package on \
+             Debian, Ubuntu, Fedora or Amazon Linux, or deploy a container image: \
+             surus lambda template dockerfile",
             interpreter.display()
         );
     }
 
-    can_be_told(&interpreter)?;
+    supports_argv0(&interpreter)?;
 
     let search = Search::new(Some(machine));
     let mut roots = vec![php.program.clone()];
     roots.extend(extensions.iter().map(|extension| extension.file.clone()));
     let mut libraries = search.closure(&roots)?;
-    // Libraries that others load while they run, by name, when they are there.
-    let beside = |name: &str, directory: &str| {
+    // The directory of modules that this library loads at run time by name, if it exists.
+    let modules_of = |name: &str, directory: &str| {
         let found = libraries.get(name)?.parent()?.join(directory);
         found.is_dir().then_some(found)
     };
     let (gconv, providers) = (
-        beside("libc.so.6", "gconv"),
-        beside("libcrypto.so.3", "ossl-modules"),
+        modules_of("libc.so.6", "gconv"),
+        modules_of("libcrypto.so.3", "ossl-modules"),
     );
     for (directory, ours) in [(&gconv, "gconv"), (&providers, "ossl-modules")] {
         let Some(directory) = directory else { continue };
@@ -107,7 +108,7 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
         let target = format!("{OURS}/lib/{name}");
         let executable = *name == loader;
         match if name.starts_with("libphp") {
-            with_our_zones(path)?
+            with_packaged_zones(path)?
         } else {
             None
         } {
@@ -139,7 +140,8 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
     files.copy(program.as_str(), &php.program, true)?;
 
     let authorities = first(AUTHORITIES).context(
-        "this machine has no certificates of authorities, and PHP could not trust any server; install ca-certificates",
+        "this machine has no CA certificates, so PHP could not verify any server; \
+         install ca-certificates",
     )?;
     files.copy(format!("{OURS}/ca.pem"), authorities, false)?;
     if let Some(settings) = first(OPENSSL_SETTINGS) {
@@ -155,15 +157,16 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
     })
 }
 
-/// Does the loader take what `engine.loader` tells it?
-fn can_be_told(loader: &Path) -> anyhow::Result<()> {
+/// Checks that the loader supports the options that `engine.loader` needs.
+fn supports_argv0(loader: &Path) -> anyhow::Result<()> {
     let help = Command::new(loader)
         .arg("--help")
         .output()
         .with_context(|| format!("cannot start {}", loader.display()))?;
     if !String::from_utf8_lossy(&help.stdout).contains("--argv0") {
         bail!(
-            "{} is of a glibc before 2.33 and cannot start PHP from a package; make it on a newer system, such as Debian 12",
+            "{} belongs to a glibc before 2.33 and cannot start PHP from a package; use a newer \
+             system, such as Debian 12",
             loader.display()
         );
     }
@@ -186,7 +189,7 @@ fn modules(directories: &[Option<PathBuf>]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// All files below a directory, each by its name from there.
+/// All files below a directory with their relative names.
 pub fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let mut all = Vec::new();
     let mut todo = vec![PathBuf::new()];
@@ -214,16 +217,17 @@ pub fn below(directory: &Path, without: &[&str]) -> anyhow::Result<Vec<(String, 
     Ok(all)
 }
 
-/// The library with the package's time zones for the system's; none when it has zones of its own, as PHP's own builds have.
-fn with_our_zones(library: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+/// The library with the system's time zone path replaced by the package's. None if it has built-in
+/// time zones, as PHP's own builds do.
+fn with_packaged_zones(library: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let data =
         std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
     Ok(replaced(data, ZONES, &ours))
 }
 
-/// Every path that begins with `from`, beginning with `to` instead; none where there is no such path. Both are equally long, since
-/// nothing in a library may move.
+/// Replaces each path that begins with `from`. None if there is none. `from` and `to` must have the
+/// same length, because nothing in a library may move.
 fn replaced(mut data: Vec<u8>, from: &str, to: &str) -> Option<Vec<u8>> {
     if from.len() != to.len() {
         return None;
@@ -243,12 +247,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_packages_time_zones_fit_where_the_systems_are_written() {
+    fn time_zone_path_is_replaced_in_place() {
         let ours = format!("{ROOT}/{OURS}/{OUR_ZONES}");
         assert_eq!(
             ours.len(),
             ZONES.len(),
-            "or libphp could not be told of them"
+            "the paths must have the same length to be replaced in libphp"
         );
         let library =
             b"\0/usr/share/zoneinfo/%s/%s\0/usr/share/zoneinfo\0/usr/share/zoneinfo-x\0".to_vec();
@@ -259,8 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn a_loader_that_cannot_be_told_is_refused() {
-        let error = can_be_told(Path::new("/bin/true")).unwrap_err().to_string();
+    fn loader_without_argv0_option_is_rejected() {
+        let error = supports_argv0(Path::new("/bin/true"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("glibc before 2.33"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The surus.toml of a package: the application's, with the places of the package.
+//! Writes the package's surus.toml from the application's, with the package's paths.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use anyhow::Context;
 use super::php::Placed;
 use super::{OURS, ROOT, compiled, symfony};
 
-/// `project` is the application's table, empty when it has none. `script` is that of the library, where the package brings it along.
+/// `project` is the application's configuration, possibly empty. `script` is set if the package
+/// contains Surus's PHP library.
 pub fn compose(
     mut project: toml::Table,
     php: &Placed,
@@ -44,7 +45,7 @@ pub fn compose(
     written(&project)
 }
 
-/// The same for a package that brings compiled files along.
+/// Adds the directory of the precompiled files.
 pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
     let mut table = read(composed)?;
     let place = Path::new(ROOT).join(compiled::DIRECTORY);
@@ -53,7 +54,7 @@ pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
     written(&table)
 }
 
-/// The same for a package that brings a warmed-up cache along.
+/// Adds the directory of the warmed-up cache.
 pub fn with_cache(composed: &[u8]) -> anyhow::Result<String> {
     let mut table = read(composed)?;
     let place = Path::new(ROOT).join(symfony::WARMED);
@@ -62,8 +63,8 @@ pub fn with_cache(composed: &[u8]) -> anyhow::Result<String> {
     written(&table)
 }
 
-/// For the PHP of a package to compile its files: as it will run, but with nothing of the application but what is said of PHP. `script` has
-/// events done; OPcache writes into `to`.
+/// The configuration that compiles a package's files: the package's PHP and its settings, nothing
+/// else of the application. `script` handles the events; OPcache writes into `to`.
 pub fn to_compile(composed: &[u8], script: &str, to: &str) -> anyhow::Result<String> {
     let mut table = read(composed)?;
     let mut own = toml::Table::new();
@@ -81,7 +82,7 @@ pub fn to_compile(composed: &[u8], script: &str, to: &str) -> anyhow::Result<Str
     for (name, value) in [
         ("opcache.enable", "1"),
         ("opcache.file_cache", to),
-        // All files find room, and each is written, however young.
+        // OPcache must hold all files, and write even recently modified ones.
         ("opcache.memory_consumption", "1024"),
         ("opcache.max_accelerated_files", "1000000"),
         ("opcache.file_update_protection", "0"),
@@ -126,9 +127,10 @@ mod tests {
     use crate::package::elf::Machine;
 
     #[test]
-    fn what_the_application_says_stays_but_for_its_php() {
+    fn application_settings_are_kept_except_for_php_paths() {
         let project = toml::from_str(
-            "[engine]\nname = 'rewind'\nuser = 'app'\nphp = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
+            "[engine]\nname = 'rewind'\nuser = 'app'\n\
+             php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
         )
         .unwrap();
         let php = Placed {
@@ -167,9 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn files_are_compiled_by_the_packages_php_without_the_application() {
-        let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\nphp = '/p'\n[php]\n'zend.assertions' = -1\n\
-                        'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n[pool.events]\nengine = 'worker'\n";
+    fn compile_settings_keep_php_and_drop_the_application() {
+        let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\n\
+                        php = '/p'\n[php]\n'zend.assertions' = -1\n\
+                        'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n\
+                        [pool.events]\nengine = 'worker'\n";
         let text = to_compile(composed.as_bytes(), "/c.php", "/out").unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = table["engine"].as_table().unwrap();

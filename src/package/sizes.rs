@@ -1,4 +1,4 @@
-//! Does the package fit into Lambda, and what takes the room?
+//! The size of a package against Lambda's limits, by directory and file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,16 +7,16 @@ use anyhow::Context;
 
 use super::{Content, Files};
 
-/// What a function and its layers may have, unzipped.
+/// Lambda's limit for a function and its layers, unzipped.
 pub const UNZIPPED: u64 = 262_144_000;
 
-/// What can be uploaded without S3.
+/// Lambda's limit for an upload without S3.
 pub const UPLOADED: u64 = 50 << 20;
 
-/// Bytes of a package.
+/// The sizes of a package in bytes.
 pub struct Sizes {
     pub total: u64,
-    /// By directory: those of the package's own parts, and the application's at the top.
+    /// By directory: the package's own parts, and the application's top-level directories.
     directories: BTreeMap<String, u64>,
     files: Vec<(u64, String)>,
 }
@@ -49,7 +49,7 @@ impl Sizes {
         self.total <= UNZIPPED
     }
 
-    /// A line for each directory, the largest first, and their sum.
+    /// One line per directory, largest first, and the total.
     pub fn table(&self) -> String {
         let mut rows: Vec<_> = self.directories.iter().collect();
         rows.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
@@ -60,13 +60,13 @@ impl Sizes {
         let share = self.total as f64 / UNZIPPED as f64 * 100.0;
         let _ = writeln!(
             text,
-            "{}  unzipped, {share:.0}% of what Lambda takes",
+            "{}  unzipped, {share:.0}% of Lambda's limit",
             mebibytes(self.total)
         );
         text
     }
 
-    /// A line for each of the largest files.
+    /// One line for each of the largest files.
     pub fn largest(&self, count: usize) -> String {
         let mut text = String::new();
         for (size, name) in self.files.iter().take(count) {
@@ -76,7 +76,8 @@ impl Sizes {
     }
 }
 
-/// `vendor/symfony/console/x.php` → `vendor/symfony/`; `src/a/b.php` → `src/`; `index.php` → `(files)`.
+/// `vendor/symfony/console/x.php` → `vendor/symfony/`; `src/a/b.php` → `src/`; `index.php` →
+/// `(files)`.
 fn directory(name: &str) -> String {
     let mut parts = name.split('/');
     let deep = name.starts_with("vendor/") || name.starts_with(".surus/");
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_the_room_comes_first() {
+    fn largest_directory_comes_first() {
         let mut files = Files::default();
         for (name, mebi) in [
             ("bootstrap", 1),
@@ -112,7 +113,8 @@ mod tests {
         assert!(sizes.fits());
         assert_eq!(
             sizes.table(),
-            "     7.0 MiB  .surus/lib/\n     2.0 MiB  vendor/a/\n     1.0 MiB  (files)\n    10.0 MiB  unzipped, 4% of what Lambda takes\n"
+            "     7.0 MiB  .surus/lib/\n     2.0 MiB  vendor/a/\n     1.0 MiB  (files)\n    10.0 \
+             MiB  unzipped, 4% of Lambda's limit\n"
         );
         assert_eq!(sizes.largest(1), "     4.0 MiB  .surus/lib/b.so\n");
         let too_much = Sizes {

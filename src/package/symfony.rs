@@ -1,4 +1,4 @@
-//! What an application of Symfony needs in a function, where only `/tmp` can be written to.
+//! Settings for Symfony applications on Lambda, where only `/tmp` is writable.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use anyhow::Context;
 
 use super::{Files, OURS};
 
-/// Where a package has the cache that was warmed up.
+/// The directory of the warmed-up cache in a package.
 pub const WARMED: &str = ".surus/cache";
 
-/// Where the application finds it: Symfony's kernels look at `APP_CACHE_DIR`.
+/// The cache directory at run time; Symfony's kernel reads `APP_CACHE_DIR`.
 pub const CACHE: &str = "/tmp/surus-symfony/cache";
 
-/// For logs that are files (`APP_LOG_DIR`).
+/// The directory for log files (`APP_LOG_DIR`).
 const LOGS: &str = "/tmp/surus-symfony/log";
 
-/// Does the project require Symfony's framework?
+/// Whether the project requires Symfony's framework.
 pub fn is_there(project: &Path) -> anyhow::Result<bool> {
     let file = project.join("composer.json");
     if !file.is_file() {
@@ -29,7 +29,7 @@ pub fn is_there(project: &Path) -> anyhow::Result<bool> {
         .is_some())
 }
 
-/// Adds the variables that `[env]` of the project's surus.toml does not set itself.
+/// Adds the variables that `[env]` of the project's surus.toml does not set.
 pub fn set_environment(env: &mut toml::Table) {
     for (name, value) in [
         ("APP_ENV", "prod"),
@@ -41,7 +41,7 @@ pub fn set_environment(env: &mut toml::Table) {
     }
 }
 
-/// Adds the cache that the package's PHP has made below `root`; returns how many files it has.
+/// Adds the cache that the package's PHP created below `root` and returns its number of files.
 pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
     debug_assert!(WARMED.starts_with(OURS));
     let from = root.join(CACHE.trim_start_matches('/'));

@@ -1,4 +1,4 @@
-//! A cold start as a timeline: which parts it has, how long each takes, and which PHP files it reads.
+//! A cold start as a timeline: its phases, their durations, and the PHP files it reads.
 
 mod svg;
 mod text;
@@ -8,20 +8,21 @@ use anyhow::{Context, bail};
 pub use svg::draw;
 pub use text::tell;
 
-/// Everything that was measured of one start. Times are microseconds of one clock.
+/// All measurements of one start. Times are microseconds of one clock.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Surus's own start, until it has read the configuration: measured by itself, since what is profiled here runs already.
+    /// The start of Surus itself until it has read the configuration. Measured separately, because
+    /// the profiler already runs.
     pub surus: u64,
-    /// PHP's process was asked for.
+    /// When the start of the PHP process was requested.
     pub asked: u64,
-    /// Every worker waited for events.
+    /// When every worker waited for events.
     pub ready: u64,
-    /// When the first request was sent, and when its answer was complete.
+    /// When the first request was sent, and when its response was complete.
     pub first: (u64, u64),
-    /// The same of the second.
+    /// The same for the second request.
     pub second: (u64, u64),
-    /// What PHP noted: see `sapi/profile.c`.
+    /// The trace of PHP's start; see `sapi/profile.c`.
     pub notes: Notes,
 }
 
@@ -29,26 +30,26 @@ pub struct Measured {
 pub struct Notes {
     pub marks: Vec<(u64, String)>,
     pub files: Vec<File>,
-    /// There were more than there was room for.
+    /// Whether the buffer was too small for all entries.
     pub is_cut: bool,
 }
 
-/// A PHP file that was asked for.
+/// A PHP file that was requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     pub start: u64,
     pub end: u64,
-    /// It was compiled; otherwise OPcache had it.
+    /// Whether it was compiled rather than taken from OPcache.
     pub is_compiled: bool,
     pub path: String,
 }
 
 impl Notes {
-    /// Reads the memory: how many bytes are used, and lines.
+    /// Reads the trace memory: a byte count, then lines.
     pub fn read(memory: &[u8]) -> anyhow::Result<Notes> {
         const HEAD: usize = 8;
         let Some((head, text)) = memory.split_at_checked(HEAD) else {
-            bail!("the profile has {} bytes", memory.len());
+            bail!("the start-up trace is too short: {} bytes", memory.len());
         };
         let used = usize::try_from(u64::from_ne_bytes(head.try_into()?))?;
         let mut notes = Notes {
@@ -56,7 +57,7 @@ impl Notes {
             ..Notes::default()
         };
         let text = &text[..used.min(text.len())];
-        // What did not fit has left zeroes behind.
+        // An entry that did not fit leaves zero bytes.
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         for line in String::from_utf8_lossy(text).lines() {
             let understood = match line.split_once(' ') {
@@ -64,7 +65,8 @@ impl Notes {
                 Some(("file", rest)) => file(rest).map(|file| notes.files.push(file)),
                 _ => None,
             };
-            understood.with_context(|| format!("PHP noted `{line}` of its start"))?;
+            understood
+                .with_context(|| format!("invalid line in PHP's start-up trace: `{line}`"))?;
         }
         notes.marks.sort();
         notes.files.sort_by_key(|file| file.start);
@@ -94,7 +96,7 @@ fn file(line: &str) -> Option<File> {
     })
 }
 
-/// A part of the start, in microseconds from its beginning.
+/// A phase of the start, in microseconds from the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
     pub name: String,
@@ -102,15 +104,15 @@ pub struct Phase {
     pub end: u64,
 }
 
-/// What is shown.
+/// The timeline to display.
 #[derive(Debug)]
 pub struct Timeline {
-    /// What was started: the application and its engine.
+    /// The application and its engine.
     pub title: String,
     pub phases: Vec<Phase>,
-    /// Their times are from the beginning, too.
+    /// With times from the beginning, too.
     pub files: Vec<File>,
-    /// Until events could come.
+    /// When events could arrive.
     pub ready: u64,
     pub first: u64,
     pub second: u64,
@@ -118,15 +120,15 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// `title` says what was started, and `project` is where the application is.
+    /// `title` names what was started; `project` is the application's directory.
     pub fn new(title: String, project: &str, measured: Measured) -> anyhow::Result<Timeline> {
         let notes = &measured.notes;
         let mark = |what: &str| {
             notes
                 .mark(what)
-                .with_context(|| format!("PHP did not note `{what}` of its start"))
+                .with_context(|| format!("PHP's start-up trace lacks `{what}`"))
         };
-        // Surus's own start comes first, as it would.
+        // Surus's own start comes first, as in a real cold start.
         let origin = measured.asked - measured.surus.min(measured.asked);
         let mut phases = Vec::new();
         let mut add = |name: &str, start: u64, end: u64| {
@@ -139,30 +141,26 @@ impl Timeline {
             }
         };
         let (main, started, reported) = (mark("main")?, mark("started")?, mark("reported")?);
-        add("surus starts", origin, measured.asked);
-        add(
-            "the process of PHP starts, its libraries are linked",
-            measured.asked,
-            main,
-        );
-        add("PHP starts: php.ini, extensions", main, started);
-        add("OPcache is asked whether it works", started, reported);
+        add("start surus", origin, measured.asked);
+        add("start and link the PHP process", measured.asked, main);
+        add("start PHP: php.ini, extensions", main, started);
+        add("check OPcache", started, reported);
         let (sent, answered) = measured.first;
         if let Some(boot) = notes.mark("boot") {
             let booted = mark("booted")?;
-            add("a process for the application is made", reported, boot);
+            add("fork a process for the application", reported, boot);
             for (name, start, end) in parts(notes, project, boot, booted) {
                 add(name, start, end);
             }
-            add("the workers are made", booted, measured.ready);
+            add("fork the workers", booted, measured.ready);
             add("first event", sent, answered);
         } else {
-            add("the workers are made", reported, measured.ready);
+            add("fork the workers", reported, measured.ready);
             for (name, start, end) in parts(notes, project, sent, answered) {
                 add(&format!("first event: {name}"), start, end);
             }
         }
-        // The second event is no part of the start.
+        // The second event is not part of the start.
         let of_start = notes.files.iter().filter(|file| file.start < answered);
         let files = of_start.map(|file| File {
             start: file.start.saturating_sub(origin),
@@ -186,8 +184,8 @@ impl Timeline {
     }
 }
 
-/// The application's own time: its autoloader, until the first file behind it that is neither a library's nor the script itself, and
-/// the rest. One part where there is no autoloader.
+/// Splits the application's time at the end of its autoloader: the first file after it that is
+/// neither a library file nor the script. One phase if there is no autoloader.
 fn parts(notes: &Notes, project: &str, start: u64, end: u64) -> Vec<(&'static str, u64, u64)> {
     let mut files = notes
         .files
@@ -195,12 +193,13 @@ fn parts(notes: &Notes, project: &str, start: u64, end: u64) -> Vec<(&'static st
         .filter(|file| (start..end).contains(&file.start));
     let autoloader = files.find(|file| is_autoloader(&file.path));
     let Some(autoloader) = autoloader else {
-        return vec![("the application boots", start, end)];
+        return vec![("boot the application", start, end)];
     };
     let own = |file: &&File| file.path.starts_with(project) && !file.path.contains("/vendor/");
     let library =
         |file: &&File| !is_autoloader(&file.path) && !file.path.contains("/vendor/composer/");
-    // Libraries' own functions are loaded with the autoloader; the first class is not, and comes from either.
+    // The autoloader includes function files of libraries, but no classes. The first class comes
+    // after it, from the application or a library.
     let next = files.find(|file| own(file) || (library(file) && is_class(&file.path)));
     let Some(next) = next else {
         return vec![("the autoloader and libraries", start, end)];
@@ -223,14 +222,14 @@ fn is_autoloader(path: &str) -> bool {
     path.ends_with("/vendor/autoload.php") || path.ends_with("/vendor/autoload_runtime.php")
 }
 
-/// A file is named after its class, which begins with a capital letter.
+/// A class file has the name of its class, which begins with a capital letter.
 fn is_class(path: &str) -> bool {
     path.rsplit('/')
         .next()
         .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
-/// Milliseconds, as people read them.
+/// Formats milliseconds for people.
 fn millis(micros: u64) -> String {
     format!("{:.1} ms", micros as f64 / 1000.0)
 }
@@ -240,11 +239,12 @@ fn millis(micros: u64) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const NOTES: &str = "mark 1010 main\nmark 1030 started\nmark 1040 reported\nmark 1041 boot\n\
-        file 1042 1043 1 /app/worker.php\nfile 1044 1045 1 /app/vendor/autoload.php\n\
-        file 1046 1047 0 /app/vendor/composer/ClassLoader.php\nfile 1048 1058 1 /app/vendor/a/b/functions.php\n\
-        file 1060 1070 1 /app/vendor/a/b/Kernel.php\nfile 1075 1076 1 /app/src/<Odd & Co>.php\nmark 1090 booted\n\
-        file 1405 1406 1 /app/second.php\n";
+    pub(crate) const NOTES: &str = "mark 1010 main\nmark 1030 started\nmark 1040 reported\n\
+        mark 1041 boot\nfile 1042 1043 1 /app/worker.php\nfile 1044 1045 1 /app/vendor/autoload.php\n\
+        file 1046 1047 0 /app/vendor/composer/ClassLoader.php\n\
+        file 1048 1058 1 /app/vendor/a/b/functions.php\n\
+        file 1060 1070 1 /app/vendor/a/b/Kernel.php\nfile 1075 1076 1 /app/src/<Odd & Co>.php\n\
+        mark 1090 booted\nfile 1405 1406 1 /app/second.php\n";
 
     pub(crate) fn memory(text: &str, room: usize) -> Vec<u8> {
         let mut memory = (text.len() as u64).to_ne_bytes().to_vec();
@@ -266,7 +266,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_part_has_its_time() {
+    fn each_phase_has_its_duration() {
         let timeline = timeline();
         let phases: Vec<_> = timeline
             .phases
@@ -276,14 +276,14 @@ pub(crate) mod tests {
         assert_eq!(
             phases,
             [
-                ("surus starts", 0, 5),
-                ("the process of PHP starts, its libraries are linked", 5, 15),
-                ("PHP starts: php.ini, extensions", 15, 35),
-                ("OPcache is asked whether it works", 35, 45),
-                ("a process for the application is made", 45, 46),
+                ("start surus", 0, 5),
+                ("start and link the PHP process", 5, 15),
+                ("start PHP: php.ini, extensions", 15, 35),
+                ("check OPcache", 35, 45),
+                ("fork a process for the application", 45, 46),
                 ("the script and the autoloader", 46, 65),
                 ("framework and application", 65, 95),
-                ("the workers are made", 95, 105),
+                ("fork the workers", 95, 105),
                 ("first event", 205, 305),
             ]
         );
@@ -296,11 +296,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_guessed() {
+    fn truncated_trace_drops_the_incomplete_entry() {
         let notes = Notes::read(&memory(NOTES, NOTES.len())).unwrap();
         assert!(!notes.is_cut);
         let mut cut = memory(NOTES, NOTES.len() - 1);
-        // The last line was not written, since it has no room.
+        // The last line was not written, because it did not fit.
         let end = 8 + NOTES.rfind("file").unwrap();
         cut[end..].fill(0);
         let cut = Notes::read(&cut).unwrap();

@@ -1,16 +1,16 @@
-//! The timeline as a picture.
+//! The timeline as an SVG image.
 
 use std::fmt::Write as _;
 
 use super::{Timeline, millis};
 
 const WIDTH: f64 = 1000.0;
-/// Where the bars begin; names are left of them.
+/// Where the bars begin, to the right of the names.
 const LEFT: f64 = 360.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 56.0;
 
-/// A file of its own; what the pointer is on is named.
+/// Draws a self-contained SVG file with tooltips.
 pub fn draw(timeline: &Timeline) -> String {
     let end = timeline
         .phases
@@ -22,11 +22,12 @@ pub fn draw(timeline: &Timeline) -> String {
     let x = |micros: u64| LEFT + (WIDTH - LEFT - 90.0) * (micros as f64 / end);
     let height = TOP + ROW * (timeline.phases.len() as f64 + 3.0);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
          <text x=\"16\" y=\"28\" font-size=\"17\">{}</text>\n",
         escaped(&format!(
-            "{}: {} until events can come, {} for the first",
+            "{}: {} until ready, {} for the first event",
             timeline.title,
             millis(timeline.ready),
             millis(timeline.first)
@@ -38,7 +39,8 @@ pub fn draw(timeline: &Timeline) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n\
-             <rect x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{}\" fill=\"#4a6fa5\"><title>from {}</title></rect>\n\
+             <rect x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{}\" \
+             fill=\"#4a6fa5\"><title>from {}</title></rect>\n\
              <text x=\"{:.1}\" y=\"{}\">{}</text>",
             LEFT - 10.0,
             y + 16.0,
@@ -68,7 +70,8 @@ pub fn draw(timeline: &Timeline) -> String {
         };
         let _ = writeln!(
             svg,
-            "<rect x=\"{from:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" fill=\"{colour}\"><title>{} {}</title></rect>",
+            "<rect x=\"{from:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" \
+             fill=\"{colour}\"><title>{} {}</title></rect>",
             y + 3.0,
             (to - from).max(0.5),
             ROW - 6.0,
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_picture_has_every_part_and_file() {
+    fn svg_has_every_phase_and_file() {
         let svg = draw(&timeline());
         assert_eq!(svg.matches("<rect").count(), 1 + 9 + 6, "{svg}");
         assert!(svg.contains("src/&lt;Odd &amp; Co&gt;.php"), "{svg}");

@@ -1,20 +1,20 @@
-//! The timeline for a terminal.
+//! The timeline as text for a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{File, Timeline, millis};
 
-/// Columns of the bars.
+/// The width of the bars in columns.
 const WIDTH: u64 = 40;
 
-/// Packages and files that are named.
+/// How many packages and files are listed.
 const NAMED: usize = 10;
 
-/// The whole, in lines.
+/// Formats the whole timeline.
 pub fn tell(timeline: &Timeline) -> String {
     let mut text = format!(
-        "{}: {} until events can come, {} for the first, {} for the second\n\n",
+        "{}: {} until ready, {} for the first event, {} for the second\n\n",
         timeline.title,
         millis(timeline.ready),
         millis(timeline.first),
@@ -58,7 +58,7 @@ fn files(timeline: &Timeline) -> String {
         millis(files.iter().map(takes).sum()),
     );
     if timeline.is_cut {
-        text.push_str("and more, which are not counted\n");
+        text.push_str("the trace was full; further files are not counted\n");
     }
     let mut packages: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
     for file in files {
@@ -90,7 +90,8 @@ fn takes(file: &File) -> u64 {
     file.end.saturating_sub(file.start)
 }
 
-/// `vendor/a/b/src/X.php` → `vendor/a/b`; `src/X/Y.php` → `src`; `/usr/share/php/Twig/X.php` → `/usr/share/php/Twig`.
+/// `vendor/a/b/src/X.php` → `vendor/a/b`; `src/X/Y.php` → `src`; `/usr/share/php/Twig/X.php` →
+/// `/usr/share/php/Twig`.
 fn package(path: &str) -> &str {
     let depth = if path.starts_with('/') {
         5
@@ -113,10 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeline_can_be_read() {
+    fn text_lists_phases_files_and_packages() {
         let text = tell(&timeline());
         for expected in [
-            "shop on rewind: 0.1 ms until events can come, 0.1 ms for the first, 0.0 ms for the second\n",
+            "shop on rewind: 0.1 ms until ready, 0.1 ms for the first event, 0.0 ms for the \
+             second\n",
             "framework and application\n",
             "6 PHP files: 5 compiled, 1 from OPcache",
             "  2 files  vendor/a/b\n",
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_belong_to_packages() {
+    fn file_path_maps_to_its_package() {
         for (path, name) in [
             ("vendor/a/b/src/X.php", "vendor/a/b"),
             ("vendor/autoload.php", "vendor"),

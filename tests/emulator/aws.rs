@@ -1,11 +1,11 @@
-//! AWS's own client of the Runtime API against the emulator.
+//! AWS's own Runtime API client against the emulator.
 
 use surus::emulator::{Emulator, Request};
 
 use super::runtimes::{function, written};
 
 #[tokio::test]
-async fn it_gets_events_and_its_answers_arrive() {
+async fn aws_client_gets_events_and_its_answers_arrive() {
     let emulator = Emulator::start(function("echo")).await.unwrap();
     for number in 0..20 {
         let invocation = emulator.invoke(format!(r#"{{"number":{number}}}"#)).await;
@@ -25,18 +25,18 @@ async fn it_gets_events_and_its_answers_arrive() {
 }
 
 #[tokio::test]
-async fn its_errors_are_errors() {
+async fn aws_client_error_reaches_the_caller() {
     let emulator = Emulator::start(function("echo")).await.unwrap();
     let failed = emulator.invoke(r#"{"fail":"as it was told"}"#).await;
     let error = failed.result.unwrap_err();
     assert_eq!(error.message().as_deref(), Some("as it was told"));
     let next = emulator.invoke("{}").await;
-    assert!(next.result.is_ok(), "an error is not the end");
+    assert!(next.result.is_ok(), "an error must not end the runtime");
     emulator.stop().await;
 }
 
 #[tokio::test]
-async fn its_streams_are_streams() {
+async fn aws_client_stream_reaches_the_caller() {
     let emulator = Emulator::start(function("stream")).await.unwrap();
     for is_streamed in [true, false] {
         let request = Request {
@@ -59,7 +59,7 @@ async fn its_streams_are_streams() {
 }
 
 #[tokio::test]
-async fn what_it_writes_is_in_the_log_of_its_event() {
+async fn runtime_output_is_in_the_log_of_its_event() {
     let emulator = Emulator::start(function("echo")).await.unwrap();
     for number in 0..5 {
         let payload = format!(r#"{{"print":"line {number}","print_error":"no line break"}}"#);

@@ -1,4 +1,4 @@
-//! `surus lambda invoke` and `surus lambda dev` as users start them.
+//! `surus lambda invoke` and `surus lambda dev` on the command line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -7,13 +7,13 @@ use std::process::{Command, Output, Stdio};
 
 use super::executable::write_executable;
 
-/// A directory with an executable that is a runtime of these tests, and an event.
+/// A project with a runtime executable of these tests and an event file.
 fn project(event: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let script = format!(
         "#!/bin/sh\nEMULATED_RUNTIME=echo exec '{}' --exact \
-         runtimes::this_program_is_a_runtime_where_it_is_told_to --nocapture\n",
+         runtimes::program_acts_as_a_runtime_if_the_variable_is_set --nocapture\n",
         program.display()
     );
     let bootstrap = directory.path().join("bootstrap");
@@ -41,7 +41,7 @@ fn invoke(event: &str) -> Output {
 }
 
 #[test]
-fn the_answer_is_on_stdout_and_the_log_on_stderr() {
+fn invoke_prints_answer_on_stdout_and_log_on_stderr() {
     let output = invoke(r#"{"print":"from the function","x":1}"#);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
@@ -58,7 +58,7 @@ fn the_answer_is_on_stdout_and_the_log_on_stderr() {
 }
 
 #[test]
-fn a_function_that_fails_is_a_failure() {
+fn failed_function_makes_invoke_fail() {
     for (event, part) in [
         (r#"{"fail":"it must"}"#, "it must"),
         (r#"{"exit":1}"#, "Runtime exited with error: exit status 1"),
@@ -73,7 +73,7 @@ fn a_function_that_fails_is_a_failure() {
 }
 
 #[test]
-fn an_event_may_come_from_standard_input() {
+fn invoke_reads_the_event_from_stdin() {
     let project = project("");
     let mut child = surus(
         project.path(),
@@ -97,7 +97,7 @@ fn an_event_may_come_from_standard_input() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_starts() {
+fn invalid_arguments_are_reported_before_the_start() {
     let output = invoke("no JSON");
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
@@ -124,7 +124,7 @@ fn what_is_wrong_is_said_before_anything_starts() {
         (
             vec!["invoke", "event.json", "--fault", "x"],
             2,
-            "`x` is no fault; there are freeze",
+            "unknown fault `x`; known faults: freeze",
         ),
         (
             vec!["dev", "--front", "x"],
@@ -155,7 +155,7 @@ fn what_is_wrong_is_said_before_anything_starts() {
 }
 
 #[test]
-fn dev_answers_requests_until_it_is_told_to_end() {
+fn dev_answers_requests_until_sigterm() {
     let project = project("{}");
     let mut child = surus(
         project.path(),
@@ -185,7 +185,7 @@ fn dev_answers_requests_until_it_is_told_to_end() {
 }
 
 #[test]
-fn without_a_bootstrap_the_function_is_surus_with_the_application() {
+fn project_without_bootstrap_runs_surus_with_the_application() {
     let project = tempfile::tempdir().unwrap();
     // PHP may run as another user.
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -220,9 +220,9 @@ fn without_a_bootstrap_the_function_is_surus_with_the_application() {
 }
 
 #[test]
-fn the_example_of_a_queue_does_what_its_readme_says() {
+fn queue_example_behaves_as_its_readme_says() {
     let queue = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/queue");
-    // Who may read the project.
+    // The user that may read the project.
     let us = Command::new("id").arg("-un").output().unwrap();
     let user = format!("SURUS_ENGINE_USER={}", text(&us.stdout).trim());
     let output = Command::new(env!("CARGO_BIN_EXE_surus"))

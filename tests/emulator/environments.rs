@@ -1,4 +1,5 @@
-//! The life of an environment: initialization, deadlines, snapshots, instances with several events.
+//! The life cycle of an environment: initialization, deadlines, snapshots, concurrent events on
+//! instances.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use surus::emulator::{Initialization, LogFormat, Status};
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
 
 #[tokio::test]
-async fn the_log_has_lambdas_lines_around_an_event() {
+async fn log_has_lambdas_lines_around_an_event() {
     let (emulator, runtime) = attached(|_| {}).await;
     runtime.echo();
     let first = invoke(&emulator, "1").await.unwrap();
@@ -31,7 +32,7 @@ async fn the_log_has_lambdas_lines_around_an_event() {
 }
 
 #[tokio::test]
-async fn json_logs_have_platform_events() {
+async fn json_log_has_platform_events() {
     let (emulator, runtime) = attached(|f| f.log_format = LogFormat::Json).await;
     runtime.echo();
     let first = invoke(&emulator, "1").await.unwrap();
@@ -51,7 +52,7 @@ async fn json_logs_have_platform_events() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_initialization_is_tried_again_inside_the_event() {
+async fn failed_initialization_is_retried_inside_the_event() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let invoking = invoke(&emulator, "1");
     let path = "/2018-06-01/runtime/init/error";
@@ -59,7 +60,7 @@ async fn an_error_of_the_initialization_is_tried_again_inside_the_event() {
     let body = r#"{"errorMessage":"PHP says no","errorType":"Runtime.BadBoot"}"#;
     let address = emulator.address().unwrap();
     for _ in 0..2 {
-        // The first life ends with the first error; who is still connected to it, belongs to nobody.
+        // The first sandbox ends with the first error and closes its connections.
         while runtime
             .try_call(http::Method::POST, path, &kind, body)
             .await
@@ -82,7 +83,7 @@ async fn an_error_of_the_initialization_is_tried_again_inside_the_event() {
 }
 
 #[tokio::test]
-async fn an_initialization_that_takes_too_long_begins_anew_inside_the_event() {
+async fn slow_initialization_restarts_inside_the_event() {
     let (emulator, runtime) = attached(|function| {
         function.init_limit = Duration::from_millis(100);
         function.timeout = LONG;
@@ -90,7 +91,7 @@ async fn an_initialization_that_takes_too_long_begins_anew_inside_the_event() {
     .await;
     let invoking = invoke(&emulator, "1");
     let address = emulator.address().unwrap();
-    // The first life closes this connection.
+    // The first sandbox closes this connection.
     let mut late = runtime;
     while late
         .try_call(http::Method::GET, "/2018-06-01/ping", &[], "")
@@ -108,7 +109,7 @@ async fn an_initialization_that_takes_too_long_begins_anew_inside_the_event() {
 }
 
 #[tokio::test]
-async fn an_event_that_takes_too_long_ends_the_environment() {
+async fn timeout_ends_the_environment() {
     let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(250)).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -136,7 +137,7 @@ async fn an_event_that_takes_too_long_ends_the_environment() {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_taken_before_the_first_event_and_restored_with_it() {
+async fn snapshot_is_taken_before_the_first_event_and_restored_with_it() {
     let (emulator, mut runtime) = attached(|f| f.initialization = Initialization::SnapStart).await;
     let restoring = tokio::spawn(async move {
         let said = runtime.get("/2018-06-01/runtime/restore/next").await;
@@ -159,7 +160,7 @@ async fn a_snapshot_is_taken_before_the_first_event_and_restored_with_it() {
 }
 
 #[tokio::test]
-async fn a_restoration_that_fails_is_the_callers_error() {
+async fn failed_restore_is_the_callers_error() {
     let (emulator, mut runtime) = attached(|f| f.initialization = Initialization::SnapStart).await;
     let mut other = runtime.another().await;
     let error_path = "/2018-06-01/runtime/restore/error";
@@ -187,7 +188,7 @@ async fn a_restoration_that_fails_is_the_callers_error() {
 }
 
 #[tokio::test]
-async fn an_instance_has_several_events_at_once_and_no_more() {
+async fn managed_instance_rejects_events_above_its_concurrency() {
     let managed = Initialization::ManagedInstances { concurrency: 2 };
     let (emulator, mut one) = attached(|function| {
         function.initialization = managed;
@@ -203,9 +204,9 @@ async fn an_instance_has_several_events_at_once_and_no_more() {
     let third = invoke(&emulator, "third").await.unwrap();
     assert_eq!(
         error(&third),
-        "Runtime.Unavailable: every place of the instance is taken"
+        "Runtime.Unavailable: the instance already runs its maximum of concurrent events"
     );
-    // In the order that the function likes.
+    // The function may respond in any order.
     assert_eq!(two.respond(event_two.id(), "2").await.status, 202);
     assert_eq!(second.await.unwrap().result.unwrap(), "2");
     assert_eq!(one.respond(event_one.id(), "1").await.status, 202);
@@ -215,7 +216,7 @@ async fn an_instance_has_several_events_at_once_and_no_more() {
 }
 
 #[tokio::test]
-async fn on_an_instance_a_late_answer_is_gone_and_everybody_else_goes_on() {
+async fn late_answer_on_managed_instance_gets_410_and_others_continue() {
     let managed = Initialization::ManagedInstances { concurrency: 2 };
     let (emulator, mut runtime) = attached(|function| {
         function.initialization = managed;
@@ -235,7 +236,7 @@ async fn on_an_instance_a_late_answer_is_gone_and_everybody_else_goes_on() {
 }
 
 #[tokio::test]
-async fn events_wait_for_an_environment_and_each_has_one_at_a_time() {
+async fn environment_runs_one_event_at_a_time_and_others_wait() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let first = invoke(&emulator, "first");
     let event = runtime.next().await;
@@ -251,7 +252,7 @@ async fn events_wait_for_an_environment_and_each_has_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_events_under_way() {
+async fn stop_waits_for_running_events() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;

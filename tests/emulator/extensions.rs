@@ -1,4 +1,4 @@
-//! The Extensions API: registration, events and what is refused.
+//! The Extensions API: registration, events and rejections.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn event(fake: &mut Fake, id: &str) -> Option<Said> {
 }
 
 #[tokio::test]
-async fn an_internal_extension_is_told_of_events_and_waited_for() {
+async fn internal_extension_gets_events_and_delays_the_end() {
     let (emulator, mut runtime) = attached(|function| function.handler = "h.php".into()).await;
     let mut extension = runtime.another().await;
     let said = register(&mut extension, "inside", r#""INVOKE""#).await;
@@ -46,7 +46,7 @@ async fn an_internal_extension_is_told_of_events_and_waited_for() {
     );
     runtime.respond(delivered.id(), "answer").await;
     runtime.echo();
-    // The runtime asks for the next event by now, or soon; the extension does not.
+    // The runtime asks for the next event about now; the extension does not.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!invoking.is_finished(), "the extension is not done");
     tokio::spawn(async move { event(&mut extension, &id).await });
@@ -54,7 +54,7 @@ async fn an_internal_extension_is_told_of_events_and_waited_for() {
 }
 
 #[tokio::test]
-async fn an_extension_without_events_is_not_waited_for() {
+async fn extension_without_events_does_not_delay_the_end() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let mut extension = runtime.another().await;
     let said = register(&mut extension, "for-sigterm", "").await;
@@ -68,7 +68,7 @@ async fn an_extension_without_events_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn registrations_are_checked() {
+async fn invalid_registration_is_rejected() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let said = register(&mut runtime, "", "").await;
     assert_eq!(
@@ -106,7 +106,7 @@ async fn registrations_are_checked() {
 }
 
 #[tokio::test]
-async fn nobody_registers_after_the_first_next() {
+async fn registration_after_the_first_next_is_rejected() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let _invoking = invoke(&emulator, "1");
     runtime.next().await;
@@ -118,7 +118,7 @@ async fn nobody_registers_after_the_first_next() {
 }
 
 #[tokio::test]
-async fn who_is_not_registered_gets_no_events() {
+async fn unregistered_extension_gets_no_events() {
     let (_emulator, mut runtime) = attached(|_| {}).await;
     let said = runtime.get(NEXT).await;
     assert_eq!(
@@ -139,7 +139,7 @@ async fn who_is_not_registered_gets_no_events() {
 }
 
 #[tokio::test]
-async fn an_extension_that_reports_an_error_is_one_of_the_initialization() {
+async fn extension_init_error_fails_the_initialization() {
     let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(500)).await;
     let said = register(&mut runtime, "broken", "").await;
     let id = said.header("lambda-extension-identifier").to_string();
@@ -165,7 +165,7 @@ async fn an_extension_that_reports_an_error_is_one_of_the_initialization() {
 }
 
 #[tokio::test]
-async fn an_extension_that_says_why_it_ends_takes_the_event_with_it() {
+async fn extension_exit_error_fails_the_event() {
     let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(500)).await;
     let mut extension = runtime.another().await;
     let said = register(&mut extension, "leaving", "").await;

@@ -1,4 +1,5 @@
-//! External extensions: programs beside the runtime, told of events and of the end, and waited for.
+//! External extensions: separate programs that receive events and SHUTDOWN, and that the emulator
+//! waits for.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::fake::{LONG, error};
 use super::function_url;
 use super::runtimes::function;
 
-/// Notes what it is told, with the moment of it, and does what the variable EXTENSION says.
+/// Records what it receives with a timestamp, and does what the variable EXTENSION says.
 const EXTENSION: &str = r#"#!/usr/bin/env python3
 import http.client, json, os, sys, time
 
@@ -52,7 +53,7 @@ while True:
     time.sleep(does.get("holds", 0))
 "#;
 
-/// What an extension has noted.
+/// A record of an extension.
 struct Note {
     name: String,
     /// Milliseconds since 1970.
@@ -60,7 +61,7 @@ struct Note {
     what: Value,
 }
 
-/// A directory with extensions of these names, and their notes beside it.
+/// A directory with extensions of these names and their records.
 struct Extensions(TempDir);
 
 impl Extensions {
@@ -72,7 +73,7 @@ impl Extensions {
             let path = opt.join(name);
             write_executable(&path, EXTENSION);
         }
-        // What is no executable, is none.
+        // A file that is not executable must be ignored.
         std::fs::write(opt.join("README"), "not a program").unwrap();
         Extensions(dir)
     }
@@ -105,7 +106,7 @@ impl Extensions {
 }
 
 #[tokio::test]
-async fn it_is_told_of_events_and_of_the_end() {
+async fn external_extension_gets_events_and_shutdown() {
     let extensions = Extensions::new(&["first", "second"]);
     let mut function = function("echo");
     function.name = "named".into();
@@ -132,7 +133,7 @@ async fn it_is_told_of_events_and_of_the_end() {
                 (id, note.what["deadlineMs"].as_f64().unwrap())
             })
             .collect();
-        // Each once, in their order, with the deadline that the runtime has been told.
+        // Each event once, in order, with the runtime's deadline.
         assert_eq!(events, told, "{name}");
     }
     emulator.stop().await;
@@ -145,11 +146,11 @@ async fn it_is_told_of_events_and_of_the_end() {
     }
     let notes = extensions.notes();
     let last = notes.iter().filter(|note| note.what == "ends");
-    assert_eq!(last.count(), 2, "they were let end by themselves");
+    assert_eq!(last.count(), 2, "they may exit by themselves");
 }
 
 #[tokio::test]
-async fn the_report_waits_until_it_asks_for_the_next_event() {
+async fn report_waits_until_the_extension_asks_for_the_next_event() {
     let extensions = Extensions::new(&["slow"]);
     let mut function = function("echo");
     extensions.add_to(&mut function, json!({"holds": 0.4}));
@@ -170,7 +171,7 @@ async fn the_report_waits_until_it_asks_for_the_next_event() {
 }
 
 #[tokio::test]
-async fn one_that_wants_no_events_is_not_waited_for_and_hears_of_the_end_alone() {
+async fn extension_without_events_gets_shutdown_only() {
     let extensions = Extensions::new(&["quiet"]);
     let mut function = function("echo");
     extensions.add_to(&mut function, json!({"events": ["SHUTDOWN"], "holds": 600}));
@@ -183,7 +184,7 @@ async fn one_that_wants_no_events_is_not_waited_for_and_hears_of_the_end_alone()
 }
 
 #[tokio::test]
-async fn one_that_is_not_ready_at_the_deadline_costs_the_environment() {
+async fn extension_not_ready_at_the_deadline_resets_the_environment() {
     let extensions = Extensions::new(&["late"]);
     let mut function = function("echo");
     function.timeout = Duration::from_secs(2);
@@ -200,7 +201,7 @@ async fn one_that_is_not_ready_at_the_deadline_costs_the_environment() {
         assert!(log.contains("Task timed out after 2.00 seconds"), "{log}");
     }
     emulator.stop().await;
-    // A new one for each event.
+    // A new environment for each event.
     let notes = extensions.notes();
     let registered = notes
         .iter()
@@ -209,7 +210,7 @@ async fn one_that_is_not_ready_at_the_deadline_costs_the_environment() {
 }
 
 #[tokio::test]
-async fn one_that_ends_takes_the_event_with_it() {
+async fn extension_crash_fails_the_event() {
     let extensions = Extensions::new(&["mortal"]);
     let mut function = function("echo");
     extensions.add_to(&mut function, json!({"invoked": "exit"}));
@@ -222,19 +223,22 @@ async fn one_that_ends_takes_the_event_with_it() {
 }
 
 #[tokio::test]
-async fn one_that_never_registers_is_named() {
+async fn extension_without_registration_is_named() {
     let extensions = Extensions::new(&["broken"]);
     let mut function = function("echo");
     extensions.add_to(&mut function, json!({"before": "exit"}));
     let emulator = Emulator::start(function).await.unwrap();
     let failed = emulator.invoke("{}").await;
     let said = error(&failed);
-    assert!(said.contains("broken ended before it registered"), "{said}");
+    assert!(
+        said.contains("broken exited before it registered"),
+        "{said}"
+    );
     emulator.stop().await;
 }
 
 #[tokio::test]
-async fn surus_beside_it_hears_sigterm_and_leaves_nothing_behind() {
+async fn surus_with_an_extension_gets_sigterm_and_leaves_no_process() {
     let extensions = Extensions::new(&["beside"]);
     let dir = tempfile::tempdir().unwrap();
     let index = "<?php echo 'answered';";
@@ -272,7 +276,7 @@ async fn surus_beside_it_hears_sigterm_and_leaves_nothing_behind() {
     assert!(!still_runs(dir.path()));
 }
 
-/// Does any process have its place in this directory?
+/// Whether a process has its working directory here.
 fn still_runs(dir: &Path) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -1,4 +1,4 @@
-//! A runtime in the hands of a test: it makes one call after the other.
+//! A fake runtime that a test controls call by call.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use surus::emulator::{Emulator, Function, Runtime};
 use tokio::net::TcpStream;
 
-/// Nothing in these tests takes so long.
+/// Longer than anything in these tests takes.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub struct Fake {
@@ -19,7 +19,7 @@ pub struct Fake {
     sender: SendRequest<Full<Bytes>>,
 }
 
-/// What the emulator said.
+/// A response of the emulator.
 #[derive(Debug)]
 pub struct Said {
     pub status: u16,
@@ -72,7 +72,7 @@ impl Fake {
         Fake::connect(self.address).await
     }
 
-    /// None where the emulator closes the connection.
+    /// Returns None if the emulator closes the connection.
     pub async fn try_call(
         &mut self,
         method: Method,
@@ -137,12 +137,12 @@ impl Fake {
         self.post(&path, headers, body).await
     }
 
-    /// Answers events with themselves until the connection is closed, from a task of its own.
+    /// Echoes events in a task until the connection is closed.
     pub fn echo(self) {
         self.serve(|event| event);
     }
 
-    /// The same with other answers.
+    /// Answers events with a function's result in a task.
     pub fn serve(mut self, mut answer: impl FnMut(Bytes) -> Bytes + Send + 'static) {
         tokio::spawn(async move {
             let next = "/2018-06-01/runtime/invocation/next";
@@ -154,7 +154,7 @@ impl Fake {
         });
     }
 
-    /// As [`get`](Fake::get), for as long as the test runs.
+    /// Like [`get`](Fake::get), but never times out.
     async fn wait(&mut self, path: &str) -> Option<Said> {
         let request = Request::get(path).header("host", "runtime");
         let request = request.body(Full::default()).unwrap();
@@ -169,7 +169,7 @@ impl Fake {
     }
 }
 
-/// A function whose runtime the test is, changed as the test wants it.
+/// A function with the test as its runtime, changed by `change`.
 pub async fn attached(change: impl FnOnce(&mut Function)) -> (Emulator, Fake) {
     let mut function = Function::new(Runtime::Attached);
     change(&mut function);
@@ -178,7 +178,7 @@ pub async fn attached(change: impl FnOnce(&mut Function)) -> (Emulator, Fake) {
     (emulator, fake)
 }
 
-/// A function that a test has begun to invoke, from a task of its own.
+/// Starts an invocation in a task.
 pub fn invoke(
     emulator: &Emulator,
     payload: &'static str,
@@ -191,7 +191,7 @@ pub fn invoke(
     })
 }
 
-/// `type: message` of the error that the caller sees.
+/// `type: message` of the caller's error.
 pub fn error(invocation: &surus::emulator::Invocation) -> String {
     let error = invocation.result.as_ref().unwrap_err();
     let json: serde_json::Value = serde_json::from_slice(&error.body).unwrap();

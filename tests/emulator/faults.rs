@@ -1,4 +1,4 @@
-//! Every fault, as a runtime and a caller feel it.
+//! Every fault, as the runtime and the caller see it.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn with(behaviour: &str, names: &[&str]) -> Function {
 }
 
 #[tokio::test]
-async fn a_410_is_the_end_of_an_event_and_not_of_the_runtime() {
+async fn fault_410_ends_the_event_but_not_the_runtime() {
     let (emulator, mut runtime) = attached(|f| f.faults = faults(&["410@2"])).await;
     for number in 1..=4 {
         let invoking = invoke(&emulator, "1");
@@ -48,7 +48,7 @@ async fn a_410_is_the_end_of_an_event_and_not_of_the_runtime() {
 }
 
 #[tokio::test]
-async fn a_413_is_the_callers_error() {
+async fn fault_413_is_the_callers_error() {
     let (emulator, mut runtime) = attached(|f| f.faults = faults(&["413"])).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -60,7 +60,7 @@ async fn a_413_is_the_callers_error() {
 }
 
 #[tokio::test]
-async fn after_a_500_nothing_works_until_the_runtime_ends() {
+async fn fault_500_fails_every_call_until_the_runtime_exits() {
     let (emulator, mut runtime) = attached(|function| {
         function.faults = faults(&["500"]);
         function.timeout = Duration::from_secs(1);
@@ -78,7 +78,7 @@ async fn after_a_500_nothing_works_until_the_runtime_ends() {
 }
 
 #[tokio::test]
-async fn a_timeout_comes_just_as_the_runtime_answers() {
+async fn fault_timeout_fires_when_the_runtime_responds() {
     let (emulator, mut runtime) = attached(|f| f.faults = faults(&["timeout"])).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -94,7 +94,7 @@ async fn a_timeout_comes_just_as_the_runtime_answers() {
 }
 
 #[tokio::test]
-async fn a_slow_event_arrives_in_pieces() {
+async fn fault_slow_next_delivers_the_event_in_pieces() {
     let (emulator, mut runtime) = attached(|f| f.faults = faults(&["slow-next"])).await;
     let invoking = invoke(&emulator, "an event of some length");
     let began = Instant::now();
@@ -107,7 +107,7 @@ async fn a_slow_event_arrives_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_duplicate_has_the_same_id_and_is_another_attempt() {
+async fn fault_duplicate_repeats_the_id_as_another_attempt() {
     let (emulator, mut runtime) = attached(|f| f.faults = faults(&["duplicate@2"])).await;
     let first = invoke(&emulator, "once");
     let event = runtime.next().await;
@@ -129,7 +129,7 @@ async fn a_duplicate_has_the_same_id_and_is_another_attempt() {
 }
 
 #[tokio::test]
-async fn between_events_everything_stands_still() {
+async fn fault_freeze_stops_all_processes_between_events() {
     let emulator = Emulator::start(with("with-worker", &["freeze@2"]))
         .await
         .unwrap();
@@ -146,7 +146,7 @@ async fn between_events_everything_stands_still() {
     emulator.stop().await;
 }
 
-/// The state letters of the processes with this variable.
+/// The state codes of the processes with this environment variable.
 fn states(variable: &str) -> String {
     let mut states: Vec<String> = std::fs::read_dir("/proc")
         .unwrap()
@@ -167,7 +167,7 @@ fn states(variable: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_worker_is_killed_and_the_runtime_lives() {
+async fn fault_kill_worker_leaves_the_runtime_running() {
     let emulator = Emulator::start(with("with-worker", &["kill-worker@2"]))
         .await
         .unwrap();
@@ -185,7 +185,7 @@ async fn a_worker_is_killed_and_the_runtime_lives() {
 }
 
 #[tokio::test]
-async fn out_of_memory_kills_the_largest() {
+async fn fault_out_of_memory_kills_the_largest_process() {
     let emulator = Emulator::start(with("with-worker", &["out-of-memory@2"]))
         .await
         .unwrap();
@@ -204,12 +204,12 @@ async fn out_of_memory_kills_the_largest() {
 }
 
 #[tokio::test]
-async fn the_file_system_is_read_only_but_for_tmp() {
+async fn fault_read_only_makes_only_tmp_writable() {
     let probe = std::process::Command::new("unshare")
         .args(["--mount", "true"])
         .status();
     if !probe.is_ok_and(|status| status.success()) {
-        eprintln!("not tested: no mount name space is allowed here");
+        eprintln!("not tested: no mount namespace is allowed here");
         return;
     }
     // The project itself may be below /tmp.

@@ -1,4 +1,4 @@
-//! HTTP in, HTTP out: real requests become events, and answers become responses.
+//! HTTP front ends: requests become events, and answers become responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,9 +34,9 @@ async fn call(address: SocketAddr, method: Method, target: &str, body: &'static 
 }
 
 #[tokio::test]
-async fn a_request_to_a_url_is_an_event_and_its_answer_a_response() {
+async fn function_url_converts_request_and_answer() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
-    // What has no status is the body of a response: the event itself.
+    // A payload without a status becomes the body: here the event itself.
     runtime.echo();
     let address = before(&emulator, Front::Url, false).await;
     let said = call(address, Method::PUT, "/a%2Fb?x=1&x=2", "text").await;
@@ -61,7 +61,7 @@ async fn a_request_to_a_url_is_an_event_and_its_answer_a_response() {
 }
 
 #[tokio::test]
-async fn each_front_has_its_own_events() {
+async fn each_front_end_sends_its_event_format() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     runtime.serve(|event| {
         let text = String::from_utf8(event.to_vec()).unwrap();
@@ -89,7 +89,7 @@ async fn each_front_has_its_own_events() {
 }
 
 #[tokio::test]
-async fn a_function_that_fails_is_a_bad_gateway() {
+async fn failed_function_gets_the_front_ends_error() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     tokio::spawn(async move {
         loop {
@@ -110,17 +110,17 @@ async fn a_function_that_fails_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn api_gateway_does_not_wait_for_ever() {
+async fn api_gateway_gives_up_after_its_timeout() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    assert_eq!(Front::Rest.patience(), Some(Duration::from_secs(29)));
-    assert_eq!(Front::Url.patience(), None);
+    assert_eq!(Front::Rest.timeout(), Some(Duration::from_secs(29)));
+    assert_eq!(Front::Url.timeout(), None);
     let mut gateway = Gateway::new(emulator.clone(), Front::Rest, false);
-    gateway.patience = Some(Duration::from_millis(100));
+    gateway.timeout = Some(Duration::from_millis(100));
     let address = serve(gateway).await;
     let said = call(address, Method::GET, "/", "").await;
     assert_eq!(said.status, 504);
     assert_eq!(said.json()["message"], "Endpoint request timed out");
-    // The function has not heard of it.
+    // The function does not know that the front end gave up.
     let event = runtime.next().await;
     assert_eq!(runtime.respond(event.id(), "late").await.status, 202);
 }
@@ -207,7 +207,7 @@ async fn rest_api_without_binary_media_types_passes_bytes_on_as_text() {
 }
 
 #[tokio::test]
-async fn an_event_that_lambda_would_not_take_is_too_long() {
+async fn event_above_lambdas_limit_is_rejected() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     runtime.serve(|_| Bytes::from_static(br#"{"statusCode":204}"#));
     let address = before(&emulator, Front::Url, false).await;
@@ -221,7 +221,7 @@ async fn an_event_that_lambda_would_not_take_is_too_long() {
 }
 
 #[tokio::test]
-async fn each_front_takes_as_much_as_aws_does() {
+async fn each_front_end_has_the_limits_of_aws() {
     const MOST: usize = 1 << 20;
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     // Answers with as many bytes of JSON and of a header as the path says.
@@ -278,7 +278,7 @@ async fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
 }
 
 #[tokio::test]
-async fn a_streamed_answer_reaches_the_client_while_the_function_still_writes() {
+async fn streamed_answer_arrives_while_the_function_writes() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     for front in [Front::Url, Front::Rest] {
         let address = before(&emulator, front, true).await;
@@ -287,7 +287,7 @@ async fn a_streamed_answer_reaches_the_client_while_the_function_still_writes() 
         client.write_all(request.as_bytes()).await.unwrap();
         let event = runtime.next().await;
         let mut function = answering(&emulator, event.id()).await;
-        // The prelude in two pieces, the second with the first of the body.
+        // The prelude in two pieces, the second with the start of the body.
         let prelude = r#"{"statusCode":206,"headers":{"x-mine":"yes"},"#;
         chunk(&mut function, prelude.as_bytes()).await;
         chunk(
@@ -311,7 +311,7 @@ async fn a_streamed_answer_reaches_the_client_while_the_function_still_writes() 
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_breaks_the_response_off() {
+async fn failed_stream_aborts_the_response() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let address = before(&emulator, Front::Url, true).await;
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -335,7 +335,7 @@ async fn a_stream_that_fails_breaks_the_response_off() {
 }
 
 #[tokio::test]
-async fn a_stream_behind_a_url_that_buffers_is_no_response() {
+async fn stream_on_buffered_url_is_an_error() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let address = before(&emulator, Front::Url, false).await;
     let calling = tokio::spawn(call(address, Method::GET, "/", ""));
@@ -347,7 +347,7 @@ async fn a_stream_behind_a_url_that_buffers_is_no_response() {
 }
 
 #[tokio::test]
-async fn an_sdk_invokes_the_function() {
+async fn sdk_invokes_the_function() {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;

@@ -1,4 +1,4 @@
-//! Runtimes as processes: their variables, their ends, their descendants.
+//! Runtimes as processes: environment variables, exits, descendants, resource limits.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn text(invocation: surus::emulator::Invocation) -> String {
 }
 
 #[tokio::test]
-async fn a_runtime_has_lambdas_variables_and_the_functions_and_no_others() {
+async fn runtime_has_only_the_variables_of_lambda_and_the_function() {
     let mut function = function("echo");
     function.name = "named".into();
     function.memory = 1024;
@@ -43,7 +43,7 @@ async fn a_runtime_has_lambdas_variables_and_the_functions_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_exit_is_an_error_and_the_next_event_has_a_new_runtime() {
+async fn exit_fails_the_event_and_the_next_gets_a_new_runtime() {
     let emulator = Emulator::start(function("echo")).await.unwrap();
     for (status, said) in [
         (3, "Runtime exited with error: exit status 3"),
@@ -75,7 +75,7 @@ async fn an_exit_is_an_error_and_the_next_event_has_a_new_runtime() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_cannot_boot_is_tried_twice() {
+async fn runtime_that_fails_to_boot_is_started_twice() {
     let emulator = Emulator::start(function("exit-at-once")).await.unwrap();
     let failed = emulator.invoke("{}").await;
     assert_eq!(
@@ -90,7 +90,7 @@ async fn a_runtime_that_cannot_boot_is_tried_twice() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_exist_is_named() {
+async fn missing_command_is_named() {
     let emulator = Emulator::start(Function::command("/no/such/bootstrap", [""; 0]))
         .await
         .unwrap();
@@ -103,7 +103,7 @@ async fn a_command_that_does_not_exist_is_named() {
 }
 
 #[tokio::test]
-async fn at_a_timeout_everything_that_it_has_started_ends() {
+async fn timeout_kills_all_processes_of_the_runtime() {
     let mut function = function("with-worker");
     function.timeout = Duration::from_secs(3);
     function.init_limit = LONG;
@@ -116,7 +116,7 @@ async fn at_a_timeout_everything_that_it_has_started_ends() {
     assert_eq!(marked(&mark), 0);
 }
 
-/// How many processes live that have this variable.
+/// The number of processes with this environment variable.
 fn marked(variable: &str) -> usize {
     processes(variable).len()
 }
@@ -135,7 +135,7 @@ fn processes(variable: &str) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn dropping_the_emulator_leaves_no_process() {
+async fn dropped_emulator_leaves_no_process() {
     let emulator = Emulator::start(function("with-worker")).await.unwrap();
     emulator.invoke("{}").await.result.unwrap();
     let mark = format!("AWS_LAMBDA_RUNTIME_API={}", emulator.address().unwrap());
@@ -143,13 +143,13 @@ async fn dropping_the_emulator_leaves_no_process() {
     drop(emulator);
     let limit = Instant::now() + LONG;
     while marked(&mark) > 0 {
-        assert!(Instant::now() < limit, "processes are left");
+        assert!(Instant::now() < limit, "processes remain");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn sigterm_comes_to_who_has_registered_an_extension_and_to_nobody_else() {
+async fn runtime_gets_sigterm_only_with_a_registered_extension() {
     for (behaviour, comes) in [("with-sigterm", true), ("echo", false)] {
         let mut function = function(behaviour);
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -166,7 +166,7 @@ async fn sigterm_comes_to_who_has_registered_an_extension_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn environments_are_initialized_as_they_are_needed() {
+async fn environments_initialize_on_demand() {
     let mut function = function("echo");
     function.environments = 2;
     let emulator = Emulator::start(function).await.unwrap();
@@ -181,7 +181,7 @@ async fn environments_are_initialized_as_they_are_needed() {
 }
 
 #[tokio::test]
-async fn provisioned_environments_are_ready_before_the_first_event() {
+async fn provisioned_environment_is_ready_before_the_first_event() {
     let mut function = function("echo");
     function.initialization = Initialization::Provisioned;
     let emulator = Emulator::start(function).await.unwrap();
@@ -198,7 +198,7 @@ async fn provisioned_environments_are_ready_before_the_first_event() {
 }
 
 #[tokio::test]
-async fn a_restored_runtime_asks_for_its_credentials() {
+async fn restored_runtime_gets_its_credentials() {
     let mut function = function("echo");
     function.initialization = Initialization::SnapStart;
     let emulator = Emulator::start(function).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_restored_runtime_asks_for_its_credentials() {
     emulator.stop().await;
 }
 
-/// Whether this machine lets us have control groups; says so where it does not.
+/// Whether this machine allows control groups; prints a note if not.
 fn may_limit(function: &Function) -> bool {
     match surus::emulator::cgroup::Cgroup::try_out(function.memory) {
         Ok(()) => true,
@@ -235,7 +235,7 @@ fn may_limit(function: &Function) -> bool {
 }
 
 #[tokio::test]
-async fn memory_brings_its_share_of_a_cpu() {
+async fn memory_size_determines_the_cpu_share() {
     let mut function = function("echo");
     // A tenth of a CPU.
     function.memory = 177;
@@ -246,7 +246,7 @@ async fn memory_brings_its_share_of_a_cpu() {
     let emulator = Emulator::start(function).await.unwrap();
     let invocation = emulator.invoke(r#"{"burn":100}"#).await;
     invocation.result.unwrap();
-    // 100 ms of CPU take about a second; however busy the machine is, they cannot be had sooner than this.
+    // 100 ms of CPU take about a second. Even on a busy machine they cannot take less than this.
     assert!(
         invocation.report.duration > Duration::from_millis(700),
         "{:?}",
@@ -256,7 +256,7 @@ async fn memory_brings_its_share_of_a_cpu() {
 }
 
 #[tokio::test]
-async fn everything_that_a_runtime_starts_is_limited_with_it() {
+async fn child_processes_share_the_runtimes_limits() {
     let mut function = function("with-worker");
     function.resources = Resources::Limited;
     if !may_limit(&function) {
@@ -277,7 +277,7 @@ async fn everything_that_a_runtime_starts_is_limited_with_it() {
     emulator.stop().await;
 }
 
-/// A control group of the environment with this Runtime API.
+/// The control group of the environment with this Runtime API.
 fn group_of(address: std::net::SocketAddr) -> std::path::PathBuf {
     let process = &processes(&format!("AWS_LAMBDA_RUNTIME_API={address}"))[0];
     let groups = std::fs::read_to_string(process.join("cgroup")).unwrap();
@@ -289,7 +289,7 @@ fn group_of(address: std::net::SocketAddr) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn more_memory_than_the_function_has_is_the_end_of_it() {
+async fn exceeding_the_memory_limit_kills_the_function() {
     let mut function = function("echo");
     function.resources = Resources::Limited;
     if !may_limit(&function) {
@@ -314,5 +314,5 @@ async fn more_memory_than_the_function_has_is_the_end_of_it() {
     let group = group_of(emulator.address().unwrap());
     assert!(group.is_dir(), "{}", group.display());
     emulator.stop().await;
-    assert!(!group.exists(), "{} is left", group.display());
+    assert!(!group.exists(), "{} still exists", group.display());
 }

@@ -1,4 +1,4 @@
-//! The calls of the Runtime API: which are answered how, in which state?
+//! The calls of the Runtime API and their responses in each state.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use surus::emulator::{MAX_PAYLOAD, Request};
 const NOT_ALLOWED: &str = "failed for runtime. Error: State transition is not allowed";
 
 #[tokio::test]
-async fn an_event_arrives_with_lambdas_headers_and_its_answer_reaches_the_caller() {
+async fn event_has_lambdas_headers_and_its_answer_reaches_the_caller() {
     let (emulator, mut runtime) = attached(|function| {
         function.name = "my-function".into();
         function.timeout = Duration::from_secs(20);
@@ -62,7 +62,7 @@ async fn an_event_arrives_with_lambdas_headers_and_its_answer_reaches_the_caller
 }
 
 #[tokio::test]
-async fn absent_things_have_no_headers() {
+async fn absent_request_fields_have_no_headers() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let _invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -77,7 +77,7 @@ async fn absent_things_have_no_headers() {
 }
 
 #[tokio::test]
-async fn the_caller_has_the_answer_before_the_runtime_asks_for_the_next_event() {
+async fn answer_arrives_before_the_runtime_asks_for_the_next_event() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let begun = {
         let emulator = emulator.clone();
@@ -96,7 +96,7 @@ async fn the_caller_has_the_answer_before_the_runtime_asks_for_the_next_event() 
 }
 
 #[tokio::test]
-async fn who_asks_again_gets_the_same_event_again() {
+async fn repeated_next_returns_the_same_event() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let invoking = invoke(&emulator, "once");
     let first = runtime.next().await;
@@ -109,7 +109,7 @@ async fn who_asks_again_gets_the_same_event_again() {
 }
 
 #[tokio::test]
-async fn an_unknown_or_finished_event_cannot_be_answered() {
+async fn answer_to_unknown_or_finished_event_is_rejected() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let invalid = "400 InvalidRequestID: Invalid request ID";
     let before = runtime.respond("nobody", "x").await;
@@ -129,7 +129,7 @@ async fn an_unknown_or_finished_event_cannot_be_answered() {
 }
 
 #[tokio::test]
-async fn an_event_is_answered_once() {
+async fn second_answer_is_rejected() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let _invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -151,7 +151,7 @@ async fn an_event_is_answered_once() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_attempt_is_gone() {
+async fn answer_of_another_attempt_gets_410() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -171,7 +171,7 @@ async fn an_answer_of_another_attempt_is_gone() {
 }
 
 #[tokio::test]
-async fn the_largest_answer_has_6_megabytes_and_100_bytes() {
+async fn answer_above_6_mib_and_100_bytes_gets_413() {
     let (emulator, mut runtime) = attached(|f| f.timeout = super::fake::LONG).await;
     assert_eq!(MAX_PAYLOAD, 6_291_556);
     let invoking = invoke(&emulator, "1");
@@ -197,7 +197,7 @@ async fn the_largest_answer_has_6_megabytes_and_100_bytes() {
 }
 
 #[tokio::test]
-async fn another_response_mode_than_streaming_is_refused() {
+async fn unknown_response_mode_is_rejected() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -213,7 +213,7 @@ async fn another_response_mode_than_streaming_is_refused() {
 }
 
 #[tokio::test]
-async fn an_error_reaches_the_caller_as_it_was_sent() {
+async fn error_reaches_the_caller_unchanged() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     for (said, kind) in [
         (Some("Runtime.NoSuchThing"), "Runtime.NoSuchThing"),
@@ -250,7 +250,7 @@ async fn an_error_reaches_the_caller_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn the_cause_for_x_ray_does_not_reach_the_caller() {
+async fn x_ray_cause_is_removed_from_the_error() {
     let (emulator, mut runtime) = attached(|_| {}).await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
@@ -264,7 +264,7 @@ async fn the_cause_for_x_ray_does_not_reach_the_caller() {
 }
 
 #[tokio::test]
-async fn calls_that_do_not_exist_are_not_found() {
+async fn unknown_call_gets_404() {
     let (_emulator, mut runtime) = attached(|_| {}).await;
     for path in [
         "/2018-06-01/runtime/invocation/next/x",

@@ -1,4 +1,4 @@
-//! A small queue that speaks SQS's JSON protocol: visibility timeouts, groups of FIFO queues, a dead-letter queue.
+//! A small SQS queue with the JSON protocol: visibility timeouts, FIFO groups, a dead-letter queue.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -85,7 +85,7 @@ impl Queue {
         });
     }
 
-    /// Bodies of the messages that are still there.
+    /// The bodies of the remaining messages.
     pub fn left(&self) -> Vec<String> {
         let inner = self.0.lock().unwrap();
         inner.messages.iter().map(|m| m.body.clone()).collect()
@@ -144,7 +144,7 @@ impl Queue {
             .partition(|m| !is_hidden(m) && m.receives >= inner.max_receives);
         inner.messages = living;
         inner.dead.extend(dead.into_iter().map(|m| m.body));
-        // No message of a group while others of it are under way.
+        // A group with messages in flight gives no other message.
         let mut blocked: Vec<String> = Vec::new();
         let hidden = inner.messages.iter().filter(|m| is_hidden(m));
         blocked.extend(hidden.filter_map(|m| m.group.clone()));

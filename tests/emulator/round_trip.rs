@@ -1,5 +1,5 @@
-//! Is a request over HTTP the same in the function, and its answer the same to the client, behind every front, but for what the
-//! front itself loses?
+//! Property test: a request and its response survive every front end unchanged, except for what the
+//! front end itself loses.
 
 use std::sync::mpsc;
 
@@ -20,7 +20,7 @@ use super::fake::{Fake, LONG, attached};
 struct Asked {
     method: Method,
     path: String,
-    /// As they are sent, each name once.
+    /// As sent, each name once.
     query: Vec<(String, String)>,
     cookies: Vec<String>,
     kind: Option<String>,
@@ -98,7 +98,7 @@ const FRONTS: [Front; 5] = [
     Front::AlbMulti,
 ];
 
-/// What the function saw, and what the client got.
+/// The request that the function saw, and the response that the client got.
 async fn pass(
     front: Front,
     asked: &Asked,
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_asked_and_answered_comes_through(asked in asked(), answer in answered()) {
+    fn request_and_response_survive_the_round_trip(asked in asked(), answer in answered()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for front in FRONTS {
             let (event, status, headers, body) = runtime.block_on(pass(front, &asked, &answer));
@@ -190,7 +190,7 @@ proptest! {
             let sent: Vec<String> = asked.query.iter().map(|(n, v)| format!("{n}={v}")).collect();
             match front {
                 Front::Http => {
-                    // It decodes the path, and ends it at what was a question mark.
+                    // The front end decodes the path and ends it at a decoded question mark.
                     let whole = decoded(&asked.path);
                     let end = whole.iter().position(|byte| *byte == b'?').unwrap_or(whole.len());
                     prop_assert_eq!(decoded(path), &whole[..end]);
@@ -206,7 +206,8 @@ proptest! {
             prop_assert_eq!(headers["x-answer"].to_str().unwrap(), &answer.header);
             prop_assert_eq!(&body[..], &answer.body[..], "{:?}", front);
             let cookies: Vec<&str> = headers.get_all("set-cookie").iter().map(|c| c.to_str().unwrap()).collect();
-            // A load balancer without multi-value headers has one header of a name. All others have all.
+            // A load balancer without multi-value headers keeps one header per name; all others
+            // keep all.
             let is_lossy = front == Front::Alb && answer.cookies.len() > 1;
             if !is_lossy {
                 prop_assert_eq!(cookies, answer.cookies.clone(), "{:?}", front);

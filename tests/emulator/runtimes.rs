@@ -1,4 +1,4 @@
-//! Processes that the tests start as runtimes: this test program itself, which behaves as it is told.
+//! Runtime processes for the tests: this test program itself, with a selectable behaviour.
 
 use std::io::Read;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use surus::emulator::Function;
 
 const BEHAVIOUR: &str = "EMULATED_RUNTIME";
 
-/// A function whose runtime is this program, with this behaviour.
+/// A function that runs this program with this behaviour.
 pub fn function(behaviour: &str) -> Function {
     let program = std::env::current_exe().unwrap();
     let mut function = Function::command(
         program,
         [
             "--exact",
-            "runtimes::this_program_is_a_runtime_where_it_is_told_to",
+            "runtimes::program_acts_as_a_runtime_if_the_variable_is_set",
             "--nocapture",
         ],
     );
@@ -28,14 +28,14 @@ pub fn function(behaviour: &str) -> Function {
     function
 }
 
-/// What the harness writes of itself is not what the runtime writes.
+/// Removes the test harness's own output from the log.
 pub fn written(log: &[String]) -> Vec<&str> {
     let of_harness = |line: &str| line.is_empty() || line.starts_with("running 1 test");
     let lines = log.iter().map(String::as_str);
     lines
         .map(|line| {
             line.trim_start_matches(
-                "test runtimes::this_program_is_a_runtime_where_it_is_told_to ... ",
+                "test runtimes::program_acts_as_a_runtime_if_the_variable_is_set ... ",
             )
         })
         .filter(|line| !of_harness(line))
@@ -43,7 +43,7 @@ pub fn written(log: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn this_program_is_a_runtime_where_it_is_told_to() {
+fn program_acts_as_a_runtime_if_the_variable_is_set() {
     let Ok(behaviour) = std::env::var(BEHAVIOUR) else {
         assert!(std::env::var("AWS_LAMBDA_RUNTIME_API").is_err());
         return;
@@ -82,7 +82,7 @@ fn this_program_is_a_runtime_where_it_is_told_to() {
     ended.unwrap();
 }
 
-/// Does what the event says, and answers with it.
+/// Does what the event says and answers with it.
 async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
     let what = event.payload;
     if let Some(text) = what["print"].as_str() {
@@ -105,7 +105,7 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
         ));
     }
     if let Some(millis) = what["burn"].as_u64() {
-        // CPU time, which a share of a CPU makes longer.
+        // CPU time, so that a CPU share makes it take longer.
         let mut spent = 0u64;
         let began = cpu_time();
         while cpu_time() - began < Duration::from_millis(millis) {
@@ -153,7 +153,7 @@ async fn stream(event: LambdaEvent<Value>) -> Result<Response<Body>, Error> {
     Ok(Response::from(body))
 }
 
-/// As an internal extension without events, which is what makes Lambda send SIGTERM.
+/// Registers as an internal extension without events, because Lambda then sends SIGTERM.
 async fn register_as_extension() {
     let address = std::env::var("AWS_LAMBDA_RUNTIME_API").unwrap();
     tokio::task::spawn_blocking(move || {

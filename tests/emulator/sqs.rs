@@ -1,4 +1,5 @@
-//! The event source mapping of SQS: what is done is deleted, what fails comes again, and what is wrongly configured is refused.
+//! The SQS event source mapping: successes are deleted, failures return, invalid configuration is
+//! rejected.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -36,14 +37,14 @@ async fn refused(emulator: &Emulator, mapping: Mapping) -> String {
 async fn until(condition: impl Fn() -> bool) {
     let limit = Instant::now() + LONG;
     while !condition() {
-        assert!(Instant::now() < limit, "it never came true");
+        assert!(Instant::now() < limit, "the condition never became true");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 type Batches = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// A function that notes the batches it gets, and fails messages whose bodies begin with `bad`.
+/// A function that records its batches and fails messages that begin with `bad`.
 fn consume(runtime: Fake) -> Batches {
     let batches = Batches::default();
     let noted = batches.clone();
@@ -64,7 +65,7 @@ fn consume(runtime: Fake) -> Batches {
 }
 
 #[tokio::test]
-async fn what_is_done_is_deleted_and_what_fails_goes_to_the_dead_letters() {
+async fn successes_are_deleted_and_failures_reach_the_dead_letter_queue() {
     let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     let batches = consume(runtime);
     let queue = Queue::start(false, Duration::from_secs(1)).await;
@@ -80,7 +81,7 @@ async fn what_is_done_is_deleted_and_what_fails_goes_to_the_dead_letters() {
 }
 
 #[tokio::test]
-async fn without_reports_an_answer_is_the_success_of_the_batch() {
+async fn batch_without_failure_reports_succeeds_as_a_whole() {
     let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     consume(runtime);
     let queue = Queue::start(false, Duration::from_secs(30)).await;
@@ -97,7 +98,7 @@ async fn without_reports_an_answer_is_the_success_of_the_batch() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_function_fails_the_batch() {
+async fn function_error_fails_the_batch() {
     let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     tokio::spawn(async move {
         loop {
@@ -114,7 +115,7 @@ async fn an_error_of_the_function_fails_the_batch() {
 }
 
 #[tokio::test]
-async fn groups_of_a_fifo_queue_keep_their_order() {
+async fn fifo_groups_keep_their_order() {
     let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     let batches = consume(runtime);
     let queue = Queue::start(true, Duration::from_secs(5)).await;
@@ -140,7 +141,7 @@ async fn groups_of_a_fifo_queue_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_window_makes_a_large_batch_of_several_calls() {
+async fn batching_window_joins_several_calls() {
     let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     let batches = consume(runtime);
     let queue = Queue::start(false, Duration::from_secs(30)).await;
@@ -160,7 +161,7 @@ async fn a_window_makes_a_large_batch_of_several_calls() {
 }
 
 #[tokio::test]
-async fn what_lambda_refuses_is_refused() {
+async fn invalid_mapping_is_rejected() {
     let (emulator, _runtime) = attached(|f| f.timeout = Duration::from_secs(60)).await;
     let queue = Queue::start(false, Duration::from_secs(30)).await;
     let error = refused(&emulator, mapping(&queue)).await;
@@ -177,10 +178,13 @@ async fn what_lambda_refuses_is_refused() {
         mapping
     };
     let error = refused(&emulator, with(|m| m.batch = 11)).await;
-    assert!(error.contains("a batch of 11; from 1 to 10"), "{error}");
+    assert!(
+        error.contains("invalid batch size 11; use 1 to 10"),
+        "{error}"
+    );
     let error = refused(&emulator, with(|m| m.window = Duration::from_secs(1))).await;
     assert!(
-        error.contains("FIFO queues have no batching window"),
+        error.contains("FIFO queues do not support a batching window"),
         "{error}"
     );
     let error = refused(
@@ -202,7 +206,7 @@ async fn what_lambda_refuses_is_refused() {
 }
 
 #[tokio::test]
-async fn a_schedule_sends_what_its_file_says_at_that_time() {
+async fn schedule_rereads_its_file_for_each_event() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("event.json");

@@ -1,4 +1,4 @@
-//! Streamed answers: pieces as they come, errors in trailers, and callers who want it all at once.
+//! Streamed answers: pieces, errors in trailers, and callers that want a buffered answer.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn streamed(payload: &'static str) -> Request {
     }
 }
 
-/// The head of a streamed answer, on a connection of its own.
+/// Sends the head of a streamed answer on a connection of its own.
 pub async fn answering(emulator: &Emulator, id: &str) -> TcpStream {
     let mut stream = TcpStream::connect(emulator.address().unwrap())
         .await
@@ -60,7 +60,7 @@ async fn data(body: &mut AnswerBody) -> String {
 }
 
 #[tokio::test]
-async fn pieces_arrive_while_the_function_still_writes() {
+async fn pieces_arrive_while_the_function_writes() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();
@@ -90,7 +90,7 @@ async fn pieces_arrive_while_the_function_still_writes() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_trailers_is_an_error_of_the_stream() {
+async fn trailer_error_fails_the_stream() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     for is_streamed in [true, false] {
         let begun = tokio::spawn({
@@ -119,7 +119,7 @@ async fn an_error_in_the_trailers_is_an_error_of_the_stream() {
 }
 
 #[tokio::test]
-async fn a_caller_who_wants_it_all_at_once_gets_the_prelude_too() {
+async fn buffered_caller_gets_prelude_and_body() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();
@@ -136,7 +136,7 @@ async fn a_caller_who_wants_it_all_at_once_gets_the_prelude_too() {
 }
 
 #[tokio::test]
-async fn what_breaks_off_is_truncated_for_the_caller() {
+async fn interrupted_answer_is_truncated_for_the_caller() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     for is_streamed in [true, false] {
         let begun = tokio::spawn({
@@ -158,7 +158,7 @@ async fn what_breaks_off_is_truncated_for_the_caller() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_the_deadline() {
+async fn stream_ends_at_the_deadline() {
     let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();
@@ -177,7 +177,7 @@ async fn a_stream_ends_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_streamed_answer_may_be_longer_than_a_buffered_one() {
+async fn streamed_answer_may_exceed_the_buffered_limit() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();

@@ -1,6 +1,6 @@
 <?php
-// What each extension is made to do, in the boot and in every request. The answer must be the same each time.
-// Those in `$connecting` need a server and so run in requests only: the boot may not leave a connection open.
+// Exercises each extension in the boot and in every request. The response must be the same each time.
+// Those in `$connecting` need a server and run in requests only, because the boot may not leave a connection open.
 
 $file = static fn (string $name): string => sys_get_temp_dir()."/surus-$name-".getmypid();
 
@@ -19,7 +19,7 @@ $exercises = [
         do {
             curl_multi_exec($multi, $running);
         } while ($running);
-        // Its threads look up the name.
+        // curl looks up the name in a thread.
         $lookup = curl_init('http://localhost:1/');
         curl_setopt($lookup, CURLOPT_RETURNTRANSFER, true);
         curl_exec($lookup);
@@ -178,7 +178,7 @@ $exercises = [
     },
 ];
 
-// A boot that keeps what it has made is the harder case: every rewound request meets it.
+// Keep the boot's objects: this is the harder case, because every rewound request meets them.
 $connecting = [
     'memcached' => function () {
         $memcached = new Memcached;

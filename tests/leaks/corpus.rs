@@ -1,4 +1,4 @@
-//! The cases, and one server of which they are asked.
+//! The cases and a server with one worker that runs them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,20 +13,20 @@ use crate::engines::{Home, Subject};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Whether a worker that does not isolate lets the next request see it.
+    /// Whether the next request sees it on a worker that does not isolate.
     leaks: bool,
     /// Why it does not.
     why: Option<String>,
-    /// Why it is to be seen on every engine: it is not the process's own.
+    /// Why every engine must show it: the state is outside the process.
     pub survives: Option<String>,
-    /// Extensions that are not there.
+    /// Missing extensions.
     pub missing: Vec<String>,
-    /// The request that sets it ends before it can say so.
+    /// The request that sets it ends without a response of its own.
     ends: bool,
     pub slow: bool,
-    /// What is seen, whenever one looks.
+    /// The expected value, whenever it is read.
     pub is: Option<String>,
-    /// There is something to remove at the end.
+    /// Whether the case must be cleaned up at the end.
     #[serde(rename = "clean")]
     pub cleans: bool,
     send: Send,
@@ -49,7 +49,7 @@ pub struct Corpus {
     surus: Surus,
     agent: ureq::Agent,
     workers: RefCell<BTreeSet<u32>>,
-    /// Who said last what it sees.
+    /// The process id of the last response.
     worker: Cell<u32>,
 }
 
@@ -58,9 +58,9 @@ impl Corpus {
         Self::start_in(home, subject, &[])
     }
 
-    /// The same in an environment.
+    /// Starts the server with additional environment variables.
     pub fn start_in(home: &Home, subject: Subject, env: &[(&str, &str)]) -> Corpus {
-        // Of a worker that is killed, PHP's temporary files stay.
+        // A killed worker leaves PHP's temporary files behind.
         let temporary = format!("sys_temp_dir={}", home.state.display());
         let args = [
             "-d",
@@ -100,7 +100,7 @@ impl Corpus {
         }
     }
 
-    /// Whether the second look is to differ from the first.
+    /// Whether the second result must differ from the first.
     pub fn expects_difference(&self, case: &Case) -> bool {
         case.survives.is_some() || (!self.isolates && case.leaks)
     }
@@ -128,7 +128,7 @@ impl Corpus {
             request = request.header(name, value);
         }
         let request = request.body(send.body.clone()).unwrap();
-        // A client that keeps no cookies: what it sends is the case's own.
+        // The client keeps no cookies; each case sends its own.
         self.agent.cookie_jar_lock().clear();
         let answer = self.agent.run(request);
         let mut answer = match answer {
@@ -169,7 +169,7 @@ impl Corpus {
         Ok(text)
     }
 
-    /// Ends the worker; the next request meets a new one.
+    /// Ends the worker; the next request gets a new one.
     pub fn replace_worker(&self) {
         for pid in std::mem::take(&mut *self.workers.borrow_mut()) {
             let _ = Command::new("kill")
@@ -178,12 +178,12 @@ impl Corpus {
         }
     }
 
-    /// How many processes have said what they see.
+    /// How many processes have responded.
     pub fn workers_seen(&self) -> usize {
         self.workers.borrow().len()
     }
 
-    /// The process that said last what it sees.
+    /// The process id of the last response.
     pub fn worker(&self) -> u32 {
         self.worker.get()
     }
@@ -199,7 +199,7 @@ impl Corpus {
     }
 }
 
-/// Cases that fail on an engine for a reason: `exceptions.toml`.
+/// Cases that fail on an engine for a reason, from `exceptions.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exceptions {
@@ -211,7 +211,7 @@ pub struct Exceptions {
 struct Exception {
     engine: String,
     case: String,
-    /// By itself, it passes.
+    /// Whether the case passes on its own.
     #[serde(default)]
     only_in_rounds: bool,
     reason: String,
@@ -227,7 +227,7 @@ impl Exceptions {
         exceptions
     }
 
-    /// Why it fails among others.
+    /// The reason why the case fails among others.
     pub fn in_rounds(&self, engine: &str, case: &str) -> Option<&str> {
         self.exception
             .iter()
@@ -235,7 +235,7 @@ impl Exceptions {
             .map(|exception| exception.reason.as_str())
     }
 
-    /// Why it fails by itself.
+    /// The reason why the case fails on its own.
     pub fn alone(&self, engine: &str, case: &str) -> Option<&str> {
         self.exception
             .iter()

@@ -1,4 +1,4 @@
-//! What the PHP processes of a server hold: memory, descriptors, mappings.
+//! The memory, descriptors and mappings of a server's PHP processes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engines::Subject;
 
-/// Of the process that holds the most: workers come and go.
+/// Of the largest process, because workers come and go.
 pub struct Footprint {
     template: Held,
     workers: Held,
@@ -15,21 +15,22 @@ pub struct Footprint {
 
 #[derive(Default)]
 struct Held {
-    /// KiB that are the process's own.
+    /// Private memory in KiB.
     memory: u64,
     descriptors: usize,
     mappings: usize,
 }
 
-/// Pages that the allocator keeps here or there, and PHP's own caches (regular expressions, real paths). On `rewind` a worker keeps up to 16 MiB
-/// mapped for its next event (docs/rewind.md), which one that has just taken another's place does not have yet.
+/// Allows for pages of the allocator and for PHP's own caches (regular expressions, real paths). On
+/// `rewind`, a worker keeps up to 16 MiB mapped for its next event (docs/rewind.md); a new worker
+/// does not have them yet.
 const SLACK_KIB: u64 = (16 + 6) << 10;
 const SLACK_MAPPINGS: usize = 8;
 
 impl Footprint {
-    /// `surus` is the pid of the server.
+    /// `surus` is the process id of the server.
     pub fn of(surus: u32) -> Footprint {
-        // Children of the last cases end by themselves.
+        // Children of the last cases exit by themselves.
         std::thread::sleep(Duration::from_millis(300));
         let mut templates = children(surus);
         templates.retain(|pid| !crate::common::is_surus(*pid));
@@ -41,7 +42,7 @@ impl Footprint {
         }
     }
 
-    /// Panics when it has grown.
+    /// Panics if the footprint has grown.
     pub fn assert_kept(&self, surus: u32, subject: Subject) {
         let now = Footprint::of(surus);
         println!("{}: from {self} to {now}", subject.name);
@@ -55,7 +56,7 @@ impl Footprint {
                 && after.mappings <= before.mappings + SLACK_MAPPINGS;
             assert!(kept, "{}: {self} has become {now}", subject.name);
         }
-        // While one worker is replaced, there may be two.
+        // During the replacement of a worker there may be two.
         assert!(
             now.processes <= self.processes + 1,
             "{}: {self} has become {now}",

@@ -1,5 +1,5 @@
 <?php
-// The same for engines that boot nothing: every request makes what its case has at boot.
+// The script for engines that boot nothing: every request creates the boot state of its case.
 require __DIR__ . '/play.php';
 
 (function () {

@@ -1,4 +1,4 @@
-//! In which order cases run: another one each time, which its seed repeats.
+//! A random order of cases, repeatable by its seed.
 
 pub struct Order {
     pub seed: u64,

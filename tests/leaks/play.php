@@ -1,7 +1,7 @@
 <?php
-// One step of one case: what runs in a request, whoever has booted it.
+// Runs one step of one case in a request, on every engine.
 
-// Where cases may write: a directory of this run's own, beside the document root.
+// The directory of this run that cases may write to; a sibling of the document root.
 define('LEAK_STATE', dirname(__DIR__) . '/state');
 
 /** Reads the cases of these names. */
@@ -16,19 +16,19 @@ function leak_cases(array $names): array
     return $cases;
 }
 
-/** The names of all. */
+/** The names of all cases. */
 function leak_names(): array
 {
     return array_map(fn ($file) => basename($file, '.php'), glob(__DIR__ . '/cases/*.php'));
 }
 
-/** Makes what the case has at boot. */
+/** Creates the case's state at boot. */
 function leak_boot(array $case): mixed
 {
     return $case['missing'] || !isset($case['boot']) ? null : ($case['boot'])();
 }
 
-/** What the runner has to know of them. */
+/** The properties of the cases for the test runner. */
 function leak_list(array $cases): string
 {
     $word = fn ($case, $name, $default) => $case[$name] ?? $default;
@@ -45,10 +45,10 @@ function leak_list(array $cases): string
     ], $cases), JSON_THROW_ON_ERROR);
 }
 
-/** What is open, without the numbers that the kernel gives and the letters of temporary files. */
+/** The open descriptors, without numbers from the kernel and random names of temporary files. */
 function leak_descriptors(): string
 {
-    // PHP has the script itself open while OPcache does not know it.
+    // PHP keeps the script itself open until OPcache has cached it.
     $script = preg_replace('/\d+/', 'N', $_SERVER['SCRIPT_FILENAME']);
     $open = array_map(fn ($fd) => preg_replace(['~/php\w{6,}$~', '/\d+/'], 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
     $open = array_filter($open, fn ($name) => $name !== '' && !str_starts_with($name, '/proc/') && $name !== $script);
@@ -56,7 +56,7 @@ function leak_descriptors(): string
     return implode(' ', $open);
 }
 
-/** Answers the request. */
+/** Responds to the request. */
 function leak_play(array $case, mixed $boot): void
 {
     switch ($_GET['step']) {
@@ -66,7 +66,7 @@ function leak_play(array $case, mixed $boot): void
             break;
         case 'see':
             $text = ($case['see'])($boot);
-            // So that the runner knows when a worker has been replaced.
+            // Lets the runner notice the replacement of a worker.
             header('X-Worker: ' . getmypid());
             echo $text;
             break;

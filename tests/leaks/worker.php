@@ -1,5 +1,5 @@
 <?php
-// The booted script: all cases and what they have at boot, then one request after the other.
+// The booted script: loads all cases with their boot state, then serves requests.
 require __DIR__ . '/play.php';
 
 (function () {

@@ -1,6 +1,6 @@
-//! What one oracle answered, and what an HTTP server makes of a CGI answer.
+//! An oracle's answer, and the HTTP form of a CGI answer.
 
-/// A whole answer, as a client of HTTP sees it.
+/// A complete answer as an HTTP client sees it.
 #[derive(Clone)]
 pub struct Answer {
     pub status: u16,
@@ -8,11 +8,12 @@ pub struct Answer {
     /// In the order sent.
     pub headers: Vec<(String, Vec<u8>)>,
     pub body: Vec<u8>,
-    /// The body is as long as the answer said that it would be.
+    /// Whether the body has the announced length.
     pub complete: bool,
 }
 
-/// Headers that belong to the connection between the web server and its client. nginx takes them out of what PHP says.
+/// Headers of the connection between the web server and its client, which nginx removes from PHP's
+/// response.
 pub const CONNECTION_HEADERS: [&str; 5] = [
     "connection",
     "keep-alive",
@@ -22,7 +23,7 @@ pub const CONNECTION_HEADERS: [&str; 5] = [
 ];
 
 impl Answer {
-    /// That of a client which has left before it had one.
+    /// The answer for a client that disconnected before it had one.
     pub fn unread() -> Answer {
         Answer {
             status: 200,
@@ -40,7 +41,7 @@ impl Answer {
             .map(|(_, value)| value.as_slice())
     }
 
-    /// Reads a CGI answer (RFC 3875, 6) and gives it the form in which nginx would pass it on.
+    /// Parses a CGI answer (RFC 3875, 6) and converts it as nginx would.
     pub fn from_cgi(output: &[u8], method: &str) -> Result<Answer, String> {
         let (mut headers, body) = split_head(output)?;
         let mut status = None;
@@ -88,7 +89,7 @@ impl Answer {
 
 type Head = Vec<(String, Vec<u8>)>;
 
-/// Splits header lines from what follows them.
+/// Splits the header lines from the body.
 pub fn split_head(output: &[u8]) -> Result<(Head, Vec<u8>), String> {
     let mut headers = Vec::new();
     let mut rest = output;

@@ -1,4 +1,5 @@
-//! Asks php-cgi the way a web server runs a CGI program: one process, variables as its environment, the body as its input.
+//! Runs php-cgi as a web server does: one process per request, variables in the environment, the
+//! body on stdin.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -12,15 +13,15 @@ use super::watch::{Watch, Watched};
 
 pub struct Program<'a> {
     pub path: &'a str,
-    /// The php.ini it reads instead of its own.
+    /// The php.ini that it reads instead of its own.
     pub ini: &'a str,
-    /// Where it looks for more of it.
+    /// The directory with additional ini files.
     pub scan_dir: &'a str,
 }
 
 /// One request of one process.
 pub fn ask(program: Program, vars: &Vars, body: &[u8], watch: Option<Watch>) -> io::Result<Reply> {
-    // The working directory is the script's, as RFC 3875, 7.2 asks for.
+    // The script's directory is the working directory (RFC 3875, 7.2).
     let script = vars
         .iter()
         .find(|(name, _)| name == "SCRIPT_FILENAME")
@@ -42,7 +43,7 @@ pub fn ask(program: Program, vars: &Vars, body: &[u8], watch: Option<Watch>) -> 
     let (mut stdin, mut stderr) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
     let mut stdout = Watched::new(child.stdout.take().unwrap(), watch);
     std::thread::scope(|scope| {
-        // A script may end without reading its input; its answer counts all the same.
+        // A script may exit without reading its input; its answer is still valid.
         scope.spawn(move || drop(stdin.write_all(body)));
         scope.spawn(|| stderr.read_to_end(&mut reply.stderr));
         stdout.read_to_end(&mut reply.stdout)

@@ -1,4 +1,4 @@
-//! Where two answers to the same request differ.
+//! Compares two answers to the same request.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use regex::bytes::Regex;
 
 use super::answer::{Answer, CONNECTION_HEADERS};
 
-/// What is put aside before answers are compared.
+/// What a comparison ignores.
 pub struct Blind {
-    /// What these match may differ.
+    /// Text that may differ.
     pub masks: Vec<Regex>,
-    /// These keys are taken out of a body that is a JSON object.
+    /// Keys to remove from a body that is a JSON object.
     pub keys: Vec<String>,
 }
 
-/// One difference: a part (`status`, `reason`, `body` or a header's name) and the two sides of it.
+/// One difference: a part (`status`, `reason`, `body` or a header's name) and both values.
 pub struct Difference {
     pub part: String,
     pub shown: String,
@@ -39,12 +39,12 @@ pub fn differences(
             sides(&reference.status.to_string(), &other.status.to_string()),
         );
     }
-    // A CGI program need not give a reason, and then the server's own is as good as any.
+    // A CGI program need not give a reason phrase; the server may then use any.
     if !reference.reason.is_empty() && reference.reason != other.reason {
         differs("reason", sides(&reference.reason, &other.reason));
     }
     let (expected, mut got) = (by_name(reference, blind), by_name(other, blind));
-    // A server may add the length of what it sends, which no client can tell from PHP's own, as long as it is true.
+    // A server may add a correct Content-Length; clients cannot distinguish it from PHP's.
     if !expected.contains_key("content-length")
         && method != "HEAD"
         && other.header("content-length") == Some(other.body.len().to_string().as_bytes())
@@ -76,7 +76,7 @@ fn sides(reference: &str, other: &str) -> String {
     format!("      reference: {reference}\n      instead:   {other}\n")
 }
 
-/// Values by lower-case name. Order counts among headers of one name and nowhere else (RFC 9110, 5.3).
+/// Values by lower-case name. Order matters only among headers of one name (RFC 9110, 5.3).
 fn by_name(answer: &Answer, blind: &Blind) -> BTreeMap<String, Vec<String>> {
     let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in &answer.headers {
@@ -112,7 +112,7 @@ impl Blind {
     }
 }
 
-/// Texts line by line, anything else by its first bytes that differ.
+/// Compares text by line, and other data by the first different bytes.
 fn first_difference(expected: &[u8], got: &[u8]) -> String {
     if let (Ok(expected), Ok(got)) = (std::str::from_utf8(expected), std::str::from_utf8(got))
         && expected.lines().all(|line| line.len() < 2000)
@@ -129,7 +129,7 @@ fn first_difference(expected: &[u8], got: &[u8]) -> String {
     sides(&window(expected), &window(got))
 }
 
-/// Only the lines that one side has and the other has not, by their longest common subsequence.
+/// Only the lines that differ, by the longest common subsequence.
 fn by_line(expected: &str, got: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) =
         (expected.split('\n').collect(), got.split('\n').collect());

@@ -1,4 +1,4 @@
-//! What a case file may say: scripts, the requests to them, and what must be true of the reference's answer.
+//! The format of case files: scripts, requests, and expectations of the reference's answer.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,14 +14,16 @@ use super::watch::Watch;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topic {
-    /// php.ini directives for all cases of the topic: those that PHP heeds before it reads a directory's `.user.ini`.
+    /// php.ini directives for all cases of the topic, for settings that PHP applies before it reads
+    /// `.user.ini`.
     #[serde(default)]
     pub ini: String,
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
 }
 
-/// One case. It has a directory of its own below the document root, `{dir}` in requests; `{php}` is `{dir}/index.php`.
+/// One case. It has its own directory below the document root, `{dir}` in requests; `{php}` is
+/// `{dir}/index.php`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -30,26 +32,28 @@ pub struct Case {
     php: Option<String>,
     /// Becomes `{dir}/.user.ini`.
     ini: Option<String>,
-    /// Further files of `{dir}`, by their path in it.
+    /// Further files of `{dir}`, by relative path.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// What to ask, one after the other. A case without steps is a GET of its script.
+    /// The requests in order. A case without steps is a GET of its script.
     #[serde(default)]
     step: Vec<Step>,
-    /// How often to go through the steps: more often than there are workers, if something may survive in one.
+    /// How often to repeat the steps: more often than there are workers if state could survive in
+    /// one.
     #[serde(default = "once")]
     pub times: usize,
-    /// Regular expressions. What they match may differ from oracle to oracle.
+    /// Regular expressions; matching text may differ between oracles.
     #[serde(default)]
     pub mask: Vec<String>,
-    /// Keys of a JSON object that the script prints, listed in exceptions.toml as the server's own.
+    /// Whether the script prints a JSON object with the server's own keys, which exceptions.toml
+    /// lists.
     #[serde(default)]
     pub server_variables: bool,
-    /// Must be in every oracle's log afterwards. The log of a case without it must have nothing of PHP's in it.
+    /// Text that every oracle must log. Without it, the log must contain nothing of PHP's.
     pub log: Option<String>,
-    /// The first PHP that logs it; all when there is none.
+    /// The first PHP version that logs it; all if absent.
     pub log_since: Option<String>,
-    /// Below the document root; filled in on loading.
+    /// Below the document root; set during loading.
     #[serde(skip)]
     dir: String,
 }
@@ -58,7 +62,8 @@ fn once() -> usize {
     1
 }
 
-/// One request, and what must be true of the reference's answer, so that a case cannot pass by failing everywhere.
+/// One request with expectations of the reference's answer, so that a case cannot pass by failing
+/// everywhere.
 #[derive(Deserialize, Default, Clone)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -67,40 +72,41 @@ pub struct Step {
     /// The request line and the header lines.
     send: Option<Vec<String>>,
     body: Option<String>,
-    /// The body's line ends are CRLF, as multipart wants.
+    /// Whether the body has CRLF line ends, as multipart requires.
     #[serde(default)]
     crlf: bool,
-    /// The body as hexadecimal digits; spaces between them do not count.
+    /// The body as hexadecimal digits; spaces are ignored.
     hex: Option<String>,
-    /// A body of so many bytes of every value, the same in every run.
+    /// The size of a generated body that contains every byte value, the same in every run.
     bytes: Option<usize>,
-    /// The body this many times over.
+    /// How often the body is repeated.
     repeat: Option<usize>,
-    /// Expected of the reference; 200 unless it says something else.
+    /// The reference's expected status; 200 by default.
     pub status: Option<u16>,
-    /// Expected somewhere in the reference's headers or body.
+    /// Text expected in the reference's headers or body.
     #[serde(default)]
     pub has: Vec<String>,
-    /// Ask again until the body is this, because something ends after its answer.
+    /// Repeat the request until the body is this, because something continues after the answer.
     pub until: Option<String>,
-    /// A file of the state directory to make once the answer is here: a script that waits for it shows that it still runs.
+    /// A file of the state directory to create after the answer. A script that waits for it proves
+    /// that it still runs.
     touch: Option<String>,
-    /// Make it not at the end but as soon as this has arrived: a script that waits for it shows that its output is not held
-    /// back.
+    /// Create the file when this text has arrived instead. A script that waits for it proves that
+    /// its output is not buffered.
     touch_at: Option<String>,
-    /// And leave: nothing is compared, and what has become of the script is for a later step to ask.
+    /// Disconnect then. Nothing is compared; a later step checks what happened to the script.
     #[serde(default)]
     leave: bool,
 }
 
-/// When a step makes a file.
+/// When a step creates its file.
 pub enum Touch {
     Nothing,
     Afterwards(PathBuf),
     During(Watch),
 }
 
-/// Reads a topic's cases, for which nothing is written yet.
+/// Parses a topic's cases; writes no files.
 pub fn load(topic: &str, text: &str) -> Topic {
     let mut read: Topic =
         toml::from_str(text).unwrap_or_else(|error| panic!("cases/{topic}.toml: {error}"));
@@ -110,7 +116,7 @@ pub fn load(topic: &str, text: &str) -> Topic {
     read
 }
 
-/// The scripts that cases share.
+/// Writes the scripts that cases share.
 pub fn write_scripts(to: &Path) {
     std::fs::create_dir(to).unwrap();
     for file in
@@ -127,8 +133,8 @@ impl Case {
         self.ini.is_some() || self.files.keys().any(is_one)
     }
 
-    /// Writes its files below `root`. In them `{root}` is the document root and `{state}` a directory
-    /// that scripts may write to.
+    /// Writes the case's files below `root`. In them, `{root}` is the document root and `{state}` a
+    /// directory that scripts may write to.
     pub fn write(&self, root: &Path, state: &Path) {
         let dir = root.join(&self.dir[1..]);
         std::fs::create_dir_all(&dir).unwrap();
@@ -143,7 +149,7 @@ impl Case {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             let mut file = std::fs::File::create(path).unwrap();
             file.write_all(text.as_bytes()).unwrap();
-            // OPcache takes no files younger than two seconds (opcache.file_update_protection).
+            // OPcache ignores files younger than two seconds (opcache.file_update_protection).
             let hour = Duration::from_secs(3600);
             file.set_modified(SystemTime::now() - hour).unwrap();
         }
@@ -157,8 +163,9 @@ impl Case {
         }
     }
 
-    /// The request of `step`. `who` is put in place of `{who}`, so that oracles do not share sessions and files; `{long}` is
-    /// 6000 bytes, `{huge}` 256 times as much and `{vars}` is a query of 1100 variables, more than max_input_vars.
+    /// The request of `step`. `who` replaces `{who}`, so that oracles do not share sessions and
+    /// files. `{long}` is 6,000 bytes, `{huge}` is 256 times as much, and `{vars}` is a query with
+    /// 1,100 variables, more than max_input_vars.
     pub fn request(&self, step: &Step, who: &str) -> Request {
         let fill = |text: &str| {
             let vars: Vec<String> = (0..1100).map(|number| format!("v{number}")).collect();
@@ -180,7 +187,7 @@ impl Case {
 }
 
 impl Step {
-    /// What the case says of the reference's answer and is not so.
+    /// The case's expectations that the reference's answer does not meet.
     pub fn unexpected(&self, reference: &Answer) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut text = String::new();
@@ -206,7 +213,7 @@ impl Step {
         wrong
     }
 
-    /// The file to make in `state` for `who`, if any: after an answer, or when a text has arrived.
+    /// The file to create in `state` for `who`, if any, and when.
     pub fn touch(&self, state: &Path, who: &str) -> Touch {
         let file = self
             .touch
@@ -242,7 +249,7 @@ impl Step {
     }
 }
 
-/// Bytes without a pattern: Knuth's linear congruential generator.
+/// Bytes without a pattern, from Knuth's linear congruential generator.
 fn noise(length: usize) -> Vec<u8> {
     let mut state: u64 = 1;
     let mut next = || {

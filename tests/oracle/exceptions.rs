@@ -1,4 +1,4 @@
-//! Which differences are not failures, each with its reason: `exceptions.toml`.
+//! Allowed differences with their reasons, from `exceptions.toml`.
 
 use serde::Deserialize;
 
@@ -10,9 +10,9 @@ use crate::common::php::is_since;
 pub struct Exceptions {
     /// Entries of `$_SERVER` that are not compared.
     pub variable: Vec<Variable>,
-    /// Parts of one case's answer that one oracle gives differently.
+    /// Parts of one case's answer that differ on one oracle.
     pub difference: Vec<Difference>,
-    /// Cases that are not asked of one oracle.
+    /// Cases that one oracle skips.
     pub absence: Vec<Absence>,
 }
 
@@ -27,13 +27,13 @@ pub struct Variable {
 #[serde(deny_unknown_fields)]
 pub struct Difference {
     pub case: String,
-    /// Who differs from the reference.
+    /// The oracle that differs from the reference.
     pub oracle: Name,
     /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
     pub part: String,
-    /// The first PHP that has it; all when there is none.
+    /// The first PHP version with the difference; all if absent.
     pub since: Option<String>,
-    /// The engines of Surus that have it; all when there are none.
+    /// The engines of Surus with the difference; all if empty.
     #[serde(default)]
     pub engines: Vec<String>,
     pub reason: String,
@@ -42,16 +42,16 @@ pub struct Difference {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Absence {
-    /// How their names begin.
+    /// The prefix of their names.
     pub cases: String,
     pub oracle: Name,
-    /// As that of a difference.
+    /// Like `Difference::engines`.
     #[serde(default)]
     pub engines: Vec<String>,
     pub reason: String,
 }
 
-/// Those that apply while Surus runs PHP by `engine`.
+/// The exceptions that apply when Surus uses `engine`.
 pub fn load(engine: &str) -> Exceptions {
     let text = include_str!("exceptions.toml");
     let mut exceptions: Exceptions =

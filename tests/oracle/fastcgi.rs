@@ -1,5 +1,5 @@
-//! Asks a FastCGI application over a unix socket. Written from the FastCGI specification 1.0 and nothing else, so that it
-//! shares no mistake with Surus.
+//! A FastCGI client over a Unix socket. Written only from the FastCGI specification 1.0, so that it
+//! shares no bug with Surus.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -21,7 +21,7 @@ const RESPONDER: u8 = 1;
 const REQUEST_COMPLETE: u8 = 0;
 const REQUEST_ID: u16 = 1;
 
-/// What the application wrote before it said that the request was over.
+/// What the application wrote before the end of the request.
 #[derive(Default)]
 pub struct Reply {
     pub stdout: Vec<u8>,
@@ -45,12 +45,13 @@ pub fn ask(socket: &Path, vars: &Vars, body: &[u8], watch: Option<Watch>) -> io:
     push_stream(&mut request, PARAMS, &params);
     push_stream(&mut request, STDIN, body);
 
-    // An application may answer without reading its input. If nobody read that answer meanwhile, both would wait.
+    // An application may answer without reading its input. Send and receive concurrently to avoid a
+    // deadlock.
     let mut sender = connection.try_clone()?;
     let sending = std::thread::spawn(move || sender.write_all(&request));
     let reply = receive(Watched::new(&connection, watch));
     let _ = connection.shutdown(Shutdown::Both);
-    // A refused body is the application's choice, and its answer is what counts.
+    // An application may reject the body; only its answer counts.
     let _ = sending.join();
     reply
 }
@@ -91,7 +92,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     record
 }
 
-/// A stream is any number of records and an empty one that ends it.
+/// A stream is any number of records and an empty one at the end.
 fn push_stream(request: &mut Vec<u8>, kind: u8, content: &[u8]) {
     for part in content.chunks(u16::MAX as usize) {
         request.extend(record(kind, part));

@@ -1,4 +1,4 @@
-//! Asks an HTTP/1 server over TCP: sends exactly the bytes it is given, and reads the answer without forgiving anything.
+//! An HTTP/1 client over TCP that sends exact bytes and parses responses strictly.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::answer::{Answer, split_head};
 use super::watch::{Watch, Watched};
 
-/// One request on one connection, which is closed once the answer is complete.
+/// One request on one connection, closed after the answer.
 pub fn ask(
     address: &str,
     request: &[u8],
@@ -32,7 +32,7 @@ pub fn ask(
 fn receive(reader: &mut impl BufRead, method: &str) -> Result<Answer, String> {
     loop {
         let answer = receive_one(reader, method)?;
-        // 100 Continue and 103 Early Hints come before the answer proper.
+        // 100 Continue and 103 Early Hints precede the final response.
         if !(100..200).contains(&answer.status) {
             return Ok(answer);
         }
@@ -147,7 +147,7 @@ fn read_chunked(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()>
         match (length, end.is_empty()) {
             (0, true) => return Ok(()),
             (_, true) => {}
-            // Nobody asked for trailers.
+            // The request did not accept trailers.
             (_, false) => return Err(io::Error::other("a chunk that does not end where it said")),
         }
     }

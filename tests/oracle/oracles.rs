@@ -1,4 +1,4 @@
-//! Who answers: php-fpm, php-cgi and Surus, over the same document root and with the same php.ini.
+//! The oracles php-fpm, php-cgi and Surus, with the same document root and php.ini.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use super::{cgi, fastcgi, http};
 use crate::common::Surus;
 use crate::common::php::minor;
 
-/// Where Debian has php-fpm, php-cgi and php-fpm's configuration of that PHP.
+/// The paths of Debian's php-fpm, php-cgi and php-fpm configuration for this PHP version.
 struct Installed {
     fpm: String,
     cgi: String,
@@ -43,7 +43,7 @@ impl Installed {
     }
 }
 
-/// For what has to happen some time; nothing waits this long unless it failed.
+/// The limit for events that must happen eventually; reached only on failure.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Stands for `{who}` in requests. All of one length, so that lengths do not differ.
+    /// Replaces `{who}` in requests. All have the same length, so that content lengths are equal.
     pub fn token(self) -> &'static str {
         match self {
             Name::Fpm => "WHOisFPM",
@@ -65,7 +65,7 @@ impl Name {
     }
 }
 
-/// The oracles named in `ORACLES` beside php-fpm, which is the reference; all of them if it is not set.
+/// The oracles in `ORACLES` to compare with php-fpm, the reference; all by default.
 fn chosen() -> Vec<Name> {
     match std::env::var("ORACLES") {
         Err(_) => vec![Name::Cgi, Name::Surus],
@@ -81,7 +81,7 @@ fn chosen() -> Vec<Name> {
     }
 }
 
-/// What the engines boot that boot a script: each event runs the file that it names, as `classic` does.
+/// The script that engines boot: each event runs the requested file, as on `classic`.
 const BOOT: &str = r#"<?php
 surus_serve(static function () {
     $file = $_SERVER['SCRIPT_FILENAME'];
@@ -95,27 +95,27 @@ surus_serve(static function () {
 });
 "#;
 
-/// All of them, over one document root.
+/// All oracles with one document root.
 pub struct Oracles {
     root: PathBuf,
-    /// Where scripts may write.
+    /// A directory that scripts may write to.
     pub state: PathBuf,
-    /// The address that every oracle believes to be the server's.
+    /// The address that every oracle reports as the server's.
     server: String,
-    /// Where php-cgi, which starts for every request, finds the rest of its php.ini.
+    /// The directory with php-cgi's additional ini files.
     scan_dir: String,
     surus: Option<Surus>,
     installed: Installed,
     fpm: Fpm,
-    /// What php-cgi has logged so far.
+    /// php-cgi's log so far.
     cgi: Option<String>,
-    // Last: dropped, and so deleted, after the processes that use it.
+    // Last, so that it is deleted after the processes that use it have ended.
     _dir: tempfile::TempDir,
 }
 
 impl Oracles {
-    /// `ini` is added to the php.ini of all; `fill` writes the document root, its first argument; scripts may write to the
-    /// second.
+    /// Starts all oracles. `ini` is added to every php.ini. `fill` writes the document root, its
+    /// first argument; scripts may write to the second.
     pub fn start(engine: &str, ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
         let installed = Installed::find();
         let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
@@ -127,13 +127,13 @@ impl Oracles {
         std::fs::write(added.join("oracle.ini"), ini).unwrap();
         let scan_dir = format!("{}:{}", installed.scan_dir, added.display());
         fill(&root, &state);
-        // php-fpm's workers are another user.
+        // php-fpm's workers run as another user.
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
 
         let chosen = chosen();
         let surus = chosen.contains(&Name::Surus).then(|| {
-            // Compression is the front's and not PHP's.
+            // Compression belongs to the HTTP front end, not to PHP.
             let mut env = vec![
                 ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
                 ("SURUS_COMPRESS_ENABLED", "false"),
@@ -167,7 +167,7 @@ impl Oracles {
         }
     }
 
-    /// Who is compared with php-fpm.
+    /// The oracles that are compared with php-fpm.
     pub fn others(&self) -> Vec<Name> {
         let cgi = self.cgi.as_ref().map(|_| Name::Cgi);
         let surus = self.surus.as_ref().map(|_| Name::Surus);
@@ -222,7 +222,7 @@ impl Oracles {
     }
 }
 
-/// Whether `condition` holds before patience ends.
+/// Whether `condition` becomes true within the time limit.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
@@ -234,14 +234,15 @@ pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A php-fpm with one worker, so that every request meets what the one before it left behind. Dropping it ends it.
+/// A php-fpm with one worker, so that every request sees the state that the previous one left. Drop
+/// stops it.
 struct Fpm {
     child: Child,
     socket: PathBuf,
     log: PathBuf,
-    /// How much of the log file is in `said` already.
+    /// How much of the log file is already in `said`.
     read: usize,
-    /// What came as FastCGI's STDERR and what is in the log file, so far.
+    /// FastCGI's STDERR and the log file's content so far.
     said: String,
 }
 
@@ -252,7 +253,7 @@ impl Fpm {
             home.join("fpm.log"),
             home.join("fpm.conf"),
         );
-        // Only root can, and has to, become somebody else.
+        // Only root can change the user, and php-fpm requires it then.
         let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
         let user = if root {
             "user = www-data\ngroup = www-data\n"
@@ -267,7 +268,8 @@ impl Fpm {
             socket = socket.display(),
         );
         std::fs::write(&config, text).unwrap();
-        // Drop ends it after a panic too, but not when the test itself is killed: then the kernel does.
+        // Drop also runs after a panic, but not if the test is killed; then the kernel stops the
+        // child.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "--", &installed.fpm])
             .args(["--nodaemonize", "--php-ini", &installed.ini, "--fpm-config"])

@@ -1,6 +1,6 @@
-//! What one request of the corpus is: the exact bytes on the wire, and what a server reads out of them.
+//! One request of the corpus: its bytes on the wire and what a server parses from them.
 
-/// A request, built from the lines that a case gives.
+/// A request, built from a case's lines.
 #[derive(Clone)]
 pub struct Request {
     pub method: String,
@@ -10,13 +10,13 @@ pub struct Request {
     pub protocol: String,
     /// In the order sent.
     pub headers: Vec<(String, String)>,
-    /// After any chunked encoding is undone.
+    /// After chunked decoding.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// `lines` are the request line and the header lines. `Host` and `Content-Length` are added where they are missing,
-    /// because a request of HTTP/1.1 needs the first and one with a body the second.
+    /// `lines` are the request line and the header lines. Adds `Host`, which HTTP/1.1 requires, and
+    /// `Content-Length`, which a body requires, if they are missing.
     pub fn new(lines: &[String], body: Option<Vec<u8>>) -> Request {
         let mut words = lines[0].split(' ');
         let (method, target, protocol) =
@@ -52,7 +52,7 @@ impl Request {
         }
     }
 
-    /// The values sent under `name`, whatever its case.
+    /// The values sent under `name`, ignoring case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers
             .iter()
@@ -65,7 +65,7 @@ impl Request {
             .any(|coding| coding.eq_ignore_ascii_case("chunked"))
     }
 
-    /// How many bytes of body a server knows of; none if the request has no body at all.
+    /// The length of the body; None without a body.
     pub fn content_length(&self) -> Option<String> {
         match self.all("content-length").next() {
             Some(length) => Some(length.to_string()),
@@ -82,7 +82,7 @@ impl Request {
         head
     }
 
-    /// What goes over a TCP connection to an HTTP server.
+    /// The bytes to send to an HTTP server.
     pub fn wire(&self) -> Vec<u8> {
         let mut wire = self.head().into_bytes();
         wire.extend_from_slice(b"\r\n");
@@ -90,7 +90,7 @@ impl Request {
             wire.extend_from_slice(&self.body);
             return wire;
         }
-        // Small and odd, so that values of the body are cut in the middle.
+        // Small and odd, so that values in the body are split.
         for chunk in self.body.chunks(7) {
             wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
             wire.extend_from_slice(chunk);
@@ -100,7 +100,7 @@ impl Request {
         wire
     }
 
-    /// For a person who has to find out what went wrong.
+    /// A readable form for failure messages.
     pub fn shown(&self) -> String {
         let body = &self.body[..self.body.len().min(200)];
         let head: String = self

@@ -1,4 +1,4 @@
-//! Runs the cases of one topic on every oracle and reports every difference.
+//! Runs the cases of one topic on every oracle and reports all differences.
 
 use regex::bytes::Regex;
 
@@ -10,7 +10,7 @@ use super::oracles::{Name, Oracles, eventually};
 use super::watch::Watch;
 use crate::common::php::is_since;
 
-/// Panics with all that differs in the topic, Surus running PHP by `engine`.
+/// Panics with all differences of the topic when Surus uses `engine`.
 pub fn check(engine: &str, topic: &str, text: &str) {
     let Topic { ini, cases } = load(topic, text);
     let mut oracles = Oracles::start(engine, &ini, |root, state| {
@@ -21,7 +21,8 @@ pub fn check(engine: &str, topic: &str, text: &str) {
     let wanted = std::env::var("ORACLE_CASE").unwrap_or_default();
     let mut failures = Vec::new();
     let mut asked = 0;
-    // What is booted has the settings of its own directory; a .user.ini where the URL leads is not read for every event.
+    // A booted script has the settings of its own directory; the `.user.ini` of a requested URL is
+    // not read.
     let asked_at_all = |case: &&Case| engine == "classic" || !case.has_user_ini();
     for case in cases
         .iter()
@@ -40,7 +41,7 @@ pub fn check(engine: &str, topic: &str, text: &str) {
         }
     }
     println!("{topic}: {asked} cases");
-    // Of engine.paranoid; the worker ends after its answer.
+    // From engine.paranoid; the worker exits after its response.
     if oracles.log(Name::Surus).contains("memory differs") {
         failures.push(oracles.log(Name::Surus));
     }
@@ -59,10 +60,10 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// What is wrong, if anything.
+    /// Returns all failures.
     fn run(&mut self) -> Vec<String> {
         let mut wrong = Vec::new();
-        // Those exceptions that turned out to be needed.
+        // The exceptions that were needed.
         let mut needed = vec![false; self.exceptions.difference.len()];
         let mut others = self.oracles.others();
         others.retain(|&who| !self.absent(who));
@@ -79,7 +80,7 @@ impl Trial<'_> {
         for number in 0..self.case.times * steps.len() {
             let step = &steps[number % steps.len()];
             if number % steps.len() == 0 && !wrong.is_empty() {
-                // Another round would say the same again.
+                // Another round would give the same failures.
                 break;
             }
             let request = self.case.request(step, "{who}");
@@ -130,7 +131,7 @@ impl Trial<'_> {
                 }
                 None => {
                     new.push_str(&self.oracles.log(who)[from..]);
-                    // Not an oracle's fault: the script is not what its author thought it was.
+                    // This is a bug of the test script, not of an oracle.
                     if who == Name::Fpm && new.contains("PHP ") {
                         wrong.push(format!("   {who:?}: unexpected in the log:\n{new}"));
                     }
@@ -149,7 +150,7 @@ impl Trial<'_> {
         wrong
     }
 
-    /// Asks as `who`, and makes the file that the step wants.
+    /// Sends the step's request as `who`, and creates the step's file.
     fn ask(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
         match step.touch(&self.oracles.state, who.token()) {
             Touch::Nothing => self.ask_until(who, step, None),
@@ -168,7 +169,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Asks again if the step says until what.
+    /// Repeats the request if the step has `until`.
     fn ask_until(
         &mut self,
         who: Name,
@@ -214,7 +215,7 @@ impl Trial<'_> {
         Blind { masks, keys }
     }
 
-    /// The oracle cannot take part in this case at all.
+    /// Whether the oracle skips this case.
     fn absent(&self, who: Name) -> bool {
         self.exceptions
             .absence

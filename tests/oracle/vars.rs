@@ -1,13 +1,14 @@
-//! Which CGI variables a request has: nginx's `fastcgi_params`, the rest of its PHP recipe, and its rules for headers.
+//! The CGI variables of a request: nginx's `fastcgi_params`, its PHP example, and its rules for
+//! headers.
 
 use std::path::Path;
 
 use super::request::Request;
 
-/// Name and value, in the order nginx sends them.
+/// Name and value, in nginx's order.
 pub type Vars = Vec<(String, Vec<u8>)>;
 
-/// Where an URL path leads below the document root.
+/// The file that a URL path refers to.
 struct Target {
     /// Decoded, without dot segments and repeated slashes, with the index file: `$document_uri`.
     uri: Vec<u8>,
@@ -15,9 +16,9 @@ struct Target {
     path_info: Vec<u8>,
 }
 
-/// `root` is absolute; `server` is the `address:port` that the request arrives at.
+/// `root` is absolute; `server` is the local `address:port` of the request.
 pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
-    // A target may be a whole URL (RFC 9112, 3.2.2); nginx goes on with the path.
+    // A target may be a complete URL (RFC 9112, 3.2.2); nginx uses its path.
     let uri = match request.target.strip_prefix("http://") {
         Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
         None => &request.target,
@@ -43,7 +44,7 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
         &[root.as_bytes(), &target.script_name].concat(),
     );
     set("SCRIPT_NAME", &target.script_name);
-    // nginx's recipe sends this one even when it is empty.
+    // nginx's example sends this variable even if it is empty.
     set("PATH_INFO", &target.path_info);
     if !target.path_info.is_empty() {
         set(
@@ -63,14 +64,15 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
     set("SERVER_ADDR", address.as_bytes());
     set("SERVER_PORT", port.as_bytes());
     set("SERVER_NAME", host_name(host).as_bytes());
-    // Not nginx's but CGI's: without it php-cgi refuses to run (cgi.force_redirect).
+    // Required by php-cgi (cgi.force_redirect), not part of nginx's.
     set("REDIRECT_STATUS", b"200");
 
     let mut seen: Vec<String> = Vec::new();
     for (name, _) in &request.headers {
         let name = name.to_ascii_lowercase();
-        // `Proxy` would become HTTP_PROXY, which HTTP clients obey (httpoxy). nginx drops names with anything but letters, digits
-        // and hyphens, because `X_A` could pass for `X-A`. The CONTENT_ variables stand for their headers (RFC 3875, 4.1.18).
+        // `Proxy` would become HTTP_PROXY, which HTTP clients use (httpoxy). nginx drops names with
+        // other characters than letters, digits and hyphens, because `X_A` could pass for `X-A`.
+        // The CONTENT_ variables replace their headers (RFC 3875, 4.1.18).
         let hidden = ["proxy", "content-type", "content-length"].contains(&name.as_str())
             || name
                 .bytes()
@@ -89,7 +91,7 @@ pub fn cgi_variables(request: &Request, root: &Path, server: &str) -> Vars {
     vars
 }
 
-/// The host of a `Host` header, which may have a port and may be a bracketed IPv6 address.
+/// The host of a `Host` header, which may have a port or be a bracketed IPv6 address.
 fn host_name(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,18 +1,18 @@
-//! Whether a text has arrived yet, while the rest of the answer is still to come: for who waits for it, or then leaves.
+//! Watches for a text in an answer that is still arriving, to signal the script or to disconnect.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-/// Makes `file` once `text` has arrived.
+/// Creates `file` when `text` has arrived.
 #[derive(Clone)]
 pub struct Watch {
     pub text: String,
     pub file: PathBuf,
-    /// Reads no more from there on.
+    /// Whether to stop reading then.
     pub leaves: bool,
 }
 
-/// A reader that keeps an eye on what passes through it.
+/// A reader that watches the data that passes through.
 pub struct Watched<R> {
     reader: R,
     watch: Option<Watch>,

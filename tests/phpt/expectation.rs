@@ -1,11 +1,11 @@
-//! Whether an answer is what a test expects: PHP's own rules, from its run-tests.php.
+//! Compares an answer with a test's expectation by the rules of PHP's run-tests.php.
 
 use regex::bytes::RegexBuilder;
 
 use super::sections::Phpt;
 use crate::answer::Answer;
 
-/// An error is what differs.
+/// Returns the difference as an error.
 pub fn check(test: &Phpt, answer: &Answer) -> Result<(), String> {
     if let Some(headers) = test.text("EXPECTHEADERS") {
         for line in headers.lines() {
@@ -14,14 +14,14 @@ pub fn check(test: &Phpt, answer: &Answer) -> Result<(), String> {
             };
             let wanted = wanted.trim();
             let name = name.trim();
-            // Of one name there may be several lines.
+            // A name may have several lines.
             let mut got: Vec<_> = answer
                 .headers
                 .iter()
                 .filter(|(other, _)| other.eq_ignore_ascii_case(name))
                 .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
                 .collect();
-            // The first line of an HTTP answer is a header of a CGI answer.
+            // The status line of HTTP is a `Status` header in CGI.
             if name == "Status" {
                 got.push(format!("{} {}", answer.status, answer.reason));
             }
@@ -58,7 +58,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(1500).collect()
 }
 
-/// As PHP's trim() does it.
+/// Like PHP's trim().
 fn trimmed(text: &[u8]) -> &[u8] {
     let blank = |byte: &u8| b" \t\n\r\0\x0b".contains(byte);
     let from = text
@@ -91,14 +91,14 @@ fn matches(pattern: &str, output: &[u8]) -> Result<bool, String> {
         .map_err(|error| format!("a pattern that only PCRE knows: {error}"))
 }
 
-/// The regular expression that an EXPECTF stands for.
+/// The regular expression for an EXPECTF section.
 fn pattern_of(text: &[u8]) -> String {
     let mut pattern = String::new();
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         pattern += &literal(&rest[..at]);
         let after = &rest[at + 1..];
-        // %r…%r is a regular expression as it stands.
+        // %r…%r contains a regular expression.
         let end = after.windows(2).skip(1).position(|pair| pair == b"%r");
         if let (Some(b'r'), Some(end)) = (after.first(), end) {
             pattern += &format!("(?:{})", String::from_utf8_lossy(&after[1..end + 1]));
@@ -130,7 +130,7 @@ fn pattern_of(text: &[u8]) -> String {
     pattern + &literal(rest)
 }
 
-/// Also bytes that are no text.
+/// Also escapes bytes that are not valid text.
 fn literal(bytes: &[u8]) -> String {
     let escaped = |byte: &u8| match byte {
         b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
@@ -140,7 +140,7 @@ fn literal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn placeholders_stand_for_what_they_stand_for_in_php() {
+fn placeholders_match_as_in_php() {
     let fits = |pattern: &str, text: &str| {
         matches(&pattern_of(pattern.as_bytes()), text.as_bytes()).unwrap()
     };

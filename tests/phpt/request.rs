@@ -1,8 +1,8 @@
-//! The HTTP request that a test's sections describe.
+//! Builds the HTTP request from a test's sections.
 
 use super::sections::Phpt;
 
-/// The bytes to send and the method in them; an error is why there is no such request.
+/// The bytes to send and the method. An error says why the request is impossible.
 pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
     let mut env: Vec<(String, String)> = Vec::new();
     for line in test.text("ENV").unwrap_or_default().lines() {
@@ -15,7 +15,7 @@ pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
         Some(env.remove(at).1)
     };
     let script = format!("/{}", test.script());
-    // A test without them is asked for by its own name.
+    // A test without it requests its own name.
     let path = take("SCRIPT_NAME").unwrap_or_else(|| script.clone());
     let info = take("PATH_INFO").unwrap_or_default();
     let mut target =
@@ -71,10 +71,10 @@ pub fn request(test: &Phpt) -> Result<(Vec<u8>, String), String> {
         head += &format!("Content-Length: {}\r\n", body.len());
     }
     let mut bytes = head.into_bytes();
-    // Bytes, as some tests want to know what becomes of those that are no text.
+    // Bytes, because some tests contain invalid text.
     let cookie = test.get("COOKIE").map(|cookie| cookie.trim_ascii());
     if let Some(cookie) = cookie.filter(|cookie| !cookie.is_empty()) {
-        // Lines are for the reader: a header has only one.
+        // Several lines in the file form one header.
         let cookie = cookie.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let cookie = cookie.collect::<Vec<_>>().join(&b' ');
         bytes.extend([b"Cookie: ", &cookie[..], b"\r\n"].concat());
@@ -90,7 +90,7 @@ fn content_type(line: &[u8]) -> Option<String> {
     named.then(|| String::from_utf8_lossy(value).trim().to_string())
 }
 
-/// What no client could send as it stands.
+/// Encodes characters that a client cannot send literally.
 fn encode(text: &[u8]) -> String {
     let encode = |byte: u8| match byte {
         b'!'..=b'~' if !b"\"#<>\\^`{|}".contains(&byte) => char::from(byte).to_string(),

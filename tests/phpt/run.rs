@@ -1,4 +1,5 @@
-//! One test on one engine: a server with the test's settings, its request, its answer.
+//! Runs one test on one engine: starts a server with the test's settings, sends its request, reads
+//! the answer.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +19,7 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// The settings under which PHP's runner runs its tests.
+/// The settings of PHP's own test runner.
 const INI: [&str; 30] = [
     "output_handler=",
     "open_basedir=",
@@ -46,19 +47,19 @@ const INI: [&str; 30] = [
     "zend.exception_ignore_args=0",
     "zend.exception_string_param_max_len=15",
     "short_open_tag=0",
-    // What php.ini-production, which Debian has, sets and PHP by itself does not.
+    // Set by php.ini-production, Debian's default, but not by PHP itself.
     "variables_order=EGPCS",
     "request_order=GPC",
     "register_argc_argv=1",
     "session.gc_probability=1",
 ];
 
-/// A copy of the directories that have web tests in them, in which scripts may write.
+/// A writable copy of the directories with web tests.
 pub struct Bench {
     root: PathBuf,
     subject: Subject,
     extensions: BTreeSet<String>,
-    // Last: dropped, and so deleted, after everything that uses it.
+    // Last, so that it is deleted after everything that uses it.
     _dir: tempfile::TempDir,
 }
 
@@ -92,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// An error is why the test cannot be run.
+    /// An error says why the test cannot run.
     fn answer(&self, test: &Phpt) -> Result<Outcome, String> {
         if test.path.starts_with("sapi/") {
             return Err("tests another SAPI".into());
@@ -172,7 +173,8 @@ impl Bench {
         for entry in ini {
             args.extend(["-d", entry]);
         }
-        // Surus names its socket after the directory, of which there are fewer than servers.
+        // Surus derives its socket's name from the directory, and several servers share a
+        // directory.
         let admin = format!("unix:{}.admin", file.display());
         let env = [
             ("SURUS_ADMIN_LISTEN", admin.as_str()),
@@ -202,7 +204,7 @@ impl Bench {
         }
     }
 
-    /// What a script of the test's own, which is no request, prints.
+    /// The output of the test's own helper script.
     fn php(&self, dir: &Path, name: &str, code: &[u8], ini: &[String]) -> String {
         let file = dir.join(name);
         std::fs::write(&file, code).unwrap();
@@ -222,7 +224,7 @@ impl Bench {
     }
 }
 
-/// A stack trace that ends where the test's own script does, and not where the booted one that has required it.
+/// Ends a stack trace at the test's own script instead of the booted one that required it.
 fn without_worker(body: &[u8]) -> Vec<u8> {
     let frames =
         r"#(\d+) [^\n]*/worker\.php\(\d+\): require\([^\n]*\n(?:#\d+ [^\n]*\n)*?#\d+ \{main\}";
@@ -231,7 +233,7 @@ fn without_worker(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_stack_trace_ends_with_the_tests_own_script() {
+fn stack_trace_ends_at_the_tests_own_script() {
     let trace = b"#0 /x/a.php(1): f()\n#1 /x/worker.php(6): require('/x/a.php')\n#2 /x/worker.php(7): {closure}()\n#3 {main}\n";
     assert_eq!(without_worker(trace), b"#0 /x/a.php(1): f()\n#1 {main}\n");
 }

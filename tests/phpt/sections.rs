@@ -1,16 +1,16 @@
-//! What stands in a .phpt file.
+//! Parses .phpt files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// One of PHP's own tests.
 pub struct Phpt {
-    /// Within the source tree, with slashes.
+    /// Relative to the source tree, with slashes.
     pub path: String,
     sections: BTreeMap<String, Vec<u8>>,
 }
 
-/// Those for which PHP's own runner takes php-cgi instead of php.
+/// The sections for which PHP's test runner uses php-cgi instead of php.
 const WEB: [&str; 8] = [
     "CGI",
     "GET",
@@ -23,7 +23,7 @@ const WEB: [&str; 8] = [
 ];
 
 impl Phpt {
-    /// All web tests of a source tree, in the order of their paths.
+    /// All web tests of a source tree, sorted by path.
     pub fn web_tests(source: &Path) -> Vec<Phpt> {
         let mut tests = Vec::new();
         let mut dirs = vec![source.to_path_buf()];
@@ -79,18 +79,18 @@ impl Phpt {
         self.sections.get(section).map(Vec::as_slice)
     }
 
-    /// A section that is text, without white space around it.
+    /// A text section without surrounding white space.
     pub fn text(&self, section: &str) -> Option<String> {
         let bytes = self.get(section)?;
         Some(String::from_utf8_lossy(bytes).trim().to_string())
     }
 
-    /// The directory of the test, in the source tree.
+    /// The test's directory in the source tree.
     pub fn dir(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(dir, _)| dir)
     }
 
-    /// The name of the script that it becomes.
+    /// The file name of the test's script.
     pub fn script(&self) -> String {
         let name = self.path.rsplit('/').next().unwrap();
         format!("{}.php", name.trim_end_matches(".phpt"))
@@ -109,7 +109,7 @@ fn heading(line: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn a_section_ends_where_the_next_begins() {
+fn section_ends_at_the_next_heading() {
     let test = Phpt::parse(
         "a/b.phpt",
         b"--TEST--\nx\n--GET--\na=1\n--FILE--\n<?php\n--$x--;\n--EXPECT--\ny",

@@ -1,5 +1,5 @@
 <?php
-// The booted script: runs the test that this server is for. $_SERVER stays untouched: Phar changes it in its own way.
+// The booted script: runs this server's test. It leaves $_SERVER unchanged, because Phar modifies it itself.
 surus_serve(function () {
     chdir(dirname(getenv('PHPT_FILE')));
     (static function () {

@@ -1,7 +1,7 @@
 <?php
-// One draw from every source of random numbers: what runs in a request, whoever has booted it.
+// Draws from every source of random numbers in a request, on every engine.
 
-/** What is made before the first request: engines that nobody has seeded. */
+/** Creates the boot's state: engines without an explicit seed. */
 function random_boot(): array
 {
     $libraries = [];
@@ -9,7 +9,7 @@ function random_boot(): array
         try {
             $libraries[$library] = FFI::cdef($function, $library);
         } catch (FFI\Exception) {
-            // It is not there.
+            // The library is not installed.
         }
     }
     return $libraries + [
@@ -26,8 +26,8 @@ function random_boot(): array
 }
 
 /**
- * Libraries that extensions use: the function that draws, and how it is called. They are loaded by the boot: a process that has loaded one
- * in a request is not rewound.
+ * Libraries that extensions use: the declaration of the function that draws, and a call of it. The boot loads
+ * them, because a process that loads one in a request is not rewound.
  */
 function random_libraries(): array
 {
@@ -37,7 +37,7 @@ function random_libraries(): array
     ];
 }
 
-/** Enough of them that two equal ones cannot be chance: at least 64 bits. */
+/** Draws at least 64 bits from each source, so that two equal values cannot be chance. */
 function random_draw(array $boot): array
 {
     $many = fn (callable $draw, int $times) => implode(',', array_map(fn () => $draw(), range(1, $times)));
@@ -50,7 +50,7 @@ function random_draw(array $boot): array
         'mt_rand in a range' => $many(fn () => mt_rand(0, 999_999), 5),
         'rand' => $many(rand(...), 4),
         'lcg_value' => $many(fn () => sprintf('%.17g', lcg_value()), 3),
-        // Without the time in it.
+        // Without its time part.
         'uniqid' => $many(fn () => substr(uniqid('', true), 13), 3),
         'random_int' => $many(fn () => random_int(0, PHP_INT_MAX), 2),
         'random_bytes' => bin2hex(random_bytes(16)),
@@ -90,7 +90,7 @@ function random_draw(array $boot): array
         $draws['openssl_seal, vector'] = bin2hex($iv);
         openssl_public_encrypt('x', $encrypted, $rsa);
         $draws['openssl_public_encrypt'] = bin2hex($encrypted);
-        // The same twice under one key gives the key away.
+        // Repeating the nonce under one key would reveal the key.
         openssl_sign('x', $signature, $boot['ec'], OPENSSL_ALGO_SHA256);
         $draws['openssl_sign with a key of boot'] = bin2hex($signature);
     }
@@ -111,7 +111,7 @@ function random_draw(array $boot): array
         $bits = gmp_random_bits(...);
         $draws['gmp_random_bits, by a closure'] = gmp_strval($bits(128), 16);
     }
-    // Before what seeds libc's generator by itself, each time, with the moment and the process: libuuid and libgd.
+    // Before libuuid and libgd, which seed libc's generator at each use with the time and the process id.
     if (extension_loaded('xsl')) {
         $draws['math:random() of EXSLT'] = random_transformed();
     }
@@ -140,7 +140,7 @@ function random_draw(array $boot): array
     return $draws;
 }
 
-/** The part of a temporary file's name that is not the same for all. */
+/** The random part of a temporary file's name. */
 function random_name(): string
 {
     $name = tempnam(dirname(__DIR__) . '/state', 'r');
@@ -161,7 +161,7 @@ function random_transformed(): string
     return $processor->transformToXml($document);
 }
 
-/** Where the points of an image have gone. */
+/** The positions of an image's scattered pixels. */
 function random_scattered(): string
 {
     $image = imagecreatetruecolor(16, 16);
@@ -172,7 +172,7 @@ function random_scattered(): string
     return md5(implode(',', array_map(fn ($point) => imagecolorat($image, $point % 16, intdiv($point, 16)), range(0, 255))));
 }
 
-/** Of a file in an encrypted archive. */
+/** The random data of a file in an encrypted archive. */
 function random_zip_salt(): string
 {
     $file = random_file();
@@ -192,11 +192,11 @@ function random_file(): string
     return dirname(__DIR__) . '/state/' . getmypid() . '-' . hrtime(true);
 }
 
-/** Says hello to those who listen for it: what is random in it, they see. */
+/** Connects to the test's listeners, which record the random parts of the first bytes. */
 function random_connect(array $boot): void
 {
     if (isset($_GET['stream'])) {
-        // Nobody is verified: reading all certificates takes longer than everything else here.
+        // No verification, because reading all certificates dominates the run time.
         $context = stream_context_create(['ssl' => ['verify_peer' => false]]);
         @stream_socket_client("ssl://127.0.0.1:{$_GET['stream']}", $code, $message, 5, STREAM_CLIENT_CONNECT, $context);
     }
@@ -217,7 +217,7 @@ function random_connect(array $boot): void
     }
 }
 
-/** Answers the request. */
+/** Responds to the request. */
 function random_answer(array $boot): void
 {
     random_connect($boot);

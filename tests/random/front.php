@@ -1,5 +1,5 @@
 <?php
-// The same for engines that boot nothing.
+// The script for engines that boot nothing.
 require __DIR__ . '/draw.php';
-// GMP's generator is seeded for each request, by PHP and with 20 bits: two equal ones may be chance.
+// PHP seeds GMP's generator in each request with only 20 bits, so equal values may be chance.
 random_answer(['gmp' => false] + random_boot());

@@ -1,4 +1,4 @@
-//! What is random in the first bytes that a client sends: listens, notes it and hangs up.
+//! A listener that records the random parts of a client's first bytes and disconnects.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Lives as long as the test. `name` is who connects.
+    /// Runs until the end of the test. `name` identifies the client.
     pub fn start(name: &'static str) -> Listener {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -29,7 +29,7 @@ impl Listener {
         Listener { name, port, heard }
     }
 
-    /// How the script is told where to connect.
+    /// The query parameter that tells the script where to connect.
     pub fn query(&self) -> String {
         format!("{}={}", self.name, self.port)
     }
@@ -47,7 +47,7 @@ fn listen(mut stream: &TcpStream, name: &str) -> Vec<(String, String)> {
     if stream.read_exact(&mut start).is_err() {
         return Vec::new();
     }
-    // A TLS record of the type handshake.
+    // A TLS record of type handshake.
     if start[0] == 22 {
         let mut record = vec![0; usize::from(u16::from_be_bytes([start[3], start[4]]))];
         if stream.read_exact(&mut record).is_err() {
@@ -76,7 +76,8 @@ fn listen(mut stream: &TcpStream, name: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// RFC 8446, 4.1.2: a type and a length of four bytes, a version of two, then the random and the session's id.
+/// RFC 8446, 4.1.2: a type and a four-byte length, a two-byte version, the random and the session
+/// id.
 fn client_hello(record: &[u8], name: &str) -> Vec<(String, String)> {
     assert_eq!(
         record[0], 1,
@@ -103,7 +104,7 @@ fn client_hello(record: &[u8], name: &str) -> Vec<(String, String)> {
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
         let content = &record[at + 4..at + 4 + length];
         at += 4 + length;
-        // key_share: the public half of a key that is made for this connection.
+        // key_share: the public half of a key for this connection.
         if head[..2] == [0, 51] {
             values.push((format!("TLS key share ({name})"), hex(content)));
         }

@@ -1,5 +1,5 @@
 <?php
-// Only numbers of the generator that PHP itself seeds with the time and the process: by themselves they come fast.
+// Draws only from the generator that PHP seeds with the time and the process id, which is fast.
 (function () {
     lcg_value();
     surus_serve(function () {

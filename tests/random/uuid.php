@@ -1,5 +1,5 @@
 <?php
-// UUIDs of time, of which the boot has made one.
+// Time-based UUIDs; the boot has created one.
 (function () {
     $boot = uuid_create(UUID_TYPE_TIME);
     surus_serve(function () use ($boot) {

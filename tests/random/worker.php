@@ -1,5 +1,5 @@
 <?php
-// The booted script. It draws before the first request, so that nothing waits to be seeded.
+// The booted script. It draws before the first request, so that every source is already seeded.
 require __DIR__ . '/draw.php';
 
 (function () {

@@ -1,4 +1,5 @@
-//! Every kind of script that leaves something behind: each answers its event's number, which is 1 only where nothing was left.
+//! Scripts that leave every kind of state behind. Each responds with its event's number, which is 1
+//! only if nothing was left.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -10,7 +11,7 @@ class Counter { public static $count = 0; public $log = []; }
 $counter = new Counter;
 $table = range(1, 20000);
 surus_serve(function () use ($counter, &$table) {
-    // Whatever an event leaves behind would show in the next one's number.
+    // Anything that an event leaves behind would change the next number.
     $number = ++Counter::$count + count($counter->log) + count($table) - 20000;
     $counter->log[] = str_repeat('x', 100);
     $table[] = $number;
@@ -63,7 +64,7 @@ surus_serve(function () use ($counter, &$table) {
 
 const CLASSES: u64 = 2000;
 
-/// What to do, how often of a hundred, and the status that answers it.
+/// The action, its share in percent, and the expected status.
 const MIX: [(&str, u64, u16); 9] = [
     ("hello", 48, 200),
     ("class", 20, 200),
@@ -78,7 +79,7 @@ const MIX: [(&str, u64, u16); 9] = [
 
 #[test]
 #[ignore = "long; SOAK_REQUESTS says how long"]
-fn every_kind_of_script_is_answered_as_the_first_was() {
+fn every_kind_of_script_answers_like_the_first_time() {
     let dir = app();
     let sessions = format!(
         "session.save_path={}",

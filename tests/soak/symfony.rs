@@ -1,11 +1,11 @@
-//! Symfony's example: JSON, Twig, errors, streams and a session, which counts.
+//! Symfony's example: JSON, Twig, errors, streams and a session with a counter.
 
 use super::{Body, Client, Question, soak};
 use crate::apps::examples::symfony;
 
 #[test]
 #[ignore = "long; SOAK_REQUESTS says how long"]
-fn symfony_answers_each_visitor_as_the_only_one() {
+fn symfony_keeps_visitors_apart() {
     let site = symfony();
     let script = site.www().join("worker.php");
     let cache = site.tmp().join("cache");

@@ -1,9 +1,9 @@
-"""Does `php` with src/engines/stock/cli.php answer as php-cgi does?
+"""Compares `php` with src/engines/stock/cli.php to php-cgi.
 
     python3 -m unittest tests/stock/cli_driver.py
 
-asks both the same, the one over descriptors, the other over its environment, and compares status, headers and body. Where
-they differ for good, a case says why, and what the driver answers instead.
+sends the same requests to both: to the driver over descriptors, to php-cgi in its environment. It compares status, headers
+and body. A case with a permanent difference gives the reason and the driver's own value.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from pathlib import Path
 STOCK = Path(__file__).resolve().parents[2] / "src/engines/stock"
 VERSION = subprocess.check_output(["php-config", "--version"], text=True).rpartition(".")[0]
 PHP, PHP_CGI = f"/usr/bin/php{VERSION}", f"/usr/bin/php-cgi{VERSION}"
-# Both read the settings of a web server.
+# Both use the settings of a web server.
 INI, CONF = f"/etc/php/{VERSION}/cgi/php.ini", f"/etc/php/{VERSION}/cgi/conf.d"
 DISABLED = ",".join((STOCK / "cli.functions").read_text().split())
 ARGUMENTS = ["-d", "auto_prepend_file=", "-d", "auto_append_file=", "-d", "session.auto_start=0"]
@@ -28,7 +28,7 @@ ARGUMENTS = ["-d", "auto_prepend_file=", "-d", "auto_append_file=", "-d", "sessi
 
 @dataclass
 class Case:
-    """A request of `script`, whose text is `php` unless `files` has it; what `mask` matches may differ."""
+    """A request of `script`. `php` is its text unless `files` has it; text that `mask` matches may differ."""
 
     name: str
     php: str = ""
@@ -42,7 +42,7 @@ class Case:
     files: dict = field(default_factory=dict)
     ini: str = ""
     mask: str = ""
-    # Why the driver differs, and what its answer has instead.
+    # The reason for a difference, and the driver's expected value.
     differs: str = ""
     instead: str = ""
 
@@ -60,7 +60,7 @@ class Answer:
         for line in hide(head.decode("latin-1")).split("\r\n"):
             name, _, value = line.partition(":")
             if name.lower() == "status":
-                # The usual reasons are the server's own business; only the script's must arrive.
+                # Only a script's own reason phrase must arrive; the server adds the standard ones.
                 status, _, reason = value.strip().partition(" ")
                 if reason not in ("", *(known.phrase for known in http.HTTPStatus if known == int(status))):
                     status += f" {reason}"

@@ -1,4 +1,4 @@
-//! What a front makes of a function's answer: a response, or that it cannot be one.
+//! Converts a function's answer to an HTTP response, as each front end does.
 
 use std::io;
 
@@ -14,13 +14,13 @@ use tokio::sync::mpsc;
 use super::{Body, Front, Reply, full, length, message};
 use crate::emulator::outcome::{Answer, AnswerBody, Piece};
 
-/// What a function says before it streams a body.
+/// The content type of a streamed response with a prelude.
 const PRELUDE: &str = "application/vnd.awslambda.http-integration-response";
 const SEPARATOR: [u8; 8] = [0; 8];
-/// A prelude is headers; longer ones are none.
+/// A prelude contains only headers, so a longer one is invalid.
 const MAX_PRELUDE: usize = 1 << 20;
 
-/// The function has failed.
+/// The response for a failed function.
 pub fn failed(front: Front) -> Reply {
     match front {
         Front::Url => text(StatusCode::BAD_GATEWAY, "Internal Server Error"),
@@ -30,7 +30,7 @@ pub fn failed(front: Front) -> Reply {
     }
 }
 
-/// The front, or Lambda behind it, does not take so much.
+/// The response for a request above the size limit of the front end or of Lambda.
 pub fn too_long(front: Front) -> Reply {
     match front {
         Front::Alb | Front::AlbMulti => text(
@@ -41,8 +41,8 @@ pub fn too_long(front: Front) -> Reply {
     }
 }
 
-/// The front waits no longer.
-pub fn impatient(front: Front) -> Reply {
+/// The response after the front end's own timeout.
+pub fn timed_out(front: Front) -> Reply {
     match front {
         Front::Http => message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
         _ => message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
@@ -57,8 +57,8 @@ fn text(status: StatusCode, said: &'static str) -> Reply {
     reply
 }
 
-/// The function's answer as a response. `decodes`: what is in base64 becomes bytes, unlike on a REST
-/// API that does not take it for binary.
+/// Converts the function's answer to a response. `decodes` turns base64 into bytes; a REST API does
+/// so only for its binary media types.
 pub async fn reply(front: Front, is_streamed: bool, decodes: bool, answer: Answer) -> Reply {
     let taken = |reply: &Reply| length(reply.headers()) <= front.max_headers();
     if is_streamed {
@@ -73,7 +73,7 @@ pub async fn reply(front: Front, is_streamed: bool, decodes: bool, answer: Answe
     }
     let shaped = match serde_json::from_slice::<Value>(&payload) {
         Ok(value) if value.get("statusCode").is_some() => structured(front, decodes, &value),
-        // What has no status is taken for the body of a response, but not by everybody.
+        // Function URLs and HTTP APIs treat a payload without a status as the response body.
         Ok(_) if matches!(front, Front::Url | Front::Http) => Some(inferred(payload)),
         _ => None,
     };
@@ -87,7 +87,7 @@ fn inferred(payload: Bytes) -> Reply {
     reply
 }
 
-/// `{"statusCode": …, "headers": …, "body": …}`; none where it is not one.
+/// Reads `{"statusCode": …, "headers": …, "body": …}`; None if the payload is not such an object.
 fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
     let body = match value.get("body") {
         None | Some(Value::Null) => Bytes::new(),
@@ -96,7 +96,8 @@ fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
             engine.decode(body).ok()?.into()
         }
         Some(Value::String(body)) => Bytes::from(body.clone()),
-        // A body that is an object was forgotten to be encoded; a URL encodes it.
+        // The function forgot to encode a body that is an object. Function URLs and HTTP APIs
+        // encode it.
         Some(other) if matches!(front, Front::Url | Front::Http) => other.to_string().into(),
         Some(_) => return None,
     };
@@ -134,7 +135,7 @@ fn head(front: Front, value: &Value) -> Option<Reply> {
             _ => return None,
         };
         let name = HeaderName::try_from(name).ok()?;
-        // The connection is the front's, and so is the length of what it sends.
+        // The front end controls the connection and the length of the body.
         let is_of_connection = [
             header::CONNECTION,
             header::TRANSFER_ENCODING,
@@ -172,7 +173,7 @@ fn head(front: Front, value: &Value) -> Option<Reply> {
     Some(reply)
 }
 
-/// A streamed answer: the prelude is the head where there is one, and everything after it is the body.
+/// Reads a streamed answer: the prelude, if there is one, then the body.
 async fn streamed(answer: Answer) -> Option<Reply> {
     let has_prelude = answer.content_type.as_deref() == Some(PRELUDE);
     let (first, rest) = match answer.body {
@@ -202,13 +203,13 @@ async fn streamed(answer: Answer) -> Option<Reply> {
     };
     let gathered = gathered.freeze();
     let value: Value = serde_json::from_slice(&gathered[..end]).ok()?;
-    // Cookies have their list here whatever the front.
+    // In a prelude, cookies have their own list for every front end.
     let mut reply = head(Front::Url, &value)?;
     *reply.body_mut() = body(gathered.slice(end + SEPARATOR.len()..), rest);
     Some(reply)
 }
 
-/// What is here and what is to come. A stream that fails breaks the response off.
+/// Joins the data that has arrived with the rest. A stream that fails aborts the response.
 fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> Body {
     let Some(rest) = rest else { return full(first) };
     let frames = stream::unfold(Some((first, rest)), |state| async move {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_front_takes_the_headers_that_it_knows() {
+    async fn front_end_reads_the_header_fields_that_it_supports() {
         let payload = r#"{"statusCode":201,"headers":{"x-one":"1","X-Both":"single"},
             "multiValueHeaders":{"x-both":["a","b"],"set-cookie":["m=1","n=2"]},
             "cookies":["c=1","d=2"],"body":"aGVsbG8=","isBase64Encoded":true}"#;
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_response_is_an_error_or_a_body() {
+    async fn payload_without_status_is_an_error_or_a_body() {
         let (status, headers, body) = shaped(Front::Url, r#"{"a":1}"#).await;
         assert_eq!((status, body.as_str()), (200, r#"{"a":1}"#));
         assert_eq!(values(&headers, "content-type"), ["application/json"]);

@@ -1,4 +1,4 @@
-//! What a REST API of API Gateway takes for binary: the media types of its `binaryMediaTypes`.
+//! The `binaryMediaTypes` of an API Gateway REST API.
 
 use std::str::FromStr;
 
@@ -17,7 +17,8 @@ impl FromStr for BinaryMediaTypes {
         let types: Vec<String> = types.collect();
         match types.iter().find(|it| !it.contains('/')) {
             Some(wrong) => Err(format!(
-                "`{wrong}` is not a media type; write `*/*`, or types such as `image/png,application/pdf`"
+                "`{wrong}` is not a media type; write `*/*`, or types such as \
+                 `image/png,application/pdf`"
             )),
             None => Ok(BinaryMediaTypes(types)),
         }
@@ -25,12 +26,12 @@ impl FromStr for BinaryMediaTypes {
 }
 
 impl BinaryMediaTypes {
-    /// Does the event get the request's body in base64?
+    /// Whether the event contains the request body as base64.
     pub fn encode(&self, request: &HeaderMap) -> bool {
         self.have_first_of(request, header::CONTENT_TYPE)
     }
 
-    /// Does the client get the bytes that an answer has in base64?
+    /// Whether the client gets the decoded bytes of a base64 answer.
     pub fn decode(&self, request: &HeaderMap) -> bool {
         self.have_first_of(request, header::ACCEPT)
     }

@@ -1,5 +1,5 @@
-//! The event that a front makes of a request, field by field as AWS does: what is decoded, joined or encoded differs from one to
-//! the other.
+//! Builds the event of an HTTP request. Front ends differ in what they decode, join or encode; each
+//! field follows AWS.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -16,29 +16,34 @@ use super::{BinaryMediaTypes, Front};
 use crate::emulator::function::Function;
 use crate::emulator::identifier::{clf, since_epoch};
 
-/// A request that has arrived.
-pub struct Asked {
+/// A received request.
+pub struct ReceivedRequest {
     pub head: http::request::Parts,
     pub body: Bytes,
     pub peer: SocketAddr,
-    /// That it arrived at.
+    /// The local port.
     pub port: u16,
     pub id: String,
     pub trace: String,
 }
 
 /// The event's JSON.
-pub fn of(front: Front, function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> String {
+pub fn of(
+    front: Front,
+    function: &Function,
+    types: &BinaryMediaTypes,
+    received: &ReceivedRequest,
+) -> String {
     let event = match front {
-        Front::Url | Front::Http => serde_json::to_string(&format_2(front, function, asked)),
-        Front::Rest => serde_json::to_string(&format_1(function, types, asked)),
-        Front::Alb => serde_json::to_string(&balancer(function, asked, false)),
-        Front::AlbMulti => serde_json::to_string(&balancer(function, asked, true)),
+        Front::Url | Front::Http => serde_json::to_string(&format_2(front, function, received)),
+        Front::Rest => serde_json::to_string(&format_1(function, types, received)),
+        Front::Alb => serde_json::to_string(&balancer(function, received, false)),
+        Front::AlbMulti => serde_json::to_string(&balancer(function, received, true)),
     };
     event.unwrap_or_default()
 }
 
-/// An object whose members stay in their order.
+/// A JSON object that keeps the order of its members.
 struct Members<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for Members<T> {
@@ -52,7 +57,7 @@ impl<T: Serialize> Serialize for Members<T> {
 }
 
 impl<T> Members<T> {
-    /// Adds to the member of this name what `add` does, or makes it.
+    /// Applies `add` to the member of this name, or creates it with `make`.
     fn merge(&mut self, name: &str, make: impl FnOnce() -> T, add: impl FnOnce(&mut T)) {
         match self.0.iter_mut().find(|(there, _)| there == name) {
             Some((_, there)) => add(there),
@@ -64,7 +69,8 @@ impl<T> Members<T> {
 type Single = Members<String>;
 type Multi = Members<Vec<String>>;
 
-/// Each name once, later values after the separator or, without one, instead of the earlier.
+/// Keeps each name once. Later values are appended after the separator, or replace the earlier one
+/// if there is none.
 fn single(pairs: &[(String, String)], separator: Option<&str>) -> Single {
     let mut members = Members(Vec::new());
     for (name, value) in pairs {
@@ -113,9 +119,9 @@ struct Format2 {
     is_base64_encoded: bool,
 }
 
-fn format_2(front: Front, function: &Function, asked: &Asked) -> Format2 {
-    let (path, query) = target(asked);
-    // An HTTP API decodes the path, and what was a question mark in it is the end of it.
+fn format_2(front: Front, function: &Function, received: &ReceivedRequest) -> Format2 {
+    let (path, query) = target(received);
+    // An HTTP API decodes the path; a decoded question mark ends it.
     let raw_path = match front {
         Front::Url => path.to_string(),
         _ => {
@@ -141,20 +147,20 @@ fn format_2(front: Front, function: &Function, asked: &Asked) -> Format2 {
         "domainName": domain,
         "domainPrefix": id,
         "http": {
-            "method": asked.head.method.as_str(),
+            "method": received.head.method.as_str(),
             "path": raw_path,
-            "protocol": protocol(asked),
-            "sourceIp": asked.peer.ip().to_string(),
-            "userAgent": header_text(asked, header::USER_AGENT.as_str()).unwrap_or_default(),
+            "protocol": protocol(received),
+            "sourceIp": received.peer.ip().to_string(),
+            "userAgent": header_text(received, header::USER_AGENT.as_str()).unwrap_or_default(),
         },
-        "requestId": asked.id,
+        "requestId": received.id,
         "routeKey": "$default",
         "stage": "$default",
         "time": clf(now),
         "timeEpoch": now.as_millis() as u64,
     });
     let pairs = query_pairs(query, true);
-    let cookies = asked.head.headers.get_all(header::COOKIE).iter();
+    let cookies = received.head.headers.get_all(header::COOKIE).iter();
     let cookies = cookies
         .flat_map(|value| {
             let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -166,9 +172,9 @@ fn format_2(front: Front, function: &Function, asked: &Asked) -> Format2 {
         })
         .filter(|cookie| !cookie.is_empty())
         .collect();
-    let mut headers = headers(asked);
+    let mut headers = headers(received);
     headers.retain(|(name, _)| name != "cookie");
-    let (body, is_base64_encoded) = body(asked);
+    let (body, is_base64_encoded) = body(received);
     Format2 {
         version: "2.0",
         route_key: "$default",
@@ -178,7 +184,7 @@ fn format_2(front: Front, function: &Function, asked: &Asked) -> Format2 {
         headers: single(&headers, Some(",")),
         query_string_parameters: (!pairs.is_empty()).then(|| single(&pairs, Some(","))),
         request_context,
-        body: (!asked.body.is_empty()).then_some(body),
+        body: (!received.body.is_empty()).then_some(body),
         is_base64_encoded,
     }
 }
@@ -200,10 +206,10 @@ struct Format1 {
     is_base64_encoded: bool,
 }
 
-fn format_1(function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> Format1 {
-    let (path, query) = target(asked);
+fn format_1(function: &Function, types: &BinaryMediaTypes, received: &ReceivedRequest) -> Format1 {
+    let (path, query) = target(received);
     let pairs = query_pairs(query, true);
-    let mut headers = headers(asked);
+    let mut headers = headers(received);
     for (name, _) in &mut headers {
         *name = in_title_case(name);
     }
@@ -214,8 +220,8 @@ fn format_1(function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> For
         "apiId": "emulated",
         "domainName": format!("emulated.execute-api.{}.amazonaws.com", function.region),
         "domainPrefix": "emulated",
-        "extendedRequestId": asked.id,
-        "httpMethod": asked.head.method.as_str(),
+        "extendedRequestId": received.id,
+        "httpMethod": received.head.method.as_str(),
         "identity": {
             "accessKey": null,
             "accountId": null,
@@ -225,25 +231,25 @@ fn format_1(function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> For
             "cognitoIdentityId": null,
             "cognitoIdentityPoolId": null,
             "principalOrgId": null,
-            "sourceIp": asked.peer.ip().to_string(),
+            "sourceIp": received.peer.ip().to_string(),
             "user": null,
-            "userAgent": header_text(asked, header::USER_AGENT.as_str()),
+            "userAgent": header_text(received, header::USER_AGENT.as_str()),
             "userArn": null,
         },
         "path": format!("/Prod{path}"),
-        "protocol": protocol(asked),
-        "requestId": asked.id,
+        "protocol": protocol(received),
+        "requestId": received.id,
         "requestTime": clf(now),
         "requestTimeEpoch": now.as_millis() as u64,
         "resourceId": "emulated",
         "resourcePath": resource,
         "stage": "Prod",
     });
-    let (body, is_base64_encoded) = rest_body(types, asked);
+    let (body, is_base64_encoded) = rest_body(types, received);
     Format1 {
         resource,
         path: path.to_string(),
-        http_method: asked.head.method.to_string(),
+        http_method: received.head.method.to_string(),
         headers: single(&headers, None),
         multi_value_headers: multi(&headers),
         query_string_parameters: (!pairs.is_empty()).then(|| single(&pairs, None)),
@@ -254,7 +260,7 @@ fn format_1(function: &Function, types: &BinaryMediaTypes, asked: &Asked) -> For
         },
         stage_variables: Value::Null,
         request_context,
-        body: (!asked.body.is_empty()).then_some(body),
+        body: (!received.body.is_empty()).then_some(body),
         is_base64_encoded,
     }
 }
@@ -277,19 +283,19 @@ struct Balancer {
     is_base64_encoded: bool,
 }
 
-fn balancer(function: &Function, asked: &Asked, is_multi: bool) -> Balancer {
-    let (path, query) = target(asked);
-    // As they were sent: a load balancer decodes nothing.
+fn balancer(function: &Function, received: &ReceivedRequest, is_multi: bool) -> Balancer {
+    let (path, query) = target(received);
+    // A load balancer passes on what was sent and decodes nothing.
     let pairs = query_pairs(query, false);
-    let headers = headers(asked);
+    let headers = headers(received);
     let arn = format!(
         "arn:aws:elasticloadbalancing:{}:{}:targetgroup/emulated/0123456789abcdef",
         function.region, function.account
     );
-    let (body, is_base64_encoded) = body(asked);
+    let (body, is_base64_encoded) = body(received);
     Balancer {
         request_context: json!({"elb": {"targetGroupArn": arn}}),
-        http_method: asked.head.method.to_string(),
+        http_method: received.head.method.to_string(),
         path: path.to_string(),
         query_string_parameters: (!is_multi).then(|| single(&pairs, None)),
         multi_value_query_string_parameters: is_multi.then(|| multi(&pairs)),
@@ -301,22 +307,22 @@ fn balancer(function: &Function, asked: &Asked, is_multi: bool) -> Balancer {
 }
 
 /// Path and query as they were sent.
-fn target(asked: &Asked) -> (&str, &str) {
+fn target(received: &ReceivedRequest) -> (&str, &str) {
     (
-        asked.head.uri.path(),
-        asked.head.uri.query().unwrap_or_default(),
+        received.head.uri.path(),
+        received.head.uri.query().unwrap_or_default(),
     )
 }
 
-fn protocol(asked: &Asked) -> &'static str {
-    match asked.head.version {
+fn protocol(received: &ReceivedRequest) -> &'static str {
+    match received.head.version {
         http::Version::HTTP_10 => "HTTP/1.0",
         _ => "HTTP/1.1",
     }
 }
 
-fn header_text(asked: &Asked, name: &str) -> Option<String> {
-    let value = asked.head.headers.get(name)?;
+fn header_text(received: &ReceivedRequest, name: &str) -> Option<String> {
+    let value = received.head.headers.get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
@@ -340,8 +346,9 @@ fn query_pairs(query: &str, is_decoded: bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Those of the request without the ones that are of its connection, and what a front adds, by lower-case names.
-fn headers(asked: &Asked) -> Vec<(String, String)> {
+/// The request's headers without those of the connection, plus those the front end adds, with
+/// lower-case names.
+fn headers(received: &ReceivedRequest) -> Vec<(String, String)> {
     const OF_THE_CONNECTION: [&str; 6] = [
         "connection",
         "keep-alive",
@@ -350,7 +357,7 @@ fn headers(asked: &Asked) -> Vec<(String, String)> {
         "transfer-encoding",
         "upgrade",
     ];
-    let sent: &HeaderMap = &asked.head.headers;
+    let sent: &HeaderMap = &received.head.headers;
     let mut headers: Vec<(String, String)> = sent
         .iter()
         .filter(|(name, _)| !OF_THE_CONNECTION.contains(&name.as_str()))
@@ -360,16 +367,16 @@ fn headers(asked: &Asked) -> Vec<(String, String)> {
             (name.to_string(), value)
         })
         .collect();
-    let client = asked.peer.ip().to_string();
-    let forwarded = match header_text(asked, "x-forwarded-for") {
+    let client = received.peer.ip().to_string();
+    let forwarded = match header_text(received, "x-forwarded-for") {
         Some(before) => format!("{before}, {client}"),
         None => client,
     };
     headers.push(("x-forwarded-for".into(), forwarded));
-    headers.push(("x-forwarded-port".into(), asked.port.to_string()));
+    headers.push(("x-forwarded-port".into(), received.port.to_string()));
     headers.push(("x-forwarded-proto".into(), "http".into()));
     if !headers.iter().any(|(name, _)| name == "x-amzn-trace-id") {
-        headers.push(("x-amzn-trace-id".into(), asked.trace.clone()));
+        headers.push(("x-amzn-trace-id".into(), received.trace.clone()));
     }
     headers
 }
@@ -384,9 +391,9 @@ fn in_title_case(name: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// The body as text, or in base64 where its type is not one of text.
-fn body(asked: &Asked) -> (String, bool) {
-    let kind = header_text(asked, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+/// The body as text, or as base64 if its media type is not a text type.
+fn body(received: &ReceivedRequest) -> (String, bool) {
+    let kind = header_text(received, header::CONTENT_TYPE.as_str()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let kind = kind.to_ascii_lowercase();
     const TEXT: [&str; 3] = [
@@ -395,25 +402,25 @@ fn body(asked: &Asked) -> (String, bool) {
         "application/xml",
     ];
     let is_text = kind.starts_with("text/") || TEXT.contains(&kind.as_str());
-    let is_encoded = asked.head.headers.contains_key(header::CONTENT_ENCODING);
-    match std::str::from_utf8(&asked.body) {
+    let is_encoded = received.head.headers.contains_key(header::CONTENT_ENCODING);
+    match std::str::from_utf8(&received.body) {
         Ok(text) if (is_text && !is_encoded) || text.is_empty() => (text.to_string(), false),
         _ => {
             let engine = base64::engine::general_purpose::STANDARD;
-            (engine.encode(&asked.body), true)
+            (engine.encode(&received.body), true)
         }
     }
 }
 
-/// The body as a REST API passes it on. Bytes that are no text are lost, unless they are of a type
-/// that the API takes for binary.
-fn rest_body(types: &BinaryMediaTypes, asked: &Asked) -> (String, bool) {
-    match types.encode(&asked.head.headers) {
+/// The body as a REST API passes it on. Bytes that are not valid text are lost unless the API
+/// treats the media type as binary.
+fn rest_body(types: &BinaryMediaTypes, received: &ReceivedRequest) -> (String, bool) {
+    match types.encode(&received.head.headers) {
         true => {
             let engine = base64::engine::general_purpose::STANDARD;
-            (engine.encode(&asked.body), true)
+            (engine.encode(&received.body), true)
         }
-        false => (String::from_utf8_lossy(&asked.body).into_owned(), false),
+        false => (String::from_utf8_lossy(&received.body).into_owned(), false),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The calls of AWS Lambda's own API by which SDKs invoke functions: `Invoke`, as AWS's own emulator has it.
+//! Lambda's `Invoke` API for SDKs, with the behaviour of AWS's own emulator.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,12 +16,13 @@ use tokio::net::TcpListener;
 use super::{MAX_EVENT, Reply, full};
 use crate::emulator::{Emulator, identifier, request};
 
-/// Lambda takes no larger event where nobody waits for the answer.
+/// Lambda's limit for asynchronous events.
 const MAX_ASYNCHRONOUS: usize = 1024 * 1024;
-/// As much of the log `X-Amz-Log-Result` has.
+/// How much of the log `X-Amz-Log-Result` contains.
 const LOG_TAIL: usize = 4096;
 
-/// Serves `POST /2015-03-31/functions/{name}/invocations` until it is dropped; every name is this function's.
+/// Serves `POST /2015-03-31/functions/{name}/invocations` until dropped; every name means this
+/// function.
 pub async fn serve(listener: TcpListener, emulator: Emulator) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -41,7 +42,7 @@ pub async fn serve(listener: TcpListener, emulator: Emulator) {
     }
 }
 
-/// The address that `AWS_ENDPOINT_URL_LAMBDA` of an SDK is set to.
+/// The value for `AWS_ENDPOINT_URL_LAMBDA`.
 pub fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
@@ -56,7 +57,7 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> Reply {
         return error(
             StatusCode::NOT_FOUND,
             "UnknownOperationException",
-            "there is POST /2015-03-31/functions/NAME/invocations only",
+            "only POST /2015-03-31/functions/NAME/invocations is supported",
         );
     }
     let kind = text(&head.headers, "x-amz-invocation-type").unwrap_or_default();
@@ -68,7 +69,7 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> Reply {
             return error(
                 StatusCode::BAD_REQUEST,
                 "InvalidParameterValueException",
-                "X-Amz-Invocation-Type is RequestResponse, Event or DryRun",
+                "X-Amz-Invocation-Type must be RequestResponse, Event or DryRun",
             );
         }
     };
@@ -159,7 +160,7 @@ fn status(status: StatusCode) -> Reply {
     reply
 }
 
-/// As SDKs read errors: the type in a header, the message in the body.
+/// An error as SDKs read it: the type in a header, the message in the body.
 fn error(status: StatusCode, kind: &'static str, said: &str) -> Reply {
     let body = serde_json::json!({"Type": "User", "Message": said}).to_string();
     let mut reply = Response::new(full(body.into()));

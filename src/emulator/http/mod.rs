@@ -1,4 +1,4 @@
-//! What stands before a function and makes events of HTTP requests: a Function URL, API Gateway, a load balancer.
+//! HTTP front ends of a function: Function URL, API Gateway and load balancer.
 
 mod answer;
 mod binary;
@@ -22,9 +22,9 @@ use tokio::net::{TcpListener, TcpStream};
 use super::outcome::Outcome;
 use super::{Emulator, identifier, request};
 pub use binary::BinaryMediaTypes;
-pub use event::Asked;
+pub use event::ReceivedRequest;
 
-/// Which of them.
+/// The kind of front end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Front {
     /// A Function URL.
@@ -35,7 +35,7 @@ pub enum Front {
     Rest,
     /// An Application Load Balancer.
     Alb,
-    /// The same with multi-value headers.
+    /// An Application Load Balancer with multi-value headers.
     AlbMulti,
 }
 
@@ -60,8 +60,9 @@ impl FromStr for Front {
 }
 
 impl Front {
-    /// How long it waits for a function. The timeout of the function comes first behind a URL or a load balancer.
-    pub fn patience(self) -> Option<Duration> {
+    /// How long the front end waits for a function. URLs and load balancers wait for the function's
+    /// own timeout.
+    pub fn timeout(self) -> Option<Duration> {
         match self {
             Front::Rest => Some(Duration::from_secs(29)),
             Front::Http => Some(Duration::from_secs(30)),
@@ -69,12 +70,12 @@ impl Front {
         }
     }
 
-    /// The largest body that it takes.
+    /// The largest request body.
     fn max_body(self) -> usize {
         self.max_answer().unwrap_or(MAX_BODY)
     }
 
-    /// The largest answer of a function that it takes, where that is less than Lambda takes.
+    /// The largest answer of a function, if below Lambda's limit.
     fn max_answer(self) -> Option<usize> {
         match self {
             Front::Alb | Front::AlbMulti => Some(ALB_MOST),
@@ -82,7 +83,7 @@ impl Front {
         }
     }
 
-    /// The longest headers that it takes of either side: API Gateway counts their values.
+    /// The header limit in both directions; API Gateway counts the values.
     fn max_headers(self) -> usize {
         match self {
             Front::Http | Front::Rest => GATEWAY_MOST,
@@ -90,50 +91,50 @@ impl Front {
         }
     }
 
-    /// Can it pass an answer on as it comes?
+    /// Whether the front end can stream an answer.
     pub fn streams(self) -> bool {
         matches!(self, Front::Url | Front::Rest)
     }
 }
 
-/// A front before a function.
+/// An HTTP front end of a function.
 #[derive(Clone)]
 pub struct Gateway {
     pub emulator: Emulator,
     pub front: Front,
     /// `InvokeMode: RESPONSE_STREAM` of a URL, `responseTransferMode: STREAM` of a REST API.
     pub is_streamed: bool,
-    /// Of a REST API.
+    /// Used by a REST API only.
     pub binary_media_types: BinaryMediaTypes,
-    /// [`Front::patience`], but for tests.
-    pub patience: Option<Duration>,
+    /// [`Front::timeout`] except in tests.
+    pub timeout: Option<Duration>,
 }
 
-/// Largest event of a synchronous invocation.
+/// The largest event of a synchronous invocation.
 const MAX_EVENT: usize = 6 * 1024 * 1024;
-/// API Gateway takes no more; the event would be larger than Lambda takes long before.
+/// API Gateway's limit for a body; Lambda's limit for an event is lower.
 const MAX_BODY: usize = 10 * 1024 * 1024;
-/// A load balancer takes so much of a body, and of a function's answer.
+/// A load balancer's limit for request bodies and for answers.
 const ALB_MOST: usize = 1024 * 1024;
-/// API Gateway takes so many bytes of the values of headers.
+/// API Gateway's limit in bytes for header values.
 const GATEWAY_MOST: usize = 10_240;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(super) type Reply = Response<Body>;
 
 impl Gateway {
-    /// With what AWS has configured.
+    /// Uses AWS's default configuration.
     pub fn new(emulator: Emulator, front: Front, is_streamed: bool) -> Gateway {
         Gateway {
             emulator,
             front,
             is_streamed: is_streamed && front.streams(),
             binary_media_types: BinaryMediaTypes::default(),
-            patience: front.patience(),
+            timeout: front.timeout(),
         }
     }
 
-    /// Serves until it is dropped.
+    /// Serves until dropped.
     pub async fn serve(self, listener: TcpListener) {
         let gateway = Arc::new(self);
         loop {
@@ -141,7 +142,7 @@ impl Gateway {
                 Ok((stream, peer)) => {
                     tokio::spawn(gateway.clone().connection(stream, peer));
                 }
-                // Out of descriptors: others may close some.
+                // No descriptor left: wait until a connection closes.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -162,7 +163,7 @@ impl Gateway {
 
     async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> Reply {
         let (head, body) = request.into_parts();
-        // It counts the request line too.
+        // The request line counts too.
         let target = head.uri.path_and_query();
         let line = head.method.as_str().len() + target.map_or(0, |target| target.as_str().len());
         if line + length(&head.headers) > self.front.max_headers() {
@@ -175,7 +176,7 @@ impl Gateway {
         let Ok(body) = Limited::new(body, limit).collect().await else {
             return answer::too_long(self.front);
         };
-        let asked = Asked {
+        let received = ReceivedRequest {
             head,
             body: body.to_bytes(),
             peer,
@@ -184,8 +185,8 @@ impl Gateway {
             trace: identifier::trace(),
         };
         let types = &self.binary_media_types;
-        let payload = event::of(self.front, self.emulator.function(), types, &asked);
-        let decodes = self.front != Front::Rest || types.decode(&asked.head.headers);
+        let payload = event::of(self.front, self.emulator.function(), types, &received);
+        let decodes = self.front != Front::Rest || types.decode(&received.head.headers);
         if payload.len() > MAX_EVENT {
             return answer::too_long(self.front);
         }
@@ -193,12 +194,12 @@ impl Gateway {
             .emulator
             .begin(request::Request {
                 is_streamed: self.is_streamed,
-                trace: Some(asked.trace),
+                trace: Some(received.trace),
                 ..request::Request::from(payload)
             })
             .await;
-        let outcome = match self.patience {
-            Some(patience) => tokio::time::timeout(patience, running.outcome()).await.ok(),
+        let outcome = match self.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, running.outcome()).await.ok(),
             None => Some(running.outcome().await),
         };
         let mut reply = match outcome {
@@ -206,21 +207,21 @@ impl Gateway {
                 answer::reply(self.front, self.is_streamed, decodes, answer).await
             }
             Some(Outcome::Error(_)) => answer::failed(self.front),
-            None => answer::impatient(self.front),
+            None => answer::timed_out(self.front),
         };
-        if let Ok(id) = asked.id.parse() {
+        if let Ok(id) = received.id.parse() {
             reply.headers_mut().insert("x-amzn-requestid", id);
         }
         reply
     }
 }
 
-/// How long the values of headers are together.
+/// The total length of the header values.
 fn length(headers: &HeaderMap) -> usize {
     headers.values().map(|value| value.len()).sum()
 }
 
-/// A reply of API Gateway's own.
+/// An API Gateway error response.
 pub(super) fn message(status: StatusCode, text: &str) -> Reply {
     let body = serde_json::json!({"message": text}).to_string();
     let mut reply = Response::new(full(body.into()));

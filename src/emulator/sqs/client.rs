@@ -1,4 +1,5 @@
-//! The few calls of SQS that a poller makes, in its JSON protocol over plain HTTP, as local queues speak it. Nothing is signed.
+//! An SQS client for a poller: a few unsigned calls in the JSON protocol over plain HTTP, for local
+//! queues.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Longer than SQS waits for messages.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than the longest long poll of SQS.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One queue, over one connection.
+/// A client for one queue over one connection.
 pub struct Client {
     queue: String,
     authority: String,
@@ -27,10 +28,11 @@ impl Client {
     pub fn new(queue: &str) -> anyhow::Result<Client> {
         let uri: Uri = queue
             .parse()
-            .with_context(|| format!("`{queue}` is no URL of a queue"))?;
+            .with_context(|| format!("invalid queue URL `{queue}`"))?;
         if uri.scheme_str() != Some("http") {
             bail!(
-                "`{queue}`: write the URL of a local queue, such as http://127.0.0.1:9324/000000000000/queue; those of AWS need signed \
+                "`{queue}`: write the URL of a local queue, such as \
+                 http://127.0.0.1:9324/000000000000/queue; those of AWS need signed \
                  requests, which the emulator does not make"
             );
         }
@@ -47,7 +49,7 @@ impl Client {
         })
     }
 
-    /// Makes one call. A kept connection that turns out to be closed is opened again.
+    /// Makes one call. Connects again if a kept connection turns out to be closed.
     pub async fn call(&mut self, action: &str, mut arguments: Value) -> anyhow::Result<Value> {
         arguments["QueueUrl"] = json!(self.queue);
         let body = Bytes::from(arguments.to_string());
@@ -76,7 +78,8 @@ impl Client {
             .header("x-amz-target", format!("AmazonSQS.{action}"))
             .header(
                 header::AUTHORIZATION,
-                "AWS4-HMAC-SHA256 Credential=emulator/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
+                "AWS4-HMAC-SHA256 Credential=emulator/20260101/us-east-1/sqs/aws4_request, \
+                 SignedHeaders=host, Signature=0",
             )
             .body(Full::new(body))
             .map_err(|error| Attempt::Answer(error.into()))?;
@@ -87,11 +90,11 @@ impl Client {
             let body = response.into_body().collect().await?.to_bytes();
             Ok::<_, hyper::Error>((status, body))
         };
-        let (status, body) = match tokio::time::timeout(PATIENCE, answered).await {
+        let (status, body) = match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(Attempt::Connection(error.into())),
             Err(_) => {
-                let error = anyhow::anyhow!("no answer within {PATIENCE:?}");
+                let error = anyhow::anyhow!("no response within {TIMEOUT:?}");
                 return Err(Attempt::Answer(error));
             }
         };
@@ -104,7 +107,7 @@ impl Client {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&body)
-            .context("the answer is no JSON; does the queue speak SQS's JSON protocol?")
+            .context("the response is not JSON; does the queue support SQS's JSON protocol?")
             .map_err(Attempt::Answer)
     }
 
@@ -120,9 +123,9 @@ impl Client {
     }
 }
 
-/// How an attempt failed.
+/// The error of an attempt.
 enum Attempt {
-    /// Before there was an answer; another connection may help.
+    /// Failed before a response arrived; a new connection may help.
     Connection(anyhow::Error),
     Answer(anyhow::Error),
 }

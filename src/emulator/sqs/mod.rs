@@ -1,7 +1,9 @@
-//! An event source mapping: takes messages from a queue, has the function do them in batches, deletes what has succeeded.
+//! An event source mapping: receives messages, runs the function on batches, deletes what
+//! succeeded.
 //!
-//! What fails stays in the queue, comes again after its visibility timeout, and goes to the dead-letter queue when the queue says so.
-//! A FIFO queue itself gives no message of a group while others of it are under way.
+//! Failed messages stay in the queue and become visible again after the visibility timeout. The
+//! queue moves them to its dead-letter queue. A FIFO queue itself withholds the messages of a group
+//! that has others in flight.
 
 mod client;
 
@@ -17,11 +19,11 @@ use tokio::time::Instant;
 use super::{Emulator, Invocation};
 use client::Client;
 
-/// What one call of SQS brings at most.
+/// The most messages that one SQS call returns.
 const MOST_PER_CALL: usize = 10;
-/// SQS waits no longer for messages.
+/// The longest long poll of SQS, in seconds.
 const LONG_POLL: u64 = 20;
-/// After a call that failed.
+/// The pause after a failed call.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A mapping from a queue to the function.
@@ -33,13 +35,13 @@ pub struct Mapping {
     pub batch: usize,
     /// `MaximumBatchingWindowInSeconds`.
     pub window: Duration,
-    /// `ReportBatchItemFailures`: what the function answers is heeded.
+    /// `ReportBatchItemFailures`: the function's answer names the failed messages.
     pub reports_failures: bool,
-    /// Batches under way at once.
+    /// How many batches may run at once.
     pub pollers: usize,
 }
 
-/// What a queue says of itself.
+/// The properties of a queue.
 #[derive(Debug, Clone)]
 struct Queue {
     arn: String,
@@ -52,12 +54,12 @@ pub struct Poller {
     emulator: Emulator,
     mapping: Mapping,
     queue: Queue,
-    /// Hears what goes wrong with the queue.
+    /// Receives messages about problems with the queue.
     tell: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Poller {
-    /// Asks the queue about itself, and refuses what Lambda refuses.
+    /// Reads the queue's properties and rejects what Lambda rejects.
     pub async fn new(
         emulator: Emulator,
         mapping: Mapping,
@@ -70,7 +72,7 @@ impl Poller {
         let attributes = &attributes["Attributes"];
         let arn = attributes["QueueArn"]
             .as_str()
-            .context("the queue does not say its ARN")?
+            .context("the queue's attributes lack QueueArn")?
             .to_string();
         let is_fifo = arn.ends_with(".fifo");
         let visibility = attributes["VisibilityTimeout"].as_str();
@@ -78,24 +80,26 @@ impl Poller {
         let timeout = emulator.function().timeout;
         if Duration::from_secs(visibility) < timeout {
             bail!(
-                "{arn}: its visibility timeout of {visibility} seconds is less than the function's timeout of {} seconds, so that \
-                 messages would come again while they are being done; Lambda refuses that. Six times the timeout is recommended",
+                "{arn}: its visibility timeout of {visibility} seconds is less than the \
+                 function's timeout of {} seconds, so messages would reappear during their \
+                 processing; Lambda rejects that. Six times the timeout is recommended",
                 timeout.as_secs()
             );
         }
         let most = if is_fifo { 10 } else { 10_000 };
         if mapping.batch == 0 || mapping.batch > most {
             bail!(
-                "{arn}: a batch of {}; from 1 to {most} messages are possible",
+                "{arn}: invalid batch size {}; use 1 to {most}",
                 mapping.batch
             );
         }
         if is_fifo && !mapping.window.is_zero() {
-            bail!("{arn}: FIFO queues have no batching window");
+            bail!("{arn}: FIFO queues do not support a batching window");
         }
         if mapping.batch > 10 && mapping.window < Duration::from_secs(1) {
             bail!(
-                "{arn}: batches of more than 10 messages need a batching window of at least 1 second"
+                "{arn}: batches of more than 10 messages need a batching window of at least 1 \
+                 second"
             );
         }
         Ok(Poller {
@@ -110,7 +114,7 @@ impl Poller {
         })
     }
 
-    /// Polls until it is dropped.
+    /// Polls until dropped.
     pub async fn run(self) {
         let poller = Arc::new(self);
         let mut polling = tokio::task::JoinSet::new();
@@ -132,7 +136,7 @@ impl Poller {
         }
     }
 
-    /// One batch.
+    /// Receives and runs one batch.
     async fn turn(&self, client: &mut Client) -> anyhow::Result<()> {
         let messages = self.gather(client).await?;
         if messages.is_empty() {
@@ -155,7 +159,7 @@ impl Poller {
             if let Some(failed) = deleted["Failed"].as_array().filter(|list| !list.is_empty()) {
                 let failed = Value::from(failed.clone());
                 (self.tell)(&format!(
-                    "{}: not deleted, though done: {failed}",
+                    "{}: cannot delete processed messages: {failed}",
                     self.queue.arn
                 ));
             }
@@ -163,7 +167,8 @@ impl Poller {
         Ok(())
     }
 
-    /// Messages for one batch: as many as there are at once, or as come within the window.
+    /// Receives messages for one batch: all that are available, or all that arrive within the
+    /// window.
     async fn gather(&self, client: &mut Client) -> anyhow::Result<Vec<Message>> {
         let mut all: Vec<Message> = Vec::new();
         let mut end: Option<Instant> = None;
@@ -188,7 +193,7 @@ impl Poller {
                 )
                 .await?;
             let received: Received = serde_json::from_value(received)
-                .context("what the queue answered has not the form of messages")?;
+                .context("the queue's response is not a list of messages")?;
             let received = received.messages.unwrap_or_default();
             let is_over = received.is_empty() && (end.is_none() || wait == 0);
             if end.is_none() && !received.is_empty() {
@@ -224,7 +229,7 @@ struct Message {
     message_attributes: Value,
 }
 
-/// The event that Lambda makes of them.
+/// The event that Lambda builds from the messages.
 fn event(queue: &Queue, messages: &[Message]) -> String {
     let records: Vec<Value> = messages
         .iter()
@@ -245,7 +250,7 @@ fn event(queue: &Queue, messages: &[Message]) -> String {
     json!({"Records": records}).to_string()
 }
 
-/// `{"DataType": …, "StringValue": …}` as events have it.
+/// `{"DataType": …, "StringValue": …}` in the form of the event.
 fn attributes(of_sqs: &Value) -> Value {
     let mut all = serde_json::Map::new();
     for (name, value) in of_sqs.as_object().into_iter().flatten() {
@@ -267,7 +272,7 @@ fn attributes(of_sqs: &Value) -> Value {
     Value::Object(all)
 }
 
-/// Which messages are done for good.
+/// The messages to delete.
 fn done<'a>(
     messages: &'a [Message],
     invocation: &Invocation,
@@ -289,7 +294,8 @@ fn done<'a>(
     }
 }
 
-/// The messages that an answer says have failed; none where it says it in a way by which all have.
+/// The messages that the answer reports as failed; None if the answer means that the whole batch
+/// failed.
 fn failures(answer: &[u8], messages: &[Message]) -> Option<BTreeSet<String>> {
     if answer.is_empty() {
         return Some(BTreeSet::new());
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_named_or_it_is_the_whole_batch() {
+    fn unreadable_failure_report_fails_the_whole_batch() {
         let messages = [message("a"), message("b")];
         let failed = |answer: &str| {
             let failed = failures(answer.as_bytes(), &messages)?;
@@ -370,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_lambdas_fields() {
+    fn event_has_the_fields_of_lambda() {
         let queue = Queue {
             arn: "arn:aws:sqs:eu-west-1:000000000000:jobs".into(),
             region: "eu-west-1".into(),

@@ -1,4 +1,4 @@
-//! What becomes of a response while its client is slow.
+//! Tests of the response buffer with slow clients.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
@@ -6,17 +6,18 @@ use std::future::poll_fn;
 
 use super::*;
 
-/// For a disk, and for what would be for ever.
+/// Long enough for a disk; the limit of waits that would never end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// More than has room in memory, for a client that takes nothing; then PHP is done. Says whether a file was made.
+/// Gives more than fits in memory while the client takes nothing; then PHP is done. Returns whether
+/// a file was created.
 async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
     let spool = Spool {
         directory: None,
         max: 1 << 30,
     };
     let (mut giver, taker) = backlog(Some(Arc::new(spool)));
-    // It has taken so much so quickly that it would be waited for, for an hour.
+    // Pretend that the client has been fast enough for an hour of waiting.
     giver.given = if is_quick_so_far { 360 << 30 } else { 0 };
     let looks = Cell::new(0);
     for piece in 0..2 * PIECES {
@@ -26,7 +27,7 @@ async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
             looks.get() > 3
         };
         let giving = timeout(PATIENCE, giver.give(piece, is_done));
-        giving.await.expect("it is waited for the client").unwrap();
+        giving.await.expect("it waits for the client").unwrap();
     }
     let is_spooled = giver.shared.lock().is_spooled();
     (giver, taker, is_spooled)
@@ -40,9 +41,9 @@ async fn all(mut taker: Taker) -> Vec<u8> {
     all
 }
 
-/// As with a full disk, which takes nothing, or has a page left.
+/// A full disk may take nothing or a few more pages.
 #[tokio::test]
-async fn where_a_file_takes_nothing_php_waits() {
+async fn full_disk_makes_php_wait() {
     let spool = Spool {
         directory: None,
         max: 999,
@@ -55,15 +56,15 @@ async fn where_a_file_takes_nothing_php_waits() {
         .is_ok()
     {
         pieces += 1;
-        assert!(pieces < 5 * PIECES, "memory takes it all");
+        assert!(pieces < 5 * PIECES, "memory is unlimited");
     }
     giver.end(Ok(()));
     assert_eq!(all(taker).await.len(), 1000 * pieces);
 }
 
-/// It has taken a little, and the client that; what is left in memory is still more than is to wait there.
+/// The disk took a little and the client read it, but memory still holds more than its limit.
 #[tokio::test]
-async fn a_file_that_takes_little_is_not_asked_before_there_is_room() {
+async fn nearly_full_disk_is_not_retried_before_there_is_room() {
     let spool = Spool {
         directory: None,
         max: 1 << 30,
@@ -80,7 +81,7 @@ async fn a_file_that_takes_little_is_not_asked_before_there_is_room() {
 }
 
 #[tokio::test]
-async fn once_php_is_done_its_next_event_does_not_wait_for_the_client() {
+async fn slow_client_does_not_delay_the_next_event_once_php_is_done() {
     let expected: Vec<u8> = (0..2 * PIECES)
         .flat_map(|piece| [piece as u8; 1000])
         .collect();

@@ -1,14 +1,14 @@
 <?php
-// The router of `php -S`: runs the script that Surus has found for a request, with the variables that Surus has made of it.
-// Nothing of it is left when the script begins: that runs in the global scope.
+// The router of `php -S`: runs the requested script with the variables from Surus. It leaves no
+// variable behind, because the script runs in the global scope.
 
 if (!hash_equals(require __DIR__.'/key.php', $_SERVER['HTTP_SURUS_KEY'] ?? '')) {
-	// Somebody else on this machine.
+	// The request comes from another user or program on this machine.
 	http_response_code(403);
 	exit;
 }
 if (!isset($_SERVER['HTTP_SURUS_VARIABLES'])) {
-	// Whoever asks so wants to know that this server has nothing else to do.
+	// Surus asks this way whether the server is idle.
 	exit;
 }
 $_SERVER = (static function (): array {
@@ -19,7 +19,8 @@ $_SERVER = (static function (): array {
 	foreach (explode("\0", file_get_contents($file), -1) as $pair) {
 		[$name, $value] = explode('=', $pair, 2);
 		$variables[$name] = $value;
-		// As php-fpm and php-cgi answer getenv(); PHP takes it back at the end of the request. A php.ini may disable it.
+		// Make getenv() work as in php-fpm and php-cgi; PHP restores the environment after the request. A
+		// php.ini may disable putenv().
 		if (function_exists('putenv')) {
 			putenv($pair);
 		}
@@ -35,7 +36,8 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	echo "Access denied.\n";
 } else {
 	chdir(dirname($_SERVER['SCRIPT_FILENAME']));
-	// Before PHP 8.4 the server heeds these only where there is no router; since then it has included the first by now.
+	// Before PHP 8.4 the server applies these settings only without a router. From 8.4 on, it has
+	// already included the first file.
 	in_array(strtolower(ini_get('auto_prepend_file')), ['', 'none'], true) or require_once ini_get('auto_prepend_file');
 	require $_SERVER['SCRIPT_FILENAME'];
 	PHP_VERSION_ID >= 80400 or in_array(strtolower(ini_get('auto_append_file')), ['', 'none'], true) or require ini_get('auto_append_file');

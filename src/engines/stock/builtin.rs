@@ -1,4 +1,5 @@
-//! `builtin`: HTTP to `php -S`, one such server for each event that may run at once: each does one at a time.
+//! The engine `builtin`: sends HTTP requests to `php -S`, one single-threaded server per concurrent
+//! event.
 
 use std::future::Future;
 use std::io;
@@ -27,9 +28,9 @@ use super::daemon::Daemon;
 use super::exchange::{Exchange, Part};
 use super::home::Home;
 use super::launch::Launch;
-use super::seats::{Seat, Seats};
+use super::seats::{ProcessSlot, ProcessSlots};
 use super::variables::{self, Pairs};
-use super::{Php, Spec, no_seat};
+use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
 use crate::engines::cgi_reply::Head;
 use crate::event::{Body, Event, Failure};
@@ -37,21 +38,22 @@ use crate::observe::php::{self, FirstLines};
 use crate::observe::status::WorkerStatus;
 use crate::spool::TempFile;
 
-/// Runs the script that we name, in the server.
+/// The router script, which the server runs for every request.
 pub const ROUTER: &str = include_str!("builtin.php");
-/// Its name in the directory.
+/// The router's file name in the directory.
 pub const ROUTER_FILE: &str = "router.php";
-/// The file with the key, for the router.
+/// The file with the router's key.
 pub const KEY_FILE: &str = "key.php";
 
-/// The file with the variables of a seat's request, for the router.
+/// The file with the CGI variables for the slot's next request.
 pub fn variables_file(index: usize) -> String {
     format!("variables.{index}")
 }
 
-/// Proves to the router that it is us who ask.
+/// The header that proves to the router that the request comes from Surus.
 const KEY: HeaderName = HeaderName::from_static("surus-key");
-/// The seat, which names the file that the router makes `$_SERVER` of: PHP takes no more than 80 KiB of headers.
+/// The header with the slot number. It names the file with `$_SERVER`, because PHP accepts at most
+/// 80 KiB of headers.
 const VARIABLES: HeaderName = HeaderName::from_static("surus-variables");
 
 pub struct Builtin(Arc<Inner>);
@@ -59,9 +61,9 @@ pub struct Builtin(Arc<Inner>);
 struct Inner {
     launch: Launch,
     key: HeaderValue,
-    /// By seat. None when it has to be started.
+    /// By slot; None if the server must be started.
     servers: Vec<Mutex<Option<Server>>>,
-    seats: Seats,
+    slots: ProcessSlots,
     max_events: u64,
     /// How long a server may take to start.
     boot_timeout: Duration,
@@ -73,7 +75,7 @@ struct Server {
     address: SocketAddr,
 }
 
-/// What the query of a URL cannot have.
+/// Characters that a URL query must encode.
 const UNSAFE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
     .add(b' ')
     .add(b'"')
@@ -95,7 +97,7 @@ impl Builtin {
             launch: Launch::new(spec, &home)?,
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
-            seats: Seats::new(spec.workers),
+            slots: ProcessSlots::new(spec.workers),
             max_events: spec.max_events,
             boot_timeout: spec.boot_timeout,
             home,
@@ -106,19 +108,19 @@ impl Builtin {
     }
 }
 
-/// What nobody can guess.
+/// An unguessable random key.
 fn key() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
-    let mut random = std::fs::File::open("/dev/urandom").context("no random numbers")?;
-    io::Read::read_exact(&mut random, &mut bytes).context("no random numbers")?;
+    let mut random = std::fs::File::open("/dev/urandom").context("cannot read /dev/urandom")?;
+    io::Read::read_exact(&mut random, &mut bytes).context("cannot read /dev/urandom")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Inner {
-    /// Starts the server of a seat, in the place of the one before.
+    /// Starts the server of a slot, and replaces the previous one.
     async fn renew(&self, index: usize) -> anyhow::Result<()> {
-        let mut place = self.servers[index].lock().await;
-        if let Some(old) = place.take() {
+        let mut server_slot = self.servers[index].lock().await;
+        if let Some(old) = server_slot.take() {
             old.daemon.kill();
             old.daemon.ended().await;
         }
@@ -142,7 +144,7 @@ impl Inner {
         let port = tokio::select! {
             port = &mut started => port.map_err(|_| daemon.how()),
             how = daemon.ended() => Err(how),
-            () = tokio::time::sleep(self.boot_timeout) => Err("it takes longer than engine.boot_timeout"),
+            () = tokio::time::sleep(self.boot_timeout) => Err("it exceeded engine.boot_timeout"),
         };
         let port = match port {
             Ok(port) => port,
@@ -151,16 +153,16 @@ impl Inner {
                 bail!("php -S did not start: {why}\n{}", words.text());
             }
         };
-        self.seats.set_pid(index, daemon.pid);
-        *place = Some(Server {
+        self.slots.set_pid(index, daemon.pid);
+        *server_slot = Some(Server {
             daemon,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         });
         Ok(())
     }
 
-    /// As the client sent it, but for what is between it and us, and for its path: the router knows from the variables what is asked
-    /// for.
+    /// Builds the request from the client's, without hop-by-hop headers. The path is `/`, because
+    /// the router finds the script in the variables.
     fn request(
         &self,
         event: &Event,
@@ -174,7 +176,7 @@ impl Inner {
         let filled = self.home.fill(&variables_file(index), text);
         filled.map_err(|error| Failure::Died(format!("{error:#}")))?;
         let query = match &event.script.query {
-            // A rule may have put in what a URL has to have encoded.
+            // A rewrite rule may have added characters that a URL must encode.
             Some(query) => percent_encoding::utf8_percent_encode(query, UNSAFE).to_string(),
             None => event.request.uri().query().unwrap_or_default().to_owned(),
         };
@@ -194,11 +196,11 @@ impl Inner {
         for (name, value) in event.request.headers() {
             let is_needed = [header::CONTENT_TYPE, header::AUTHORIZATION].contains(name);
             let passes = is_needed || !is_large && !HOP_BY_HOP.contains(name);
-            if passes && name != header::COOKIE && !may_be_taken_for_ours(name) {
+            if passes && name != header::COOKIE && !is_reserved(name) {
                 headers.append(name, value.clone());
             }
         }
-        // php -S would put a comma between several.
+        // Join several Cookie headers with a semicolon; php -S would use a comma.
         let cookies = event.request.headers().get_all(header::COOKIE);
         let cookies: Vec<_> = cookies.iter().map(HeaderValue::as_bytes).collect();
         if !cookies.is_empty()
@@ -212,7 +214,7 @@ impl Inner {
         Ok(request)
     }
 
-    /// A connection to the server of a seat, which is started if it has ended.
+    /// Connects to the slot's server, and starts it if it has exited.
     async fn connect(&self, index: usize) -> anyhow::Result<TcpStream> {
         for _ in 0..2 {
             let address = {
@@ -228,10 +230,10 @@ impl Inner {
             }
             self.renew(index).await?;
         }
-        bail!("php -S cannot be reached")
+        bail!("cannot connect to php -S")
     }
 
-    /// Returns when the server of a seat has nothing else to do; fails when it has ended.
+    /// Waits until the slot's server is idle. Fails if it has exited.
     async fn is_free(&self, index: usize) -> io::Result<()> {
         let address = {
             let place = self.servers[index].lock().await;
@@ -256,7 +258,8 @@ impl Inner {
         }
     }
 
-    /// Fails when the server of a seat ends before the future does. Whom it has started may hold the connection open.
+    /// Fails if the slot's server exits first. A process that it started may keep the connection
+    /// open.
     async fn while_it_runs<T>(
         &self,
         index: usize,
@@ -284,13 +287,14 @@ impl Inner {
     }
 }
 
-/// Of `[…] PHP 8.2.0 Development Server (http://127.0.0.1:40000) started`.
+/// Reads the port from `[…] PHP 8.2.0 Development Server (http://127.0.0.1:40000) started`.
 fn port(line: &str) -> Option<u16> {
     let (_, rest) = line.split_once("Development Server (http://127.0.0.1:")?;
     rest.split_once(')')?.0.parse().ok()
 }
 
-/// Without the date, and nothing of what is said for each request: `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`.
+/// Removes the date, and drops the lines of each request, such as
+/// `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`.
 fn message(line: &str) -> Option<&str> {
     match line.split_once("] ") {
         Some((date, rest)) if date.starts_with('[') => {
@@ -300,13 +304,13 @@ fn message(line: &str) -> Option<&str> {
     }
 }
 
-/// To PHP, `_` is a `-`.
-fn may_be_taken_for_ours(name: &HeaderName) -> bool {
+/// PHP treats `_` in a header name like `-`.
+fn is_reserved(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.starts_with("surus-") || !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
 }
 
-/// Bytes of headers that are passed on for their own sake (`getallheaders()`).
+/// The limit in bytes for client headers that are passed on only for `getallheaders()`.
 const MOST: usize = 48 * 1024;
 
 const HOP_BY_HOP: [HeaderName; 5] = [
@@ -324,10 +328,10 @@ impl Php for Builtin {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let variables = variables::of(event)?;
-            let seat = self.0.seats.take(event).ok_or_else(no_seat)?;
-            let request = self.0.request(event, variables, seat.index)?;
+            let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
+            let request = self.0.request(event, variables, slot.index)?;
             let died = |error: &dyn std::fmt::Display| Failure::Died(error.to_string());
-            let stream = self.0.connect(seat.index).await;
+            let stream = self.0.connect(slot.index).await;
             let stream = stream.map_err(|error| died(&format!("{error:#}")))?;
             let (mut send, connection) = http1::Builder::new()
                 .max_headers(1024)
@@ -336,7 +340,7 @@ impl Php for Builtin {
                 .map_err(|error| died(&error))?;
             Ok(Box::new(Http {
                 inner: self.0.clone(),
-                seat,
+                slot,
                 answer: Answer::Waiting(Box::pin(async move { send.send_request(request).await })),
                 connection: tokio::spawn(async move {
                     let _ = connection.await;
@@ -348,7 +352,7 @@ impl Php for Builtin {
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
-        self.0.seats.status()
+        self.0.slots.status()
     }
 
     fn end(&self) -> Pending<'_, ()> {
@@ -378,7 +382,7 @@ fn spooled(file: Arc<TempFile>, len: u64) -> StreamBody<Pieces> {
     })))
 }
 
-/// Bytes of a body that are read at once.
+/// How much of a body is read at once, in bytes.
 const PIECE: usize = 64 * 1024;
 
 enum Answer {
@@ -387,13 +391,13 @@ enum Answer {
     Gone,
 }
 
-/// An event at a server.
+/// A request in progress at one server.
 struct Http {
     inner: Arc<Inner>,
-    seat: Seat,
+    slot: ProcessSlot,
     answer: Answer,
     connection: JoinHandle<()>,
-    /// It is known that the server has done with it.
+    /// Whether the server has confirmed that it is idle.
     is_free: bool,
     is_killed: bool,
 }
@@ -406,19 +410,20 @@ impl Http {
 
     async fn broken(&mut self) -> Failure {
         self.close();
-        Failure::Died(self.inner.how_it_ended(self.seat.index).await)
+        Failure::Died(self.inner.how_it_ended(self.slot.index).await)
     }
 }
 
 impl Exchange for Http {
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
         Box::pin(async {
-            let (inner, index) = (self.inner.clone(), self.seat.index);
+            let (inner, index) = (self.inner.clone(), self.slot.index);
             match &mut self.answer {
                 Answer::Waiting(response) => match inner.while_it_runs(index, response).await {
                     Ok(Ok(response)) => {
                         let (mut head, body) = response.into_parts();
-                        // The connection to us, and what our own front says.
+                        // Remove the headers of the internal connection and those that Surus's HTTP
+                        // front end sets itself.
                         for ours in [header::CONNECTION, header::HOST, header::DATE] {
                             head.headers.remove(ours);
                         }
@@ -429,7 +434,7 @@ impl Exchange for Http {
                             headers: head.headers,
                         })))
                     }
-                    // Such as headers beyond hyper's limits, of which PHP knows nothing.
+                    // For example, headers beyond hyper's limits.
                     Ok(Err(error)) if error.is_parse() => {
                         self.broken().await;
                         let why = format!("the response's headers: {error}");
@@ -445,7 +450,8 @@ impl Exchange for Http {
                             }
                         }
                         Ok(Some(Err(_))) | Err(_) => return Err(self.broken().await),
-                        // The end of an answer is the end of its connection, which that of its process looks like, too.
+                        // The response ends when its connection closes, and so does a crash; so ask
+                        // the server whether it is idle.
                         Ok(None) => match inner.is_free(index).await {
                             Ok(()) => {
                                 self.is_free = true;
@@ -455,13 +461,14 @@ impl Exchange for Http {
                         },
                     }
                 },
-                Answer::Gone => Err(Failure::Died("nobody listens any more".into())),
+                Answer::Gone => Err(Failure::Died("the connection is closed".into())),
             }
         })
     }
 
     fn leave(&mut self) {
-        // PHP would run what it has got of the request by then when it has all of it, and that may be later than what comes next.
+        // PHP runs what it has received of a request as soon as the connection closes, possibly
+        // after the next request.
         if !matches!(self.answer, Answer::Waiting(_)) {
             self.close();
         }
@@ -470,9 +477,9 @@ impl Exchange for Http {
     fn kill(&mut self) {
         self.is_killed = true;
         self.close();
-        let pid = self.seat.pid();
-        // Locked only while it is started, when there is nothing to kill.
-        if let Ok(place) = self.inner.servers[self.seat.index].try_lock()
+        let pid = self.slot.pid();
+        // The lock is held only while the server starts; there is nothing to kill then.
+        if let Ok(place) = self.inner.servers[self.slot.index].try_lock()
             && let Some(server) = place.as_ref()
             && server.daemon.pid == pid
         {
@@ -482,7 +489,7 @@ impl Exchange for Http {
 
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            let (inner, index) = (self.inner.clone(), self.seat.index);
+            let (inner, index) = (self.inner.clone(), self.slot.index);
             if let Answer::Waiting(response) = &mut self.answer {
                 let _ = inner.while_it_runs(index, response).await;
                 self.close();
@@ -490,9 +497,9 @@ impl Exchange for Http {
             let is_free =
                 self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
             let is_old =
-                self.inner.max_events > 0 && self.seat.served() + 1 >= self.inner.max_events;
+                self.inner.max_events > 0 && self.slot.served() + 1 >= self.inner.max_events;
             if !is_free || is_old {
-                self.seat.counts = false;
+                self.slot.counts = false;
                 if let Err(error) = inner.renew(index).await {
                     // The next event tries again.
                     tracing::error!("{error:#}");
@@ -514,8 +521,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_is_read_and_what_every_request_says_is_noise() {
-        let started = "[Sun Nov 22 04:50:05 2026] PHP 8.2.29 Development Server (http://127.0.0.1:40312) started";
+    fn port_is_read_and_request_lines_are_dropped() {
+        let started = "[Sun Nov 22 04:50:05 2026] PHP 8.2.29 Development Server \
+        (http://127.0.0.1:40312) started";
         assert_eq!(port(started), Some(40312));
         let at = "[Sun Nov 22 04:50:05 2026]";
         assert_eq!(message(&format!("{at} 127.0.0.1:40312 Accepted")), None);

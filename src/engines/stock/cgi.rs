@@ -1,19 +1,19 @@
-//! `cgi`: php-cgi, started for each event (RFC 3875).
+//! The engine `cgi`: starts php-cgi for each event (RFC 3875).
 
 use super::exchange::Exchange;
 use super::home::Home;
 use super::launch::{Extra, Launch};
 use super::process::OneEvent;
-use super::seats::Seats;
-use super::{Php, Spec, no_seat, variables};
+use super::seats::ProcessSlots;
+use super::{Php, Spec, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::observe::status::WorkerStatus;
 
 pub struct Cgi {
     launch: Launch,
-    seats: Seats,
-    /// Has the settings that it reads.
+    slots: ProcessSlots,
+    /// Keeps the directory with the settings.
     _home: Home,
 }
 
@@ -21,7 +21,7 @@ impl Cgi {
     pub fn new(spec: &Spec, home: Home) -> anyhow::Result<Cgi> {
         Ok(Cgi {
             launch: Launch::new(spec, &home)?,
-            seats: Seats::new(spec.workers),
+            slots: ProcessSlots::new(spec.workers),
             _home: home,
         })
     }
@@ -38,15 +38,15 @@ impl Php for Cgi {
                 env: &env,
                 ..Extra::default()
             };
-            let seat = self.seats.take(event).ok_or_else(no_seat)?;
+            let slot = self.slots.take(event).ok_or_else(no_slot)?;
             let body = event.request.body();
-            let started = OneEvent::start(&self.launch, extra, body, event.id, seat, None).await?;
+            let started = OneEvent::start(&self.launch, extra, body, event.id, slot, None).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
-        self.seats.status()
+        self.slots.status()
     }
 
     fn end(&self) -> Pending<'_, ()> {

@@ -1,33 +1,35 @@
 <?php
 /**
- * How does `php`, which knows no HTTP, answer a request? As php-cgi would, when this file runs the script.
+ * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi:
  *
  *     php -d auto_prepend_file= -d auto_append_file= -d session.auto_start=0 -f cli.php
  *
- * with the functions of cli.functions disabled, so that those below take their places. Descriptor 0 is the request's body, a
- * file at its beginning; 3 has the CGI variables, `NAME=VALUE\0` each; 4 takes the response's head, 1 its body.
+ * The functions of cli.functions are disabled, so that those below replace them. Descriptor 0 is the request
+ * body, a file at its beginning; 3 has the CGI variables as `NAME=VALUE\0`; 4 takes the response headers, and 1
+ * the body.
  *
- * The head is written when PHP would send it: at the first output that nothing buffers, or else after shutdown functions,
- * destructors and output buffers, when the process is about to end. A process that ends without a head has crashed.
+ * The driver writes the headers when PHP would send them: at the first unbuffered output, or after shutdown
+ * functions, destructors and output buffers at exit. A process that exits without headers has crashed.
  *
- * What differs from php-cgi and cannot be helped:
- * - PHP_SAPI is `cli`, phpinfo() is text, STDIN (at its end), STDOUT and STDERR exist, and backtraces and get_included_files()
- *   begin with this file.
- * - filter_input() and filter_has_var() see nothing: PHP's own copy of the variables cannot be written.
- * - What is wrong with a header or the body is an E_USER_WARNING that names a line of this file.
- * - ob_gzhandler() and zlib.output_compression compress nothing, so that no header is missing; mb_output_handler()'s is.
- * - The body of a HEAD request's answer is not held back.
- * - ini_get() of output_buffering, register_argc_argv and max_input_time tells what the CLI has set. .user.ini cannot set
- *   max_input_vars, max_input_nesting_level and short_open_tag.
- * - A session that is destroyed before any header is set or listed leaves no cookie; one that is opened again does not set its
- *   cache headers again.
- * - http_response_code() in a shutdown function is heeded after a fatal error too.
- * - exit() in a shutdown function keeps the later ones from running, and with them the one that deletes uploads.
+ * Unavoidable differences from php-cgi:
+ * - PHP_SAPI is `cli`, phpinfo() prints text, STDIN (at its end), STDOUT and STDERR exist, and backtraces and
+ *   get_included_files() begin with this file.
+ * - filter_input() and filter_has_var() find nothing, because PHP's own copy of the variables is read-only.
+ * - Errors in a header or the body are an E_USER_WARNING that names a line of this file.
+ * - ob_gzhandler() and zlib.output_compression do not compress, so no header is missing. The header of
+ *   mb_output_handler() is missing.
+ * - The body of a response to HEAD is not suppressed.
+ * - ini_get() of output_buffering, register_argc_argv and max_input_time returns the CLI's values. .user.ini
+ *   cannot set max_input_vars, max_input_nesting_level and short_open_tag.
+ * - A session that is destroyed before any header is set or listed leaves no cookie. A session that is opened
+ *   again does not set its cache headers again.
+ * - http_response_code() in a shutdown function also takes effect after a fatal error.
+ * - exit() in a shutdown function prevents the later ones, including the one that deletes uploads.
  */
 
 namespace Surus\Cli {
 
-    /** What the CLI, or the command line above, overrides in php.ini; with PHP's defaults for where that says nothing. */
+    /** Settings that the CLI or the options above override in php.ini, with PHP's defaults. */
     const OVERRIDDEN = [
         'auto_append_file' => '',
         'auto_prepend_file' => '',
@@ -39,14 +41,14 @@ namespace Surus\Cli {
         'session.auto_start' => '',
     ];
 
-    /** The only function that leaves something behind in the global scope: what a web server would have put there. */
+    /** Prepares the request and sets the superglobals; nothing else remains in the global scope. */
     function start(): void
     {
         Head::begin();
         Request::begin();
         \register_shutdown_function(static function () {
             Session::follow();
-            // Behind those that the script has registered.
+            // Run after the functions that the script has registered.
             \register_shutdown_function(static function () {
                 Session::follow();
                 Head::end();
@@ -62,7 +64,7 @@ namespace Surus\Cli {
         }
         \chdir(\dirname($script));
         Settings::apply();
-        // Before there can be a warning, with which the headers would go.
+        // Must run before any warning, because a warning would send the headers.
         if (($size = (int) Settings::get('output_buffering')) && \ob_get_level() === 0) {
             \ob_start(null, $size > 1 ? $size : 0);
         }
@@ -78,7 +80,7 @@ namespace Surus\Cli {
         return false;
     }
 
-    /** Settings as a web server has them: without what the CLI sets, with what .user.ini sets. */
+    /** The settings of a web server: removes the CLI's overrides and applies .user.ini. */
     final class Settings
     {
         private static array $files = [];
@@ -100,7 +102,7 @@ namespace Surus\Cli {
             self::$user = \array_replace(self::$user, $settings);
         }
 
-        /** PHP's word for no file is `none`. */
+        /** PHP also accepts `none` for no file. */
         public static function file(string $name): string
         {
             return \strcasecmp(self::get($name), 'none') ? self::get($name) : '';
@@ -125,7 +127,7 @@ namespace Surus\Cli {
         {
             $settings = [];
             foreach ($files as $file) {
-                // It may lie outside of open_basedir.
+                // The file may lie outside open_basedir.
                 if (@\is_file($file)) {
                     $settings = \array_replace($settings, \parse_ini_file($file) ?: []);
                 }
@@ -134,7 +136,7 @@ namespace Surus\Cli {
             return \array_filter($settings, 'is_scalar');
         }
 
-        /** Those from the document root down to the script's directory. */
+        /** The .user.ini files from the document root down to the script's directory. */
         private static function userFiles(): array
         {
             if (($name = \ini_get('user_ini.filename')) === '') {
@@ -152,7 +154,7 @@ namespace Surus\Cli {
         }
     }
 
-    /** What was asked: the CGI variables and the body, and the superglobals made of them. */
+    /** The request: CGI variables, body and superglobals. */
     final class Request
     {
         private static array $variables = [];
@@ -177,7 +179,7 @@ namespace Surus\Cli {
             return self::variable('SCRIPT_FILENAME');
         }
 
-        /** The request's header fields, in the spelling that php-cgi makes of their variables. */
+        /** The request headers, with names derived from the CGI variables as in php-cgi. */
         public static function headers(): array
         {
             $headers = [];
@@ -197,9 +199,9 @@ namespace Surus\Cli {
         public static function fill(): void
         {
             $started = ['REQUEST_TIME_FLOAT' => $_SERVER['REQUEST_TIME_FLOAT'], 'REQUEST_TIME' => $_SERVER['REQUEST_TIME']];
-            // In CGI the variables are the environment. A php.ini may disable putenv().
+            // In CGI the variables are also the environment. A php.ini may disable putenv().
             foreach (\function_exists('putenv') ? self::$variables : [] as $name => $value) {
-                // Programs that the script runs would take this header for their proxy (CVE-2016-5385).
+                // Other programs would use this header as their proxy (CVE-2016-5385).
                 if ($name !== 'HTTP_PROXY') {
                     \putenv("$name=$value");
                 }
@@ -241,7 +243,7 @@ namespace Surus\Cli {
             return isset($basic[1]) ? ['PHP_AUTH_USER' => $basic[0]] + \array_filter(['PHP_AUTH_PW' => $basic[1]], 'strlen') : [];
         }
 
-        /** Reads the body as far as PHP does before a script runs, and leaves the rest to php://input. */
+        /** Reads a form body before the script runs, as PHP does; other bodies stay in php://input. */
         private static function form(): array
         {
             if (self::variable('REQUEST_METHOD') === 'POST' && \ini_get('enable_post_data_reading')) {
@@ -252,14 +254,14 @@ namespace Surus\Cli {
                     $form = Fields::body(self::variable('CONTENT_TYPE'));
                 }
             }
-            // A multipart body is spent when it is read; its files are there once, not twice.
+            // A multipart body can be read only once.
             if (!isset($form['files'])) {
                 self::offerBody();
             }
             return ($form ?? []) + ['post' => [], 'files' => []];
         }
 
-        /** PHP keeps what php://input gives in a temporary stream of its own, which only the list of all streams shows. */
+        /** Fills php://input: PHP keeps its content in a temporary stream, which only the list of all streams shows. */
         private static function offerBody(): void
         {
             $input = \fopen('php://input', 'r');
@@ -272,7 +274,7 @@ namespace Surus\Cli {
         }
     }
 
-    /** Names and values as PHP reads them: `a[b]=c` is an array. */
+    /** Parses form fields as PHP does: `a[b]=c` creates an array. */
     final class Fields
     {
         public static function query(string $text): array
@@ -280,7 +282,7 @@ namespace Surus\Cli {
             return self::split($text, Settings::get('arg_separator.input'));
         }
 
-        /** By these separators, whatever those of PHP's own function are. */
+        /** Splits at these separators, regardless of arg_separator.input. */
         private static function split(string $text, string $separators): array
         {
             $own = \ini_get('arg_separator.input');
@@ -308,7 +310,7 @@ namespace Surus\Cli {
             foreach (\explode(';', $header) as $pair) {
                 [$name, $value] = \explode('=', \ltrim($pair), 2) + [1 => ''];
                 $key = \strtr($name, ' .', '__');
-                // The first of one name counts: it is that of the longer path (RFC 6265, 5.4).
+                // The first of equal names wins: it has the longer path (RFC 6265, 5.4).
                 if ($name !== '' && !isset($seen[$key])) {
                     $seen[\strstr($key, '[', true) ?: $key] = true;
                     $fields[] = [$name, \rawurldecode($value)];
@@ -317,13 +319,13 @@ namespace Surus\Cli {
             return self::named($fields);
         }
 
-        /** `post` and `files`, as far as the body is a form that has them. */
+        /** Returns `post` and `files` if the body is a form. */
         public static function body(string $contentType): array
         {
             switch (\strtolower(\substr($contentType, 0, \strcspn($contentType, ';, ')))) {
                 case 'application/x-www-form-urlencoded':
                     $text = \stream_get_contents(\STDIN);
-                    // For php://input, which gives it again.
+                    // Keep the body for php://input.
                     \rewind(\STDIN);
                     return ['post' => self::split($text, '&')];
                 case 'multipart/form-data':
@@ -342,7 +344,7 @@ namespace Surus\Cli {
                 return [];
             }
             $parts = new Parts(\STDIN, \end($found));
-            // PHP before 8.2.3 does not know it.
+            // Unknown to PHP before 8.2.3.
             $limit = (int) (Settings::get('max_multipart_body_parts') ?: -1);
             if ($limit < 0) {
                 $limit = (int) Settings::get('max_input_vars') + (int) Settings::get('max_file_uploads');
@@ -375,17 +377,17 @@ namespace Surus\Cli {
             $value = '"((?:\\\\.|[^"\\\\])*+)"?|\'((?:\\\\.|[^\'\\\\])*+)\'?|([^;\s]*)';
             \preg_match_all("/;\s*(name|filename)\s*=\s*(?|$value)/is", $header, $found, \PREG_SET_ORDER);
             foreach ($found as [, $name, $text]) {
-                // Other backslashes are those of a path.
+                // Other backslashes belong to a path.
                 $parameters[\strtolower($name)] = \preg_replace('/\\\\([\\\\"\'])/', '$1', $text);
             }
             return $parameters;
         }
     }
 
-    /** The parts of a multipart body, one after the other, never the whole in memory. */
+    /** Reads a multipart body part by part, without loading it completely. */
     final class Parts
     {
-        // As if a line had ended before the first boundary.
+        // Starts with a line break, so that the first boundary needs no special case.
         private string $buffer = "\n";
         private string $boundary;
 
@@ -394,7 +396,7 @@ namespace Surus\Cli {
             $this->boundary = "\n--$boundary";
         }
 
-        /** Goes to the next part; its headers by lower-case name, with '' for the blank line, or [] when there is none. */
+        /** Moves to the next part. Returns its headers by lower-case name, with '' for the blank line, or [] at the end. */
         public function next(): array
         {
             do {
@@ -419,7 +421,7 @@ namespace Surus\Cli {
             return $headers;
         }
 
-        /** What is left of the part, piece by piece. */
+        /** Yields the rest of the part in pieces. */
         public function content(): \Generator
         {
             return $this->before($this->boundary);
@@ -432,11 +434,11 @@ namespace Surus\Cli {
             return $line;
         }
 
-        /** Reads up to `$mark`, which stays in the buffer, or to the end of all, which leaves it empty. */
+        /** Reads up to `$mark`, which stays in the buffer, or to the end, which leaves the buffer empty. */
         private function before(string $mark): \Generator
         {
             while (($at = \strpos($this->buffer, $mark)) === false) {
-                // A mark, and the carriage return before it, may come in two pieces.
+                // The mark and the carriage return before it may be split over two reads.
                 $sure = \strlen($this->buffer) - \strlen($mark);
                 if ($sure > 0) {
                     yield \substr($this->buffer, 0, $sure);
@@ -462,17 +464,17 @@ namespace Surus\Cli {
         }
     }
 
-    /** Uploaded files, until the script has moved them away. */
+    /** Uploaded files; deletes those that the script did not move. */
     final class Uploads
     {
-        /** What becomes of $_FILES. */
+        /** The value of $_FILES. */
         public static array $files = [];
-        /** What the form's field MAX_FILE_SIZE says. */
+        /** The form field MAX_FILE_SIZE. */
         public static int $formLimit = 0;
         private static array $paths = [];
         private static ?int $left = null;
 
-        /** Stores a part as a file, if files are still taken. */
+        /** Stores a part as a file unless the limit is reached. */
         public static function take(Parts $parts, string $field, string $filename, string $type): void
         {
             self::$left ??= \ini_get('file_uploads') ? (int) Settings::get('max_file_uploads') : -1;
@@ -482,7 +484,7 @@ namespace Surus\Cli {
                 }
                 return;
             }
-            // Brackets that do not match are not repaired: PHP takes neither this file nor a later one.
+            // Like PHP, reject this and all later files if brackets do not match.
             if (!\preg_match('/^([^[\]]+)((?:\[[^[\]]*\])*)$/D', $field, $name)) {
                 self::$left = -1;
                 return;
@@ -507,7 +509,7 @@ namespace Surus\Cli {
             }
         }
 
-        /** `a[]` is the first free place of the array, as everywhere. */
+        /** `a[]` appends to the array, as in other fields. */
         private static function put(string|int $value, array $path): void
         {
             $place = &self::$files;
@@ -525,7 +527,7 @@ namespace Surus\Cli {
         private static function store(Parts $parts): array
         {
             $limit = Settings::size('upload_max_filesize');
-            // Falls back to the system's directory, of which it gives notice.
+            // Falls back to the system's directory, with a notice.
             $path = @\tempnam(\ini_get('upload_tmp_dir') ?: \sys_get_temp_dir(), 'php');
             if ($path === false || !($file = \fopen($path, 'w'))) {
                 warn('File upload error - unable to create a temporary file');
@@ -566,7 +568,7 @@ namespace Surus\Cli {
                 return false;
             }
             if (@\rename($from, $to)) {
-                // It was made for its owner alone.
+                // The temporary file has mode 0600.
                 @\chmod($to, 0666 & ~\umask());
             } elseif (\copy($from, $to)) {
                 \unlink($from);
@@ -585,16 +587,16 @@ namespace Surus\Cli {
         }
     }
 
-    /** The response's status and headers, by the rules of PHP's SAPI.c. The code itself is PHP's: see http_response_code(). */
+    /** The status and headers, by the rules of PHP's SAPI.c. PHP holds the code itself; see http_response_code(). */
     final class Head
     {
         private static array $lines = [];
         private static string $statusLine = '';
         private static int $statusCode = 0;
         private static bool $defaultType = true;
-        /** Descriptor 4; null when the head is written. */
+        /** Descriptor 4; null after the headers are written. */
         private static $to;
-        /** The script's own, when it has put one in the place of ours. */
+        /** The script's own callback, if it has replaced the driver's. */
         public static mixed $callback = null;
 
         public static function begin(): void
@@ -603,12 +605,12 @@ namespace Surus\Cli {
             if (\ini_get('expose_php')) {
                 self::$lines[] = 'X-Powered-By: PHP/' . \PHP_VERSION;
             }
-            // The CLI has no status; when it is 200, PHP itself makes it 500 where it would.
+            // The CLI has no status. PHP changes 200 to 500 after a fatal error, as on a web server.
             \http_response_code(200);
             \header_register_callback(new Sender());
         }
 
-        /** header(); false if PHP would not take it. */
+        /** Implements header(); returns false if PHP would reject it. */
         public static function put(string $line, bool $replace = true, int $code = 0): bool
         {
             if (!self::open()) {
@@ -643,7 +645,7 @@ namespace Surus\Cli {
             return true;
         }
 
-        /** Header fields that mean something to PHP itself; what is sent instead, if something is. */
+        /** Handles headers with a special meaning in PHP; returns the replacement, if any. */
         private static function special(string $name, string $value): ?string
         {
             switch (\strtolower($name)) {
@@ -681,7 +683,7 @@ namespace Surus\Cli {
             }
         }
 
-        /** Takes out the lines that begin like this, `Set-Cookie: a=` or a whole name. */
+        /** Removes lines with this prefix, such as `Set-Cookie: a=`, or with this complete name. */
         public static function drop(string $name, string $rest = ''): void
         {
             self::$lines = \array_values(self::without("$name:$rest"));
@@ -707,7 +709,7 @@ namespace Surus\Cli {
             self::$statusCode = $code;
         }
 
-        /** May headers still be changed? */
+        /** Whether headers can still be changed. */
         private static function open(): bool
         {
             if (\headers_sent($file, $line)) {
@@ -730,14 +732,14 @@ namespace Surus\Cli {
                 self::$lines[] = "Content-type: $type" . ($isText ? "; charset=$charset" : '');
             }
             $code = \http_response_code();
-            // Without regular expressions: their cache may be gone by now.
+            // No regular expressions: PHP may have freed their cache.
             $status = \array_diff_key(self::$lines, self::without('Status:'));
             $lines = self::without('Status:');
             if ($code === 304) {
                 $lines = \array_intersect_key($lines, self::without('Content-Type:'));
             }
-            // The script's own status line goes before any code that was set later, as in php-cgi; but 200 before the 500 of a
-            // fatal error. The usual reasons are the server's business.
+            // As in php-cgi, the script's own status line overrides a code that was set later. However, it does not
+            // override the 500 of a fatal error if it is 200. Surus adds the standard reason phrases.
             if (self::$statusLine !== '' && self::$statusCode !== 200 && $code !== 200) {
                 \array_unshift($lines, 'Status:' . \strstr(self::$statusLine, ' '));
             } else {
@@ -747,10 +749,10 @@ namespace Surus\Cli {
             self::$to = null;
         }
 
-        /** The last shutdown function. PHP still has destructors and output buffers to go through, which may set headers. */
+        /** Runs as the last shutdown function. Destructors and output buffers still follow and may set headers. */
         public static function end(): void
         {
-            // PHP calls theirs when output begins; which it is, if there were several, nothing but PHP knows.
+            // PHP runs the callback when output begins, and does not reveal which of several callbacks it runs.
             while (self::$callback && \ob_get_level() > 0 && \ob_end_flush());
             if (\headers_sent()) {
                 self::send();
@@ -764,9 +766,9 @@ namespace Surus\Cli {
     }
 
     /**
-     * What PHP calls just before the headers are out of its hands, which is the last that runs of all.
+     * The header callback, which PHP calls as the last step before it sends the headers.
      *
-     * PHP knows one callback only. When the script registers its own, this one is destroyed in the middle of that call.
+     * PHP has only one callback. If the script registers another, PHP destroys this one during that call.
      */
     final class Sender
     {
@@ -784,17 +786,17 @@ namespace Surus\Cli {
         }
     }
 
-    /** What session_start() would send and the CLI swallows. */
+    /** The headers that session_start() would send; the CLI discards them. */
     final class Session
     {
         private static bool $limited = false;
         private static string $sent = '';
         private static bool $following = false;
 
-        /** Looks, before headers are read or changed, whether a session has begun since the last time. */
+        /** Checks, before headers are read or changed, whether a session has started. */
         public static function follow(): void
         {
-            // PHP defines it with the first session, and it outlives them all.
+            // PHP defines SID with the first session and never removes it.
             if (!\defined('SID') || self::$following || \headers_sent()) {
                 return;
             }
@@ -833,7 +835,7 @@ namespace Surus\Cli {
         }
     }
 
-    /** Set-Cookie. */
+    /** Builds Set-Cookie headers. */
     final class Cookie
     {
         private const ATTRIBUTES = [
@@ -847,7 +849,7 @@ namespace Surus\Cli {
         private const WRONG = ",; \t\r\n\v\f";
         private const WRONG_SHOWN = '",", ";", " ", "\t", "\r", "\n", "\013", or "\014"';
 
-        /** setcookie() and setrawcookie(), one of which is `$function`, called with so many arguments. */
+        /** Implements setcookie() and setrawcookie(); `$function` names the one called with these arguments. */
         public static function set(string $function, string $name, string $value, array $options, int $count): bool
         {
             if (\is_array($options['expires'])) {
@@ -944,7 +946,7 @@ namespace {
         return Head::lines();
     }
 
-    // Nulls are taken, as PHP's own functions take them.
+    // Accepts null, as PHP's own functions do.
     function setcookie(
         string $name,
         ?string $value = '',

@@ -1,5 +1,5 @@
-//! `cli`: php, started for each event. `cli.php` makes a request of what it is given, and a response of what the script says: to the
-//! command line's PHP, both are unknown.
+//! The engine `cli`: starts php for each event. The driver `cli.php` implements the request and
+//! response, which PHP's command line lacks.
 
 use std::os::fd::OwnedFd;
 
@@ -11,30 +11,30 @@ use super::exchange::Exchange;
 use super::home::Home;
 use super::launch::{Extra, Launch, nothing};
 use super::process::OneEvent;
-use super::seats::Seats;
-use super::{Php, Spec, no_seat, variables};
+use super::seats::ProcessSlots;
+use super::{Php, Spec, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::launcher::Role;
 use crate::observe::status::WorkerStatus;
 
-/// Runs the script.
+/// The driver script, which runs the application's script.
 pub const DRIVER: &str = include_str!("cli.php");
-/// Its name in the directory.
+/// The driver's file name in the directory.
 pub const DRIVER_FILE: &str = "cli.php";
-/// What PHP has to be without, because the driver has it: a line each.
+/// Functions to disable because the driver replaces them, one per line.
 const REPLACED: &str = include_str!("cli.functions");
 
-/// The driver's descriptors.
+/// The driver's file descriptors.
 pub const VARIABLES: i32 = 3;
 pub const HEAD: i32 = 4;
 
 pub struct Cli {
     launch: Launch,
-    /// Functions that PHP's settings disable.
+    /// Functions that PHP's own settings disable.
     disabled: String,
-    seats: Seats,
-    /// Has the settings and the driver.
+    slots: ProcessSlots,
+    /// Keeps the directory with the settings and the driver.
     _home: Home,
 }
 
@@ -44,13 +44,14 @@ impl Cli {
         Ok(Cli {
             disabled: disabled(&launch).await?,
             launch,
-            seats: Seats::new(spec.workers),
+            slots: ProcessSlots::new(spec.workers),
             _home: home,
         })
     }
 }
 
-/// What PHP is told with `-d`. On the command line, since PHP that the script starts finds the same ini files.
+/// Settings for `-d` options. They are not in an ini file, because PHP processes that the script
+/// starts read the same ini files.
 pub fn settings(disabled: &str) -> [String; 4] {
     let replaced = REPLACED.lines().map(|name| format!(",{name}"));
     [
@@ -64,31 +65,32 @@ pub fn settings(disabled: &str) -> [String; 4] {
     ]
 }
 
-/// The functions that PHP's settings disable, with commas between; nothing where the keeper hears them and keeps them.
+/// The functions that PHP's settings disable, separated by commas. Empty if the keeper reads and
+/// keeps them.
 async fn disabled(launch: &Launch) -> anyhow::Result<String> {
-    let (mut out, their_out) = pipe().context("no pipe")?;
-    let (mut err, their_err) = pipe().context("no pipe")?;
+    let (mut out, their_out) = pipe().context("cannot create a pipe")?;
+    let (mut err, their_err) = pipe().context("cannot create a pipe")?;
     let stdio = [nothing()?, their_out, their_err];
     let mut child = launch.start(Role::Probe, Extra::default(), stdio).await?;
     let (mut said, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
     let program = launch.program.display();
     out.and(err)
-        .with_context(|| format!("cannot hear {program}"))?;
+        .with_context(|| format!("cannot read the output of {program}"))?;
     let status = child
         .wait()
         .await
         .with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
         bail!(
-            "{program} fails: {status}\n{}",
+            "{program} failed: {status}\n{}",
             String::from_utf8_lossy(&complained)
         );
     }
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// A pipe that is read here.
+/// A pipe with an asynchronous read end.
 fn pipe() -> std::io::Result<(pipe::Receiver, OwnedFd)> {
     let (ours, theirs) = std::io::pipe()?;
     Ok((pipe::Receiver::from_owned_fd(ours.into())?, theirs.into()))
@@ -112,16 +114,16 @@ impl Php for Cli {
                 driver: Some([variables, their_head]),
                 ..Extra::default()
             };
-            let seat = self.seats.take(event).ok_or_else(no_seat)?;
+            let slot = self.slots.take(event).ok_or_else(no_slot)?;
             let body = event.request.body();
             let started =
-                OneEvent::start(&self.launch, extra, body, event.id, seat, Some(head)).await?;
+                OneEvent::start(&self.launch, extra, body, event.id, slot, Some(head)).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
-        self.seats.status()
+        self.slots.status()
     }
 
     fn end(&self) -> Pending<'_, ()> {

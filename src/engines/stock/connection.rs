@@ -1,4 +1,4 @@
-//! Where a php-fpm listens, and connections to it.
+//! Addresses of php-fpm and connections to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use surus_sys::socket;
 use tokio::net::{TcpStream, UnixStream};
 
-/// Where a php-fpm listens: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
+/// The listen address of a php-fpm: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -27,7 +27,8 @@ impl TryFrom<String> for Address {
         }
         text.parse().map(Address::Tcp).map_err(|_| {
             format!(
-                "`{text}` is no address of a php-fpm; write one such as \"127.0.0.1:9000\" or \"unix:/run/php/php-fpm.sock\""
+                "invalid php-fpm address `{text}`; write an address such as \"127.0.0.1:9000\" or \
+                 \"unix:/run/php/php-fpm.sock\""
             )
         })
     }
@@ -42,7 +43,7 @@ impl From<Address> for String {
     }
 }
 
-/// A connection that can be read and written at once.
+/// A connection that can be read and written concurrently.
 pub enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -60,14 +61,14 @@ impl Stream {
         })
     }
 
-    /// A connected unix socket.
+    /// Wraps a connected Unix socket.
     pub fn of_unix(socket: OwnedFd) -> io::Result<Stream> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         Ok(Stream::Unix(UnixStream::from_std(stream)?))
     }
 
-    /// Has nobody closed it, or said what nobody has asked for?
+    /// Whether the peer has neither closed the connection nor sent unexpected data.
     pub fn is_open(&self) -> bool {
         match self {
             Stream::Unix(stream) => socket::is_silent(stream),
@@ -75,7 +76,8 @@ impl Stream {
         }
     }
 
-    /// Has the other end fail when it writes, while it can still read. False: that is not to be had over TCP.
+    /// Makes the peer's writes fail while it can still read. Returns false for TCP, where this is
+    /// impossible.
     pub fn refuse_more(&self) -> bool {
         match self {
             Stream::Unix(stream) => socket::refuse_more(stream).is_ok(),
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_written() {
+    fn address_survives_parsing_and_printing() {
         for text in ["127.0.0.1:9000", "[::1]:9000", "unix:/run/php/php-fpm.sock"] {
             let address = Address::try_from(text.to_string()).unwrap();
             assert_eq!(String::from(address), text);

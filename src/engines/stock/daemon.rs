@@ -1,4 +1,4 @@
-//! A process that serves many events: php-fpm's master, `php -S`.
+//! A long-running PHP process that serves many events: php-fpm's master or `php -S`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, OnceLock};
@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::launch::{Extra, Launch, nothing};
 use crate::launcher::{Child, Role};
 
-/// Running until it is told to end, or dropped.
+/// Runs until it is stopped or dropped.
 pub struct Daemon {
     pub pid: u32,
     state: Arc<State>,
 }
 
-/// A process and its children, of whom none outlives it, nor the runtime that waits for it.
+/// A process with its children; drop kills them all, so none outlives the process or the async
+/// runtime.
 struct Group(Child, u32);
 
 impl Drop for Group {
@@ -28,7 +29,7 @@ impl Drop for Group {
     }
 }
 
-/// Its end, for who waits for it without keeping it.
+/// A handle to wait for the process's exit without keeping the process alive.
 pub struct End(Arc<State>);
 
 impl End {
@@ -36,7 +37,7 @@ impl End {
         self.0.ended.is_cancelled()
     }
 
-    /// Returns, with how, when it has come.
+    /// Waits for the exit and returns its description.
     pub async fn come(&self) -> &str {
         self.0.ended.cancelled().await;
         self.0.how.get().map_or("", String::as_str)
@@ -50,16 +51,16 @@ struct State {
     how: OnceLock<String>,
 }
 
-/// One that is asked to end and does not, is killed.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a process may take to exit before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Daemon {
-    /// Starts it; what it writes comes out of the pipe.
+    /// Starts the process; the pipe carries its output.
     pub async fn start(launch: &Launch) -> anyhow::Result<(Daemon, pipe::Receiver)> {
-        let (ours, theirs) = std::io::pipe().context("no pipe")?;
+        let (ours, theirs) = std::io::pipe().context("cannot create a pipe")?;
         let stdio = [
             nothing()?,
-            theirs.try_clone().context("no pipe")?.into(),
+            theirs.try_clone().context("cannot create a pipe")?.into(),
             theirs.into(),
         ];
         let child = launch.start(Role::Server, Extra::default(), stdio).await?;
@@ -78,7 +79,7 @@ impl Daemon {
         tokio::spawn(async move {
             let exit = tokio::select! {
                 exit = child.0.wait() => exit,
-                // At once, as soon as somebody asks for it.
+                // A kill must not wait for the stop timeout.
                 () = state.killed.cancelled() => {
                     child.0.kill_group();
                     child.0.wait().await
@@ -86,7 +87,7 @@ impl Daemon {
                 () = state.stop.cancelled() => {
                     child.0.terminate();
                     tokio::select! {
-                        exit = tokio::time::timeout(PATIENCE, child.0.wait()) => match exit {
+                        exit = tokio::time::timeout(STOP_TIMEOUT, child.0.wait()) => match exit {
                             Ok(exit) => exit,
                             Err(_) => {
                                 child.0.kill_group();
@@ -108,11 +109,11 @@ impl Daemon {
             let _ = state.how.set(how);
             state.ended.cancel();
         });
-        let output = pipe::Receiver::from_owned_fd(ours.into()).context("no pipe")?;
+        let output = pipe::Receiver::from_owned_fd(ours.into()).context("cannot create a pipe")?;
         Ok((daemon, output))
     }
 
-    /// Returns, with how, when it has ended.
+    /// Waits for the exit and returns its description.
     pub async fn ended(&self) -> &str {
         self.state.ended.cancelled().await;
         self.how()
@@ -126,17 +127,17 @@ impl Daemon {
         !self.state.ended.is_cancelled()
     }
 
-    /// How it has ended; empty while it runs.
+    /// The description of the exit; empty while the process runs.
     pub fn how(&self) -> &str {
         self.state.how.get().map_or("", String::as_str)
     }
 
-    /// Ends it at once, with its children.
+    /// Kills the process and its children.
     pub fn kill(&self) {
         self.state.killed.cancel();
     }
 
-    /// Has it end; returns when it has.
+    /// Stops the process and waits for its exit.
     pub async fn end(&self) {
         self.state.stop.cancel();
         self.state.ended.cancelled().await;

@@ -1,4 +1,5 @@
-//! One event from its start to its end, whatever runs PHP: the answer goes to who waits, a deadline and a client that leaves end it.
+//! Drives one event from start to end on any external engine: response, deadline and client
+//! disconnect.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,47 +22,48 @@ use crate::engines::cgi_reply::{self, Block, Head, Split, TooLarge};
 use crate::engines::queue::Place;
 use crate::event::{Event, Failure, Response, ResponseBody};
 
-/// The next that comes of an answer: its head first.
+/// A part of a response; the header section comes first.
 pub enum Part {
     Head(Head),
     Data(Bytes),
 }
 
-/// PHP at work on an event.
+/// One event in progress at PHP.
 pub trait Exchange: Send {
-    /// None at the end of a whole answer. What has arrived is not lost when the future is dropped.
+    /// The next part; None at the end of a complete response. Dropping the future loses no data.
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>>;
 
-    /// Nobody takes the answer any more: PHP learns it when it next writes.
+    /// The client is gone: PHP's next write must fail.
     fn leave(&mut self);
 
-    /// Ends it, whatever it does.
+    /// Kills the process that runs the event.
     fn kill(&mut self);
 
-    /// Returns when nothing is done for the event any more.
+    /// Waits until PHP has finished the event.
     fn over(&mut self) -> Pending<'_, ()>;
 }
 
-/// Has the event answered. It goes on by itself when the future is dropped, as one whose client has left.
+/// Runs the event and returns the response. If the future is dropped, the event continues as after
+/// a client disconnect.
 pub async fn answer(boot: Arc<Boot>, event: Box<Event>, place: Place) -> Result<Response, Failure> {
     let (to, from) = oneshot::channel();
     tokio::spawn(run(boot, event, place, to));
     from.await
-        .unwrap_or_else(|_| Err(Failure::Died("the engine has ended".into())))
+        .unwrap_or_else(|_| Err(Failure::Died("the engine has stopped".into())))
 }
 
 type Answer = oneshot::Sender<Result<Response, Failure>>;
 
-/// How the answer of an event ended.
+/// How a response ended.
 enum End {
     Answered,
-    /// Nobody takes the rest: its client has left, or it is no answer.
+    /// The rest is unwanted: the client disconnected or the response is invalid.
     Left,
-    /// It was over its deadline.
+    /// The deadline passed.
     Late,
 }
 
-/// PHP that goes on without a client, or after its answer, may do so for this long more than the event's own time.
+/// How long PHP may run beyond the event's deadline, without a client or after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
 async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answer) {
@@ -90,7 +92,7 @@ async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answe
         }
     }
     drop(exchange);
-    // Before the place is free, so that whoever waits for that finds all of this gone.
+    // Drop the boot before the permit, so that a drained queue implies that the boot is released.
     drop(boot);
     drop(place);
 }
@@ -104,7 +106,7 @@ async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
             warn!(
                 event = event.id,
                 request = what(event),
-                "over its deadline; its process is killed"
+                "request timed out; process killed"
             );
             exchange.kill();
         }
@@ -115,7 +117,7 @@ async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
         warn!(
             event = event.id,
             request = what(event),
-            "goes on without a client beyond its deadline; its process is killed"
+            "script continued without a client after its deadline; process killed"
         );
         exchange.kill();
         exchange.over().await;
@@ -136,7 +138,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
     let head = match first {
         Ok(Ok(Some(Part::Head(head)))) => head,
         Ok(Ok(_)) => {
-            let why = "the script ended without an answer".into();
+            let why = "the script ended without a response".into();
             let _ = answer.send(Err(Failure::Malformed(why)));
             return End::Left;
         }
@@ -149,7 +151,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             return End::Late;
         }
     };
-    // An answer that is all there needs no stream.
+    // A response that is already complete needs no stream.
     let mut there = Vec::new();
     let mut size = 0;
     while size < AT_ONCE {
@@ -165,7 +167,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
                     Err(_) => End::Left,
                 };
             }
-            // It is going to say so again.
+            // The error repeats at the next call.
             Some(Err(failure)) => {
                 let _ = answer.send(Err(failure));
                 return End::Left;
@@ -203,7 +205,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             }
         };
         let giving = backlog.give(data, || false);
-        // A client that is slow is given its time, and PHP waits; unless all of it is due at the deadline.
+        // PHP waits for a slow client, unless the complete response is due at the deadline.
         let given = match event.patience {
             Some(_) => Ok(giving.await),
             None => timeout_at(deadline, giving).await,
@@ -222,7 +224,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
     }
 }
 
-/// Bytes of an answer that are waited for only if they are there already.
+/// A response up to this size in bytes is sent in one piece if it is already complete.
 const AT_ONCE: usize = 256 * 1024;
 
 fn body(arriving: Taker) -> ResponseBody {
@@ -246,24 +248,24 @@ fn response(head: Head, body: ResponseBody) -> Response {
     response
 }
 
-/// Finds the head in what a CGI script writes.
+/// Separates the header section from the body in a CGI script's output.
 #[derive(Default)]
 pub struct Reply {
     buffer: BytesMut,
     block: Block,
-    /// The first piece of the body, where it came with the head.
+    /// The first piece of the body, if it arrived with the header section.
     rest: Bytes,
     has_head: bool,
 }
 
 impl Reply {
-    /// Where to put what arrives.
+    /// The buffer for new output.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.buffer.reserve(ROOM);
         &mut self.buffer
     }
 
-    /// What is complete of it.
+    /// The next complete part.
     pub fn next(&mut self) -> Result<Option<Part>, Failure> {
         if !self.rest.is_empty() {
             return Ok(Some(Part::Data(std::mem::take(&mut self.rest))));
@@ -293,17 +295,14 @@ impl Reply {
     }
 }
 
-/// Bytes to read at once.
+/// How many bytes to read at once.
 const ROOM: usize = 64 * 1024;
 
-/// A block of header lines.
+/// Parses a header section and logs rejected lines.
 pub fn head(block: &Bytes) -> Result<Head, Failure> {
     let (head, refused) = cgi_reply::parse(block).map_err(Failure::Malformed)?;
     for line in refused {
-        warn!(
-            line,
-            "a response header that HTTP cannot carry was left out"
-        );
+        warn!(line, "invalid response header removed");
     }
     debug!(status = head.status.as_u16(), "PHP answers");
     Ok(head)

@@ -1,10 +1,11 @@
-//! `fpm`: FastCGI to a php-fpm that Surus starts, or to one that runs already.
+//! The engine `fpm`: FastCGI to a php-fpm that Surus starts or that already runs.
 //!
-//! One pool of php-fpm's for each event that may run at once, with one process each. So it is known who has an event: that process can
-//! be killed at the event's deadline, and nobody waits behind it. The pools share one OPcache.
+//! Surus configures one php-fpm pool with one process for each concurrent event. It therefore knows
+//! which process runs an event, can kill it at the deadline, and never queues an event behind
+//! another. The pools share one OPcache.
 //!
-//! A connection on which a client's bytes have gone to PHP takes no second event: where a script has not read all of its body, PHP would
-//! take the rest for the next request.
+//! A connection that carried a request body is not reused. If a script did not read all of its
+//! body, PHP would treat the rest as the next request.
 
 use std::fmt::Write as _;
 use std::io;
@@ -24,8 +25,8 @@ use super::daemon::{Daemon, End};
 use super::exchange::{Exchange, Part, Reply};
 use super::home::{Home, Own};
 use super::launch;
-use super::seats::{Seat, Seats};
-use super::{Php, Spec, no_seat};
+use super::seats::{ProcessSlot, ProcessSlots};
+use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
 use crate::engines::params::Params;
 use crate::engines::{fastcgi, server_vars};
@@ -38,26 +39,26 @@ use crate::observe::status::WorkerStatus;
 pub struct Fpm(Arc<Inner>);
 
 struct Inner {
-    /// None for one that is not ours.
+    /// None for a php-fpm that Surus did not start.
     daemon: Option<Daemon>,
     pools: Vec<Pool>,
-    seats: Seats,
+    slots: ProcessSlots,
     launch: Option<Launch>,
-    /// Has the sockets and settings.
+    /// Keeps the directory with the sockets and settings.
     _home: Home,
 }
 
-/// Where an event can be done.
+/// A php-fpm pool, which runs one event at a time.
 struct Pool {
     address: Address,
-    /// A connection to its process, which waits for the next event.
+    /// An idle connection to the pool's process.
     kept: Mutex<Option<Stream>>,
 }
 
 impl Fpm {
-    /// Starts php-fpm, or connects to the one that is named.
+    /// Starts php-fpm, or connects to the configured address.
     pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Fpm> {
-        let seats = Seats::new(spec.workers);
+        let slots = ProcessSlots::new(spec.workers);
         let pool = |address| Pool {
             address,
             kept: Mutex::new(None),
@@ -66,14 +67,14 @@ impl Fpm {
             let connected = connect(address, spec.launch.as_ref()).await;
             connected.with_context(|| {
                 format!(
-                    "no php-fpm at {} (engine.address)",
+                    "cannot connect to php-fpm at {} (engine.address)",
                     String::from(address.clone())
                 )
             })?;
             return Ok(Fpm(Arc::new(Inner {
                 daemon: None,
                 pools: (0..spec.workers).map(|_| pool(address.clone())).collect(),
-                seats,
+                slots,
                 launch: spec.launch.clone(),
                 _home: home,
             })));
@@ -90,12 +91,12 @@ impl Fpm {
                 .map(|index| pool(Address::Unix(home.path(&socket(index)))))
                 .collect(),
             daemon: Some(daemon),
-            seats,
+            slots,
             launch: spec.launch.clone(),
             _home: home,
         }));
         if let Err(failure) = fpm.0.listens().await {
-            // Its last words may still be in the pipe.
+            // The pipe may still contain its last error messages.
             let _ = tokio::time::timeout(Duration::from_millis(200), log).await;
             return Err(failure.context(words.text()));
         }
@@ -107,7 +108,7 @@ fn socket(index: usize) -> String {
     format!("{index}.sock")
 }
 
-/// The name of its settings in the directory.
+/// The name of the configuration file in the directory.
 pub const CONFIGURATION: &str = "fpm.conf";
 
 pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
@@ -121,8 +122,10 @@ pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
             .context("the path of a socket is not UTF-8")?;
         write!(
             text,
-            "[{index}]\nlisten = {socket}\nlisten.mode = 0600\npm = static\npm.max_children = 1\npm.max_requests = {}\n\
-             clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\nsecurity.limit_extensions =\n",
+            "[{index}]\nlisten = {socket}\nlisten.mode = 0600\n\
+             pm = static\npm.max_children = 1\npm.max_requests = {}\n\
+             clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
+             security.limit_extensions =\n",
             spec.max_events
         )?;
         if let Some(front) = home.front() {
@@ -136,7 +139,7 @@ pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
 }
 
 impl Inner {
-    /// Returns when all pools listen.
+    /// Waits until all pools listen.
     async fn listens(&self) -> anyhow::Result<()> {
         let Some(daemon) = &self.daemon else {
             return Ok(());
@@ -145,20 +148,21 @@ impl Inner {
             while Stream::connect(&pool.address).await.is_err() {
                 tokio::select! {
                     how = daemon.ended() => bail!("php-fpm did not start: {how}"),
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                 }
             }
         }
         while !self.count_children() {
             tokio::select! {
                 how = daemon.ended() => bail!("php-fpm did not start: {how}"),
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
         Ok(())
     }
 
-    /// Looks which process is at which pool: php-fpm writes the pool's name into its title. Is there one at each?
+    /// Reads each pool's process id from the process titles, in which php-fpm writes the pool name.
+    /// Returns whether every pool has a process.
     fn count_children(&self) -> bool {
         let Some(daemon) = &self.daemon else {
             return true;
@@ -179,15 +183,15 @@ impl Inner {
         }
         let is_complete = !found.contains(&0);
         for (index, pid) in found.into_iter().enumerate() {
-            self.seats.set_pid(index, pid);
+            self.slots.set_pid(index, pid);
         }
         is_complete
     }
 
-    /// Ends the process that is at a pool, for who has its seat.
-    fn kill_child(&self, seat: &Seat) {
+    /// Kills the process of the pool for the holder of its slot.
+    fn kill_child(&self, slot: &ProcessSlot) {
         self.count_children();
-        let pid = seat.pid();
+        let pid = slot.pid();
         if self.daemon.is_none() || pid == 0 {
             return;
         }
@@ -197,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// A connection on which the event can be sent.
+    /// Returns a connection for the next event.
     async fn connection(&self, index: usize) -> io::Result<Stream> {
         let pool = &self.pools[index];
         let kept = pool
@@ -209,13 +213,13 @@ impl Inner {
             return Ok(kept);
         }
         self.count_children();
-        // One that runs already may let in only those that the keeper is one of.
+        // A php-fpm that already runs may accept only users that the keeper can act as.
         let launch = self.launch.as_ref().filter(|_| self.daemon.is_none());
         connect(&pool.address, launch).await
     }
 }
 
-/// Connects, by the keeper where this process may not.
+/// Connects; asks the keeper if this process lacks permission.
 async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<Stream> {
     match (Stream::connect(address).await, launch) {
         (Err(error), Some(launch)) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -226,38 +230,40 @@ async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<Strea
     }
 }
 
-/// How long a process that was killed may take to be replaced.
+/// How long a killed process may take to be replaced before it is killed again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often to look whether the process that has an event is still there: whom it has started may hold its connection open.
+/// How often to check that the event's process still runs; a process that it started may keep the
+/// connection open.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// How often to look whether php-fpm listens by now.
-const LOOK: Duration = Duration::from_millis(2);
+/// How often to check whether php-fpm listens.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Php for Fpm {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let keeps = matches!(event.request.body(), Body::Empty);
             let head = encode(event, keeps)?;
-            let seat = self.0.seats.take(event).ok_or_else(no_seat)?;
-            let stream = self.0.connection(seat.index).await;
+            let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
+            let stream = self.0.connection(slot.index).await;
             let stream = stream.map_err(|error| Failure::Died(format!("php-fpm: {error}")))?;
             let stream = Arc::new(stream);
             let (to, body) = (stream.clone(), event.request.body().clone());
-            // Beside it: a script may answer before it has read all.
+            // Send concurrently: a script may respond before it has read the body.
             let feeding = tokio::spawn(async move {
                 if to.write_all(&head).await.is_ok() {
-                    // PHP learns at the deadline that there is no more of a body.
+                    // If the body cannot be read, PHP notices at the deadline that the rest is
+                    // missing.
                     if let Err(failed) = feed(&to, &body).await {
-                        error!("the body of an event cannot be read: {failed}");
+                        error!("cannot read the request body: {failed}");
                     }
                 }
             });
             Ok(Box::new(FastCgi {
                 fpm: self.0.clone(),
-                pid: seat.pid(),
-                seat,
+                pid: slot.pid(),
+                slot,
                 event: event.id,
                 stream: Some(stream),
                 keeps,
@@ -273,7 +279,7 @@ impl Php for Fpm {
 
     fn workers(&self) -> Vec<WorkerStatus> {
         self.0.count_children();
-        self.0.seats.status()
+        self.0.slots.status()
     }
 
     fn its_end(&self) -> Option<End> {
@@ -289,29 +295,29 @@ impl Php for Fpm {
     }
 }
 
-/// An event at a process of php-fpm's.
+/// An event in progress at a php-fpm process.
 struct FastCgi {
     fpm: Arc<Inner>,
-    seat: Seat,
+    slot: ProcessSlot,
     pid: u32,
     event: u64,
-    /// None when it is broken, or nobody wants the answer.
+    /// None if the connection failed or the client is gone.
     stream: Option<Arc<Stream>>,
-    /// PHP goes on with the connection when the event is done.
+    /// Whether PHP keeps the connection open after the event.
     keeps: bool,
-    /// Has the connection, too, until PHP has all of the event.
+    /// Sends the event; holds the connection until then.
     feeding: tokio::task::JoinHandle<()>,
     input: BytesMut,
     reply: Reply,
-    /// A log message that has not ended yet.
+    /// An incomplete log message.
     message: Message,
-    /// END_REQUEST has come. PHP may go on (`fastcgi_finish_request`).
+    /// Whether END_REQUEST has arrived. PHP may still be running (`fastcgi_finish_request`).
     is_complete: bool,
     is_killed: bool,
 }
 
 impl FastCgi {
-    /// What has arrived, record by record.
+    /// Decodes the received records.
     fn take(&mut self) -> Result<Option<Part>, Failure> {
         loop {
             if let Some(part) = self.reply.next()? {
@@ -325,7 +331,7 @@ impl FastCgi {
                 fastcgi::STDOUT => self.reply.buffer().extend_from_slice(&record.content),
                 fastcgi::STDERR => self.log(&record.content),
                 fastcgi::END_REQUEST if record.content.get(4) == Some(&fastcgi::OVERLOADED) => {
-                    return Err(Failure::Busy("php-fpm takes no more"));
+                    return Err(Failure::Busy("php-fpm is overloaded"));
                 }
                 fastcgi::END_REQUEST => {
                     self.log(b"\n");
@@ -337,7 +343,7 @@ impl FastCgi {
         }
     }
 
-    /// A message of PHP ends with a line break, and may take several records.
+    /// A log message of PHP ends with a line break and may span several records.
     fn log(&mut self, piece: &[u8]) {
         self.message.add(piece);
         if piece.ends_with(b"\n") {
@@ -348,14 +354,14 @@ impl FastCgi {
         }
     }
 
-    /// Asks a process whether it waits for the next event: it answers only then.
+    /// Waits until the process is idle: it answers this request only then.
     async fn is_free(stream: &Stream) -> io::Result<()> {
         stream
             .write_all(&fastcgi::header(fastcgi::GET_VALUES, 0, 0))
             .await?;
         let mut input = BytesMut::new();
         while stream.read(&mut input).await? > 0 {
-            // What is no FastCGI will never be: without an end, it would only fill the memory.
+            // Fail on data that is not FastCGI: otherwise the buffer would grow without limit.
             while let Some(record) = fastcgi::decode(&mut input).map_err(io::Error::other)? {
                 if record.kind == fastcgi::GET_VALUES_RESULT {
                     return Ok(());
@@ -365,18 +371,20 @@ impl FastCgi {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Returns when the process at the seat waits for an event, with a connection to it; None when php-fpm has ended.
+    /// Waits until the slot's process is idle and returns a connection to it; None if php-fpm has
+    /// exited.
     async fn free(&self, daemon: &Daemon) -> Option<Stream> {
-        let address = &self.fpm.pools[self.seat.index].address;
+        let address = &self.fpm.pools[self.slot.index].address;
         let mut asked = pin!(async {
             loop {
-                // One that is busy takes it when it has done, one that is killed leaves it to the next.
+                // A busy process accepts later; a killed one leaves the connection to its
+                // successor.
                 if let Ok(stream) = Stream::connect(address).await
                     && Self::is_free(&stream).await.is_ok()
                 {
                     return stream;
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
         loop {
@@ -386,13 +394,13 @@ impl FastCgi {
                     return Some(stream);
                 }
                 _ = daemon.ended() => return None,
-                // It may have been another that was killed, which was just being replaced.
-                () = tokio::time::sleep(AGAIN), if self.is_killed => self.fpm.kill_child(&self.seat),
+                // The previous kill may have hit an older process that was already being replaced.
+                () = tokio::time::sleep(AGAIN), if self.is_killed => self.fpm.kill_child(&self.slot),
             }
         }
     }
 
-    /// Has the process that has the event ended?
+    /// Whether the event's process has exited.
     fn is_gone(&self) -> bool {
         let is_known = self.fpm.daemon.is_some() && self.pid != 0;
         is_known && !Path::new(&format!("/proc/{}", self.pid)).exists()
@@ -411,12 +419,12 @@ impl Exchange for FastCgi {
                     None => return Err(Failure::Malformed("php-fpm sent no header block".into())),
                 }
                 let Some(stream) = &self.stream else {
-                    return Err(Failure::Died("php-fpm's connection is gone".into()));
+                    return Err(Failure::Died("the connection to php-fpm is closed".into()));
                 };
                 let read = tokio::select! {
                     biased;
                     read = stream.read(&mut self.input) => read,
-                    // Once more: it may have said the rest meanwhile.
+                    // Read once more: data may have arrived before the exit.
                     () = tokio::time::sleep(ALIVE) => match std::mem::replace(&mut was_gone, self.is_gone()) {
                         true => Ok(0),
                         false => continue,
@@ -425,7 +433,7 @@ impl Exchange for FastCgi {
                 if !matches!(read, Ok(1..)) {
                     self.stream = None;
                     return Err(Failure::Died(
-                        "php-fpm closed the connection before the end of the answer".into(),
+                        "php-fpm closed the connection before the end of the response".into(),
                     ));
                 }
             }
@@ -438,12 +446,12 @@ impl Exchange for FastCgi {
         {
             self.feeding.abort();
         }
-        // Otherwise PHP gets the rest of the body: half of one would look whole to it.
+        // Otherwise PHP gets the rest of the body; it would treat a truncated body as complete.
     }
 
     fn kill(&mut self) {
         self.is_killed = true;
-        self.fpm.kill_child(&self.seat);
+        self.fpm.kill_child(&self.slot);
         self.feeding.abort();
         self.stream = None;
     }
@@ -454,7 +462,7 @@ impl Exchange for FastCgi {
             let asked = match self.stream.take() {
                 Some(stream) if self.is_complete && self.keeps => {
                     let _ = (&mut self.feeding).await;
-                    // Its end, too, says that the process has come back to it.
+                    // The end of the connection also shows that the process is idle again.
                     match Self::is_free(&stream).await {
                         Ok(()) => Arc::into_inner(stream),
                         Err(_) => return,
@@ -462,13 +470,13 @@ impl Exchange for FastCgi {
                 }
                 whole => {
                     if whole.is_some() {
-                        // PHP waits for the end of what it has not read.
+                        // PHP waits for the end of an unread body.
                         self.feeding.abort();
                     }
                     drop(whole);
                     match &fpm.daemon {
                         Some(daemon) => self.free(daemon).await,
-                        // Nobody knows whom to ask.
+                        // A php-fpm that Surus did not start: the process is unknown.
                         None => {
                             let _ = (&mut self.feeding).await;
                             None
@@ -477,7 +485,7 @@ impl Exchange for FastCgi {
                 }
             };
             if fpm.daemon.is_some() {
-                let kept = &fpm.pools[self.seat.index].kept;
+                let kept = &fpm.pools[self.slot.index].kept;
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = asked;
             }
         })
@@ -490,7 +498,7 @@ impl Drop for FastCgi {
     }
 }
 
-/// BEGIN_REQUEST as a responder, and the variables.
+/// Encodes BEGIN_REQUEST for a responder and the CGI variables.
 fn encode(event: &Event, keeps: bool) -> Result<Vec<u8>, Failure> {
     let flags = if keeps { fastcgi::KEEP_CONN } else { 0 };
     let mut head = Vec::with_capacity(1024);
@@ -503,10 +511,10 @@ fn encode(event: &Event, keeps: bool) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// There is one at a time on a connection.
+/// A connection carries one request at a time.
 const REQUEST: u16 = 1;
 
-/// Fails when the body cannot be read. That PHP does not take it is its own affair.
+/// Sends the body. Fails only if the body cannot be read, not if PHP stops reading it.
 async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! A directory with what PHP that is not ours is given: settings, our scripts, sockets. It goes with the boot that it is for, or, where
-//! that was killed, with the next one.
+//! The directory with settings, scripts and sockets for an external PHP. It is removed with its
+//! boot, or by the next start if Surus was killed.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,9 +15,9 @@ use crate::launcher::{self, Launch};
 
 /// The directory of a boot.
 pub enum Home {
-    /// This process has made it.
+    /// Created by this process.
     Own(Own),
-    /// The keeper has, with everything in it.
+    /// Created by the keeper, with all its files.
     Kept(Kept),
 }
 
@@ -29,14 +29,14 @@ impl Home {
         }
     }
 
-    /// Writes one of the files that [`furnish`] has made for this process to write.
+    /// Writes one of the files that [`furnish`] created for this process.
     pub fn fill(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
         let path = self.path(name);
         std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
-/// A directory that the keeper has made; it removes it when this is dropped.
+/// A directory of the keeper, which removes it when this is dropped.
 pub struct Kept {
     pub launch: Launch,
     pub home: launcher::Home,
@@ -48,21 +48,21 @@ impl Drop for Kept {
     }
 }
 
-/// A directory that this process has made, and removes.
+/// A directory that this process created and removes.
 pub struct Own {
     dir: tempfile::TempDir,
     gid: Option<u32>,
-    /// The front, where it is of another user.
+    /// The user of the front end, if different.
     front: Option<u32>,
-    /// So that a later surus knows that it is in use.
+    /// Locks the directory, so that a later Surus sees that it is in use.
     _held: Held,
 }
 
-/// Asks PHP what it is.
+/// The script that reports PHP's version and settings.
 pub const REPORT: &str = "report.php";
 
-/// Makes a directory with everything that PHP is started with. `front` is the user that PHP's requests come from, where
-/// that is another one.
+/// Creates a directory with everything that PHP needs to start. `front` is the user of the front
+/// end, if different.
 pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
     let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
     home.put(REPORT, include_str!("report.php"))?;
@@ -84,14 +84,14 @@ pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
 
 const PREFIX: &str = "surus-php-";
 
-/// Scanned for ini files behind all others, so that these have the last word.
+/// Scanned after all other ini files, so that its settings win.
 const INI: &str = "ini";
 
 /// The first file that is written.
 const SETTINGS: &str = "ini/surus.ini";
 
 impl Own {
-    /// With settings as those of `[php]`. PHP runs with this group, or with ours.
+    /// Writes the settings of `[php]`. PHP runs with this group, or with Surus's.
     fn make(
         settings: &[(String, String)],
         gid: Option<u32>,
@@ -101,7 +101,7 @@ impl Own {
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
             .tempdir()
-            .context("no directory for PHP's settings")?;
+            .context("cannot create a directory for PHP's settings")?;
         let held =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
         let home = Own {
@@ -113,7 +113,7 @@ impl Own {
         let mut lines = String::new();
         for (name, value) in settings {
             let value = match name.as_str() {
-                // What is here has to be read, too.
+                // PHP must also be able to read this directory.
                 "open_basedir" if !value.is_empty() => {
                     &format!("{value}:{}", home.dir.path().display())
                 }
@@ -126,7 +126,7 @@ impl Own {
         let directory = home.ini();
         std::fs::create_dir(&directory)
             .and_then(|()| allow(&directory, 0o755))
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         home.put(SETTINGS, &lines)?;
         Ok(home)
     }
@@ -135,17 +135,17 @@ impl Own {
         self.dir.path().join(name)
     }
 
-    /// Where PHP finds the settings (`PHP_INI_SCAN_DIR`).
+    /// The directory for `PHP_INI_SCAN_DIR`.
     pub fn ini(&self) -> PathBuf {
         self.path(INI)
     }
 
-    /// Writes a file that PHP can read, and nobody else: passwords may be in it.
+    /// Writes a file that only PHP can read; it may contain passwords.
     fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         self.write(name, content, None)
     }
 
-    /// Makes a file that the front writes and PHP reads.
+    /// Creates a file that the front end writes and PHP reads.
     fn put_for_front(&self, name: &str) -> anyhow::Result<PathBuf> {
         self.write(name, "", self.front)
     }
@@ -154,7 +154,7 @@ impl Own {
         let path = self.path(name);
         let write = || {
             std::fs::write(&path, "")?;
-            // Our own group may have others in it.
+            // Surus's own group may have other members.
             allow(&path, if self.gid.is_some() { 0o640 } else { 0o600 })?;
             chown(&path, owner, self.gid)?;
             std::fs::write(&path, content)
@@ -163,13 +163,13 @@ impl Own {
         Ok(path)
     }
 
-    /// The user of the front, where it is another one.
+    /// The user of the front end, if different.
     pub fn front(&self) -> Option<u32> {
         self.front
     }
 }
 
-/// Removes what those of our user have left who were killed before they could.
+/// Removes the directories that killed processes of the same user left behind.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
@@ -180,7 +180,7 @@ fn sweep(directory: &Path) {
             && entry
                 .metadata()
                 .is_ok_and(|about| about.is_dir() && about.uid() == process::uid());
-        // One that is being made is held before it has settings.
+        // A new directory is locked before its settings exist.
         if is_one && path.join(SETTINGS).exists() && hold(&path).is_ok() {
             let _ = std::fs::remove_dir_all(&path);
         }

@@ -1,4 +1,4 @@
-//! How PHP that is not ours is started: whose process it becomes, and with what in its environment.
+//! Starts an external PHP: command line, environment, user and descriptors.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -29,14 +29,14 @@ enum How {
     Kept(Arc<dyn Launcher>, u32),
 }
 
-/// What PHP has beside its standard input, output and error.
+/// What PHP gets in addition to stdin, stdout and stderr.
 #[derive(Default)]
 pub struct Extra<'a> {
-    /// NUL-terminated `NAME=value`: environment variables, on top of those of the settings.
+    /// NUL-terminated `NAME=value` pairs: environment variables in addition to the settings'.
     pub env: &'a [u8],
-    /// Functions that its settings disable. The keeper finds that out itself.
+    /// Functions that PHP's settings disable. The keeper determines them itself.
     pub disabled: &'a str,
-    /// What the driver of `cli` reads and writes.
+    /// The descriptors of the `cli` driver.
     pub driver: Option<[OwnedFd; 2]>,
 }
 
@@ -58,7 +58,7 @@ impl Launch {
         })
     }
 
-    /// Starts it with stdin, stdout and stderr.
+    /// Starts PHP with stdin, stdout and stderr.
     pub async fn start(
         &self,
         role: Role,
@@ -86,7 +86,7 @@ impl Launch {
     }
 }
 
-/// Starts PHP as a child of this process, as whom the settings name.
+/// Starts PHP as a child of this process with the configured user.
 pub struct Starter {
     way: Way,
     program: PathBuf,
@@ -97,11 +97,12 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// `groups` are those of the user.
+    /// `groups` are the supplementary groups of the user.
     pub fn new(spec: &Spec, home: &Own, groups: Vec<u32>) -> anyhow::Result<Starter> {
         let user = spec.user.clone().map(|user| (user, groups));
         let mut env = environment(spec);
-        // An empty name stands for the directory that PHP was built with. What is said to us is said to PHP, as for our own.
+        // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
+        // surus-php.
         let named = env.get(OsStr::new(SCANNED)).cloned();
         let mut scanned = named
             .or_else(|| std::env::var_os(SCANNED))
@@ -109,10 +110,10 @@ impl Starter {
         scanned.push(":");
         scanned.push(home.ini());
         env.insert(SCANNED.into(), scanned);
-        // php -S would fork processes that nobody here knows.
+        // php -S would fork worker processes that Surus does not know.
         env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
         if let Some(file) = &spec.ini_file {
-            // PHP would go on without it, and say nothing.
+            // PHP itself would silently continue without the file.
             std::fs::File::open(file)
                 .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
             env.insert("PHPRC".into(), file.into());
@@ -144,10 +145,11 @@ impl Starter {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         }
         match (self.way, role) {
-            // Without arguments: what begins with a `-` in a query without `=` would be taken for one of them.
+            // No arguments: php-cgi would treat a query that begins with `-` and has no `=` as an
+            // option.
             (Way::Cgi, Role::Event) => {}
             (Way::Cli, Role::Probe) => {
-                // What is wrong with its settings, it would say among the names.
+                // Keep startup errors out of the output.
                 for setting in ["display_startup_errors=0", "display_errors=stderr"] {
                     command.args(["-d", setting]);
                 }
@@ -160,7 +162,7 @@ impl Starter {
                 command.arg("-f").arg(self.home.join(cli::DRIVER_FILE));
             }
             (Way::Builtin, Role::Server) => {
-                // Port 0: any that is free.
+                // Port 0 selects a free port.
                 command.args(["-S", "127.0.0.1:0", "-t"]);
                 command.arg(self.home.join("."));
                 command.arg(self.home.join(builtin::ROUTER_FILE));
@@ -172,13 +174,14 @@ impl Starter {
                     command.arg("--allow-to-run-as-root");
                 }
             }
-            (way, role) => bail!("{way:?} has no role {role:?}"),
+            (way, role) => bail!("engine {way:?} does not support role {role:?}"),
         }
         let [stdin, stdout, stderr] = stdio;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = extra.driver.into_iter().flatten();
         let fds = driver.zip([cli::VARIABLES, cli::HEAD]).collect();
-        // php-fpm opens the log of its workers and its sockets as who we are, and its children become the user.
+        // php-fpm opens its log and sockets as the current user; its children change to the
+        // configured user.
         let user = self.user.as_ref().filter(|_| self.way != Way::Fpm);
         let orphan = match self.way {
             Way::Fpm => Orphan::Terminated,
@@ -191,18 +194,23 @@ impl Starter {
 }
 
 fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
-    process::groups(user).with_context(|| format!("cannot look up the groups of {}", user.name))
+    process::groups(user).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            user.name
+        )
+    })
 }
 
-/// Nothing to read.
+/// An empty input.
 pub fn nothing() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())
 }
 
-/// Directories with ini files, with colons between (PHP manual, "The configuration file").
+/// Directories with ini files, separated by colons (PHP manual, "The configuration file").
 const SCANNED: &str = "PHP_INI_SCAN_DIR";
 
-/// As our own workers have it.
+/// The same environment as for surus-php's workers.
 fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
     let mut env: BTreeMap<OsString, OsString> = std::env::vars_os()
         .filter(|(name, _)| !spec.clear_env || name == "USER" || name == "HOME")
@@ -216,8 +224,8 @@ fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
     env
 }
 
-/// The program that is configured, or the one of the first of these names in PATH, or where systems have it that do not let everybody
-/// find it.
+/// Finds the program: the configured one, or the first of these names in PATH or in a system
+/// directory outside an ordinary user's PATH.
 pub fn find(
     configured: Option<&Path>,
     setting: &str,

@@ -1,4 +1,4 @@
-//! The engines that run PHP as it is installed: php-cgi, php-fpm, `php -S`, `php`.
+//! The external engines, which run an installed PHP: php-cgi, php-fpm, `php -S` or `php`.
 
 mod builtin;
 mod cgi;
@@ -41,7 +41,7 @@ use daemon::End;
 use exchange::Exchange;
 use home::Home;
 
-/// Which program has events done.
+/// The PHP program that runs events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Cli,
@@ -51,7 +51,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Is a process started for each event?
+    /// Whether each event gets its own process.
     pub fn starts_per_event(self) -> bool {
         [Way::Cli, Way::Cgi].contains(&self)
     }
@@ -60,15 +60,15 @@ impl Way {
 /// How to run PHP; the same for every boot.
 #[derive(Clone)]
 pub struct Spec {
-    /// As metrics, logs and the status show it.
+    /// The name in metrics, logs and the status.
     pub name: &'static str,
     pub way: Way,
     pub program: PathBuf,
-    /// A php-fpm that runs already.
+    /// The address of a php-fpm that already runs.
     pub address: Option<Address>,
-    /// Events at once.
+    /// How many events may run at once.
     pub workers: usize,
-    /// Events that one process serves; 0 for no limit.
+    /// How many events one process serves; 0 for no limit.
     pub max_events: u64,
     pub user: Option<User>,
     pub ini_file: Option<PathBuf>,
@@ -77,38 +77,38 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// How long PHP may take to start.
     pub boot_timeout: Duration,
-    /// By whom PHP is started, if not by this process.
+    /// The launcher that starts PHP, if not this process.
     pub launch: Option<Launch>,
 }
 
-/// PHP that takes events.
+/// A started PHP that runs events.
 trait Php: Send + Sync {
-    /// Gives it an event.
+    /// Starts an event.
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>>;
 
-    /// Its processes.
+    /// The status of its processes.
     fn workers(&self) -> Vec<WorkerStatus>;
 
-    /// The end after which it can do no more events, if there is one.
+    /// The exit that ends this PHP, if it has a long-running process.
     fn its_end(&self) -> Option<End> {
         None
     }
 
-    /// Ends its processes, none of which has an event.
+    /// Stops its processes after their events have ended.
     fn end(&self) -> Pending<'_, ()>;
 }
 
-/// There are as many seats as places in the queue.
-fn no_seat() -> Failure {
-    Failure::Busy("all of PHP's processes are taken")
+/// There are as many slots as permits, so this should not happen.
+fn no_slot() -> Failure {
+    Failure::Busy("all PHP processes are busy")
 }
 
-/// One boot: as long as it is the current one, or has an event.
+/// One start of PHP, kept while it is current or has events.
 pub struct Boot {
     number: u64,
     php: Box<dyn Php>,
     report: Report,
-    /// Cancelled when all events have to end at once.
+    /// Cancelled when all events must end at once.
     dropped: CancellationToken,
 }
 
@@ -118,13 +118,13 @@ pub struct Stock(Arc<Inner>);
 struct Inner {
     spec: Spec,
     queue: Queue,
-    /// None once drained.
+    /// None after draining.
     current: ArcSwapOption<Boot>,
     next_number: AtomicU64,
-    /// Held while PHP boots, so that reload and recovery do not boot at once.
+    /// Held during a boot, so that reload and recovery do not boot at the same time.
     booting: Arc<tokio::sync::Mutex<()>>,
     metrics: Arc<Metrics>,
-    /// Cancelled with all boots.
+    /// Cancelled together with all boots.
     dropped: CancellationToken,
 }
 
@@ -167,19 +167,19 @@ impl Inner {
         })?
     }
 
-    /// Makes it the one that gets events; the one before finishes what it holds, and ends.
+    /// Makes the boot current. The previous one finishes its events and stops.
     fn install(self: Arc<Self>, boot: Boot) -> anyhow::Result<()> {
         let boot = Arc::new(boot);
         let before = self.current.swap(Some(boot.clone()));
         if self.queue.is_draining() {
-            // None, if that has been ended already.
+            // None if the previous one has already stopped.
             self.current.store(before);
             bail!("shutting down");
         }
         let Some(end) = boot.php.its_end() else {
             return Ok(());
         };
-        // Neither the engine nor what it has replaced is kept.
+        // The task must keep neither the engine nor a replaced boot alive.
         let (engine, number) = (Arc::downgrade(&self), boot.number);
         tokio::spawn(async move {
             let how = end.come().await;
@@ -192,7 +192,7 @@ impl Inner {
             if !engine.upgrade().is_some_and(|engine| is_current(&engine)) {
                 return;
             }
-            error!(how, "PHP has ended");
+            error!(how, "PHP exited");
             let mut pause = Duration::from_millis(100);
             loop {
                 let Some(engine) = engine.upgrade() else {
@@ -204,11 +204,11 @@ impl Inner {
                 }
                 match engine.boot().await {
                     Ok(next) => {
-                        info!("PHP has been started anew");
+                        info!("PHP restarted");
                         let _ = engine.install(next);
                         return;
                     }
-                    Err(error) => error!("PHP cannot be started anew: {error:#}"),
+                    Err(error) => error!("cannot restart PHP: {error:#}"),
                 }
                 drop(booting);
                 drop(engine);
@@ -234,7 +234,7 @@ impl Inner {
     }
 }
 
-/// Starts PHP and asks it what it is.
+/// Starts PHP and requests its report.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = match &spec.launch {
         None => Home::Own(home::furnish(spec, None)?),
@@ -256,7 +256,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         report: Report::default(),
         dropped,
     });
-    // Whoever gives up waits for nothing.
+    // If the caller gives up, everything stops at once.
     let given_up = boot.dropped.clone().drop_guard();
     let response =
         exchange::answer(boot.clone(), Box::new(question(script, spec)?), place()?).await;
@@ -267,13 +267,13 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
     };
     let text = match response {
         Ok(response) if response.status() == http::StatusCode::OK => body(response).await,
-        // It may be on another machine, or in a root of its own.
+        // It may run on another machine or in its own root directory.
         Ok(_) if spec.address.is_some() => Ok(bytes::Bytes::new()),
         Ok(response) => {
             let status = response.status();
             let body = body(response).await?;
             bail!(
-                "{} answers with {status} when it is asked what it is: {}",
+                "{} responded with {status} to the request for its report: {}",
                 spec.program.display(),
                 String::from_utf8_lossy(&body).trim()
             );
@@ -281,7 +281,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         Err(failure) => Err(failure.into()),
     };
     let text = text.with_context(|| format!("{} does not work", spec.program.display()))?;
-    // Its answer was complete a moment before its process is done with it.
+    // The process may still be finishing the request after the complete response.
     let boot = loop {
         match Arc::try_unwrap(boot) {
             Ok(boot) => break boot,
@@ -296,13 +296,13 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
     })
 }
 
-/// More than PHP says of itself; what an auto_prepend_file adds has no end.
+/// Larger than any report of PHP; an auto_prepend_file may add unlimited output.
 const MAX_REPORT: usize = 1 << 20;
 
-/// A place of a queue of its own.
+/// A permit from a queue of its own.
 fn place() -> anyhow::Result<Place> {
     let place = Queue::new(1, Bounds::default()).try_enter()?;
-    place.context("it has one")
+    place.context("a new queue has a permit")
 }
 
 fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
@@ -327,7 +327,7 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
             https: false,
         },
         variables: Vec::new(),
-        // The boot's own comes first.
+        // The boot timeout ends first.
         deadline: Instant::now() + 2 * spec.boot_timeout,
         patience: None,
         spool: None,
@@ -344,7 +344,7 @@ impl Engine for Stock {
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
         let engine = self.0.clone();
         Box::pin(async move {
-            // Held until the change over, so that recovery does not boot beside it.
+            // Held until the switch, so that recovery does not boot at the same time.
             let booting = engine.booting.clone().lock_owned().await;
             let next = engine
                 .boot()

@@ -1,4 +1,4 @@
-//! A process that answers one event and ends: php-cgi, php.
+//! A process that runs one event and exits: php-cgi or php.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,40 +12,40 @@ use tokio::net::unix::pipe;
 
 use super::exchange::{Exchange, Part, Reply};
 use super::launch::{Extra, Launch, nothing};
-use super::seats::Seat;
+use super::seats::ProcessSlot;
 use crate::engine::Pending;
 use crate::event::{Body, Failure};
 use crate::launcher::{Child, Role};
 use crate::observe::php::{self, FirstLines, Written};
 
-/// Started, with its answer to come on stdout.
+/// A started process; its response arrives on stdout.
 pub struct OneEvent {
     child: Child,
-    /// None when it has ended, or nobody wants it.
+    /// None after its end, or if the client is gone.
     stdout: Option<pipe::Receiver>,
     reply: Reply,
-    /// Where the header block comes from, if not out of stdout: then stdout is the body.
+    /// The source of the header section if it is not stdout; stdout is the body then.
     head: Option<pipe::Receiver>,
     exit: Option<ExitStatus>,
     written: Written,
-    /// What it has said on stderr.
+    /// The first lines of stderr.
     words: FirstLines,
-    seat: Seat,
+    slot: ProcessSlot,
 }
 
 impl OneEvent {
-    /// Starts it, with the body on stdin and stderr for the log.
+    /// Starts the process with the body as stdin and its stderr in the log.
     pub async fn start(
         launch: &Launch,
         extra: Extra<'_>,
         body: &Body,
         event: u64,
-        seat: Seat,
+        slot: ProcessSlot,
         head: Option<pipe::Receiver>,
     ) -> Result<OneEvent, Failure> {
         let program = launch.program.display();
         let died = |error: &dyn std::fmt::Display| {
-            Failure::Died(format!("{program} cannot be started: {error}"))
+            Failure::Died(format!("cannot start {program}: {error}"))
         };
         let prepare = || -> std::io::Result<_> {
             let (stdout, their_stdout) = std::io::pipe()?;
@@ -59,7 +59,7 @@ impl OneEvent {
         let started = launch.start(Role::Event, extra, theirs).await;
         let child = started.map_err(|error| died(&format_args!("{error:#}")))?;
         let pid = child.pid();
-        seat.set_pid(pid);
+        slot.set_pid(pid);
         let words = FirstLines::default();
         let said = words.clone();
         let written = php::follow_stock(stderr, pid, Some(event), move |line| {
@@ -74,11 +74,11 @@ impl OneEvent {
             exit: None,
             written,
             words,
-            seat,
+            slot,
         })
     }
 
-    /// What is to be thought of an answer that is over.
+    /// The result of a response that has ended.
     async fn verdict(&mut self) -> Result<Option<Part>, Failure> {
         let exit = match self.exit {
             Some(exit) => exit,
@@ -95,7 +95,7 @@ impl OneEvent {
             true => Ok(None),
             false => {
                 self.written.catch_up().await;
-                let why = format!("no header block, and {}: {}", how(), self.words.text());
+                let why = format!("no header block; {}: {}", how(), self.words.text());
                 Err(Failure::Malformed(why))
             }
         }
@@ -128,18 +128,18 @@ impl Exchange for OneEvent {
                         *exit = ended.ok();
                         continue;
                     }
-                    // Somebody whom it has started has the pipe, too.
+                    // A process that the script started may keep the pipe open.
                     () = tokio::time::sleep(QUIET), if exit.is_some() => Ok(0),
                 };
                 let has_ended = !matches!(read, Ok(1..));
                 if has_ended {
-                    // Without a head, nothing that follows is an answer.
+                    // Without a header section, the rest is not a response.
                     *stdout = None;
                 }
                 if !is_head {
                     continue;
                 }
-                // What follows the head is the body, and comes from stdout.
+                // stdout follows with the body.
                 let part = reply.next()?;
                 if has_ended || part.is_some() {
                     *head = None;
@@ -156,7 +156,7 @@ impl Exchange for OneEvent {
     }
 
     fn kill(&mut self) {
-        // Its number may be another's once it is reaped.
+        // After wait(), the process id may belong to another process.
         if self.exit.is_none() {
             self.child.kill_group();
         }
@@ -166,7 +166,7 @@ impl Exchange for OneEvent {
         Box::pin(async {
             if self.exit.is_none() {
                 let Self { child, head, .. } = self;
-                // Read on, so that the driver need not care whether anybody wants it.
+                // Keep reading, so that the driver need not handle a closed pipe.
                 let unwanted = async {
                     if let Some(head) = head {
                         let _ = tokio::io::copy(head, &mut tokio::io::sink()).await;
@@ -186,19 +186,19 @@ impl Exchange for OneEvent {
 impl Drop for OneEvent {
     fn drop(&mut self) {
         self.kill();
-        self.seat.set_pid(0);
+        self.slot.set_pid(0);
     }
 }
 
-/// So long nothing may come from a process that has ended before its answer counts as whole.
+/// How long the output may pause after the process's exit before the response counts as complete.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// A file, so that nobody has to feed it.
+/// A file descriptor for stdin: Surus need not feed a file.
 fn stdin(body: &Body) -> std::io::Result<OwnedFd> {
     Ok(match body {
         Body::Empty => nothing()?,
         Body::Memory(bytes) => process::memory_file(bytes)?,
-        // Opened anew, so that it is read from its beginning.
+        // Reopened, so that it is read from the beginning.
         Body::Spooled { file, .. } => {
             File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into()
         }

@@ -1,5 +1,5 @@
 <?php
-// What PHP has become: as sapi/report.c tells it of our own.
+// Reports PHP's version and settings in the format of sapi/report.c.
 namespace Surus\Stock;
 
 header('Content-Type: text/plain');

@@ -1,4 +1,4 @@
-//! Which of an engine's processes does what.
+//! Process slots: the state of each process of an external engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -6,12 +6,12 @@ use std::time::Instant;
 use crate::event::Event;
 use crate::observe::status::{WorkerState, WorkerStatus};
 
-/// As many as events may run at once.
+/// One slot per concurrent event.
 #[derive(Clone)]
-pub struct Seats(Arc<Mutex<Vec<State>>>);
+pub struct ProcessSlots(Arc<Mutex<Vec<State>>>);
 
 struct State {
-    /// 0 when there is no process.
+    /// 0 if there is no process.
     pid: u32,
     is_taken: bool,
     event: Option<String>,
@@ -19,16 +19,16 @@ struct State {
     served: u64,
 }
 
-/// One of them, until it is dropped.
-pub struct Seat {
-    seats: Seats,
+/// An occupied slot; free when dropped.
+pub struct ProcessSlot {
+    slots: ProcessSlots,
     pub index: usize,
-    /// The process at the seat is the one that has had the event, which counts when this is dropped.
+    /// Whether the event counts for the slot's process; false if another process has replaced it.
     pub counts: bool,
 }
 
-impl Seats {
-    pub fn new(count: usize) -> Seats {
+impl ProcessSlots {
+    pub fn new(count: usize) -> ProcessSlots {
         let free = || State {
             pid: 0,
             is_taken: false,
@@ -36,13 +36,13 @@ impl Seats {
             since: Instant::now(),
             served: 0,
         };
-        Seats(Arc::new(Mutex::new(
+        ProcessSlots(Arc::new(Mutex::new(
             std::iter::repeat_with(free).take(count).collect(),
         )))
     }
 
-    /// A free one for the event. There is one for everybody who has a place of the queue.
-    pub fn take(&self, event: &Event) -> Option<Seat> {
+    /// Takes a free slot for the event. There is one for every permit of the queue.
+    pub fn take(&self, event: &Event) -> Option<ProcessSlot> {
         let mut all = self.lock();
         let index = all.iter().position(|state| !state.is_taken)?;
         let state = &mut all[index];
@@ -53,14 +53,14 @@ impl Seats {
             event.request.uri()
         ));
         state.since = Instant::now();
-        Some(Seat {
-            seats: self.clone(),
+        Some(ProcessSlot {
+            slots: self.clone(),
             index,
             counts: true,
         })
     }
 
-    /// The process at a seat is now this one; 0 for none.
+    /// Sets the process of a slot; 0 for none.
     pub fn set_pid(&self, index: usize, pid: u32) {
         let state = &mut self.lock()[index];
         if state.pid != pid {
@@ -69,7 +69,7 @@ impl Seats {
         }
     }
 
-    /// Those that have a process.
+    /// The status of the slots with a process.
     pub fn status(&self) -> Vec<WorkerStatus> {
         let all = self.lock();
         let present = all.iter().filter(|state| state.pid != 0);
@@ -93,24 +93,24 @@ impl Seats {
     }
 }
 
-impl Seat {
+impl ProcessSlot {
     pub fn set_pid(&self, pid: u32) {
-        self.seats.set_pid(self.index, pid);
+        self.slots.set_pid(self.index, pid);
     }
 
     pub fn pid(&self) -> u32 {
-        self.seats.lock()[self.index].pid
+        self.slots.lock()[self.index].pid
     }
 
-    /// Events that its process has ended.
+    /// How many events the process has served.
     pub fn served(&self) -> u64 {
-        self.seats.lock()[self.index].served
+        self.slots.lock()[self.index].served
     }
 }
 
-impl Drop for Seat {
+impl Drop for ProcessSlot {
     fn drop(&mut self) {
-        let state = &mut self.seats.lock()[self.index];
+        let state = &mut self.slots.lock()[self.index];
         state.is_taken = false;
         state.event = None;
         state.since = Instant::now();
@@ -118,9 +118,9 @@ impl Drop for Seat {
     }
 }
 
-/// Bytes; 0 when it cannot be known.
+/// The resident memory in bytes; 0 if unknown.
 fn resident(pid: u32) -> u64 {
-    // In pages: size, resident, … (proc(5)).
+    // Pages: size, resident, … (proc(5)).
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0) * surus_sys::process::page_size()

@@ -1,4 +1,4 @@
-//! The CGI variables of an event, for PHP that is not ours.
+//! The CGI variables of an event for an external PHP.
 
 use crate::engines::server_vars::{self, Variables};
 use crate::engines::{fastcgi, params};
@@ -23,7 +23,7 @@ impl Variables for Collected {
     }
 }
 
-/// All of them, or why PHP cannot have them.
+/// All variables, or an error if they exceed the limits.
 pub fn of(event: &Event) -> Result<Pairs, Failure> {
     let mut collected = Collected::default();
     server_vars::each(event, &mut collected);

@@ -1,5 +1,5 @@
 <?php
-// An alarm that has not rung.
+// A pending alarm.
 return [
     'needs' => ['pcntl'],
     'set' => function () { pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(100); },

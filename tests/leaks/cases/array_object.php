@@ -1,5 +1,5 @@
 <?php
-// An ArrayObject of boot.
+// An ArrayObject from the boot.
 return [
     'boot' => fn () => new ArrayObject(['booted']),
     'set' => function ($boot) { $boot[] = 'left'; $boot->setFlags(ArrayObject::ARRAY_AS_PROPS); },

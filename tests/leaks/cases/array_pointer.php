@@ -1,5 +1,5 @@
 <?php
-// The position inside an array of boot.
+// The position inside an array from the boot.
 return [
     'boot' => fn () => (object) ['list' => ['a', 'b', 'c']],
     'set' => function ($boot) { next($boot->list); },

@@ -1,5 +1,5 @@
 <?php
-// The file names that spl_autoload tries.
+// The file extensions of spl_autoload.
 return [
     'set' => function () { spl_autoload_extensions('.left'); },
     'see' => fn () => spl_autoload_extensions(),

@@ -1,5 +1,5 @@
 <?php
-// An autoloader of boot that a request takes away.
+// An autoloader from the boot that a request removes.
 return [
     'boot' => function () { $loader = function ($class) {}; spl_autoload_register($loader); return $loader; },
     'set' => function ($boot) { spl_autoload_unregister($boot); },

@@ -1,5 +1,5 @@
 <?php
-// Whether what boot has opened blocks, as the kernel has it.
+// The kernel's blocking mode of a file that the boot opened.
 return [
     'boot' => fn () => fopen(__FILE__, 'r'),
     'set' => function ($boot) { stream_set_blocking($boot, false); },

@@ -1,5 +1,5 @@
 <?php
-// Whether the stderr that boot has opened blocks, as the kernel has it.
+// The kernel's blocking mode of a stderr that the boot opened.
 return [
     'boot' => function () {
         $leading_there = fn () => array_filter(scandir('/proc/self/fd'), fn ($fd) => @readlink("/proc/self/fd/$fd") === readlink('/proc/self/fd/2'));

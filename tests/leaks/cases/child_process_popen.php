@@ -1,5 +1,5 @@
 <?php
-// The same by popen, with its pipe.
+// The same with popen, which has a pipe.
 return [
     'needs' => ['pcntl'],
     'slow' => true,

@@ -1,5 +1,5 @@
 <?php
-// What a function of boot has found under the name of a class is not what it finds in the next request.
+// A function from the boot looks up a class name: its cached result must not survive the request.
 function leak_class_in_function() { return (new LeakClassInFunction)->say() . LeakClassInFunction::NAME . LeakClassInFunction::$static; }
 return [
     'leaks' => false,

@@ -1,5 +1,5 @@
 <?php
-// A class of boot's making that a request extends, which links it.
+// A class from the boot that a request extends, which links it.
 class LeakInheritedLate { public static $value = 'booted'; public function say() { return 'booted'; } }
 return [
     'set' => function () { eval('class LeakInheritedLateChild extends LeakInheritedLate { function say() { return "left"; } }'); LeakInheritedLateChild::$value = 'left'; },

@@ -1,5 +1,5 @@
 <?php
-// The clocks go on.
+// Clocks, which must continue.
 return [
     'leaks' => false,
     'why' => 'the clocks are the kernel\'s',

@@ -1,5 +1,5 @@
 <?php
-// A closure of boot that is replaced by itself, bound to another object.
+// A closure from the boot that is replaced by a copy bound to another object.
 return [
     'boot' => function () { $h = new stdClass; $h->closure = function () { return isset($this) && isset($this->left) ? 'left' : 'booted'; }; return $h; },
     'set' => function ($boot) { $boot->closure = Closure::bind($boot->closure, new class { public $left = 1; }); },

@@ -1,5 +1,5 @@
 <?php
-// A variable that a closure of boot has by reference.
+// A variable that a closure from the boot captures by reference.
 return [
     'boot' => function () { $n = 'booted'; return function ($value = null) use (&$n) { return $n = $value ?? $n; }; },
     'set' => function ($boot) { $boot('left'); },

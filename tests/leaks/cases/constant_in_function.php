@@ -1,5 +1,5 @@
 <?php
-// What a function of boot has found under the name of a constant is not what it finds in the next request.
+// A function from the boot looks up a constant: its cached result must not survive the request.
 function leak_constant_in_function() { return LEAK_CONSTANT_IN_FUNCTION; }
 return [
     'leaks' => false,

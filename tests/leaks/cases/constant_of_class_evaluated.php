@@ -1,5 +1,5 @@
 <?php
-// A class constant whose expression could only be evaluated after a request had defined something.
+// A class constant with an expression that needs a definition from a request.
 class LeakConstantEvaluated { const VALUE = LEAK_FOR_CLASS_CONSTANT . '!'; }
 return [
     'set' => function () { define('LEAK_FOR_CLASS_CONSTANT', 'left'); LeakConstantEvaluated::VALUE; },

@@ -1,5 +1,5 @@
 <?php
-// Cookies in a share handle of boot.
+// Cookies in a share handle from the boot.
 return [
     'needs' => ['curl'],
     'boot' => function () { $s = curl_share_init(); curl_share_setopt($s, CURLSHOPT_SHARE, CURL_LOCK_DATA_COOKIE); return $s; },

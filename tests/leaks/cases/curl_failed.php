@@ -1,5 +1,5 @@
 <?php
-// A curl handle of boot whose last transfer failed.
+// A curl handle from the boot with a failed last transfer.
 return [
     'needs' => ['curl'],
     'boot' => function () { $c = curl_init('http://127.0.0.1:1/'); curl_setopt($c, CURLOPT_RETURNTRANSFER, true); return $c; },

@@ -1,5 +1,5 @@
 <?php
-// A curl handle of boot: options, cookies.
+// A curl handle from the boot: options, cookies.
 return [
     'needs' => ['curl'],
     'boot' => function () { $c = curl_init('http://booted.test/'); curl_setopt($c, CURLOPT_PRIVATE, 'booted'); return $c; },

@@ -1,5 +1,6 @@
 <?php
-// A multi handle with a transfer in it that a request leaves in a variable of boot. Boot itself has none: it holds two sockets.
+// A multi handle with a transfer that a request leaves in a variable from the boot. The boot
+// itself has none, because it would hold two sockets.
 return [
     'needs' => ['curl'],
     'boot' => fn () => (object) ['multi' => null],

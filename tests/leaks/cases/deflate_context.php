@@ -1,5 +1,5 @@
 <?php
-// A compressor and a decompressor of boot that a request feeds.
+// A compressor and a decompressor from the boot that a request feeds.
 return [
     'needs' => ['zlib'],
     'boot' => fn () => inflate_init(ZLIB_ENCODING_RAW),

@@ -1,5 +1,5 @@
 <?php
-// Objects that a request leaves in a global variable are destructed at its end.
+// Destructors at the end of a request for objects in a global variable.
 class LeakDestructorAtEnd { function __destruct() { file_put_contents(LEAK_STATE . '/destructed', 'yes'); } }
 return [
     'set' => function () { @unlink(LEAK_STATE . '/destructed'); $GLOBALS['leak_destructed'] = new LeakDestructorAtEnd; },

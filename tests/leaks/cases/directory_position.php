@@ -1,5 +1,5 @@
 <?php
-// Where a directory that boot opened stands.
+// The position of a directory that the boot opened.
 return [
     'boot' => fn () => opendir(__DIR__),
     'set' => function ($boot) { readdir($boot); readdir($boot); readdir($boot); },

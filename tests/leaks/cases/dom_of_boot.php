@@ -1,5 +1,5 @@
 <?php
-// A DOM document of boot.
+// A DOM document from the boot.
 return [
     'needs' => ['dom'],
     'boot' => function () { $d = new DOMDocument; $d->loadXML('<a><b>booted</b></a>'); return $d; },

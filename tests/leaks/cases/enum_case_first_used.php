@@ -1,9 +1,9 @@
 <?php
-// The object of an enum's case, made when it is first used.
+// The object of an enum case, created at its first use.
 enum LeakEnumCase { case A; case B; }
 return [
     'leaks' => false,
-    'why' => 'a case is one object for ever, and cannot be changed',
+    'why' => 'a case is a single immutable object',
     'set' => function () { $GLOBALS['leak_enum'] = LeakEnumCase::B; },
     'see' => fn () => var_export(LeakEnumCase::B === constant('LeakEnumCase::B'), true) . count(LeakEnumCase::cases()),
 ];

@@ -4,5 +4,5 @@ return [
     'set' => function () { $_ENV['LEAK_ENV_ARRAY'] = 'left'; },
     'see' => fn () => $_ENV['LEAK_ENV_ARRAY'] ?? 'none',
     'leaks' => false,
-    'why' => 'every request has superglobals of its own',
+    'why' => 'every request has its own superglobals',
 ];

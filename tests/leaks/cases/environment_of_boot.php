@@ -1,5 +1,5 @@
 <?php
-// A variable of the environment that boot put there.
+// An environment variable that the boot set.
 return [
     'boot' => function () { putenv('LEAK_ENV_OF_BOOT=booted'); },
     'set' => function () { putenv('LEAK_ENV_OF_BOOT=left'); putenv('PATH'); },

@@ -1,5 +1,5 @@
 <?php
-// An error handler of boot that a request puts away.
+// An error handler from the boot that a request restores.
 return [
     'boot' => function () { $GLOBALS['leak_handler'] = fn () => false; },
     'set' => function () { set_error_handler($GLOBALS['leak_handler']); set_error_handler(fn () => false, E_NOTICE); },

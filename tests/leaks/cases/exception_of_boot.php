@@ -1,5 +1,5 @@
 <?php
-// An exception of boot whose trace or message a request extends.
+// An exception from the boot; a request extends its trace or message.
 class LeakException extends Exception { public function add($x) { $this->message .= $x; } }
 return [
     'boot' => fn () => new LeakException('booted'),

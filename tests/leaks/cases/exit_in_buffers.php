@@ -1,5 +1,5 @@
 <?php
-// exit() within nested output buffers, with a boot-time object half changed.
+// exit() within nested output buffers while an object from the boot is half changed.
 return [
     'ends' => true,
     'boot' => fn () => (object) ['a' => 1, 'b' => 1],

@@ -2,7 +2,7 @@
 // A fatal error.
 return [
     'leaks' => false,
-    'why' => 'a fatal error ends the request and not the next one',
+    'why' => 'a fatal error ends only its own request',
     'ends' => true,
     'set' => function () { ob_start(); eval('class LeakFatal implements Iterator {}'); },
     'see' => fn () => ob_get_level() . http_response_code() . var_export(class_exists('LeakFatal', false), true),

@@ -1,5 +1,5 @@
 <?php
-// Memory that boot allocated by FFI.
+// Memory that the boot allocated by FFI.
 return [
     'needs' => ['FFI'],
     'boot' => fn () => FFI::cdef()->new('int[4]'),

@@ -1,5 +1,5 @@
 <?php
-// A file that boot opened and a request closed.
+// A file that the boot opened and a request closed.
 return [
     'boot' => fn () => fopen(__FILE__, 'r'),
     'set' => function ($boot) { fclose($boot); },

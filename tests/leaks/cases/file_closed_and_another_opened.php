@@ -1,5 +1,5 @@
 <?php
-// A descriptor of boot that a request closed and then used for another file.
+// A descriptor from the boot that a request closed and then used for another file.
 return [
     'boot' => function () { $f = fopen(__FILE__, 'r'); stream_set_read_buffer($f, 0); return (object) ['file' => $f]; },
     'set' => function ($boot) { fclose($boot->file); $GLOBALS['leak_other'] = fopen('/etc/passwd', 'r'); },

@@ -1,5 +1,5 @@
 <?php
-// A lock on a file of boot.
+// A lock on a file from the boot.
 return [
     'boot' => fn () => fopen(LEAK_STATE . '/lock-' . getmypid() . '-' . mt_rand(), 'c'),
     'set' => function ($boot) { if (!flock($boot, LOCK_EX | LOCK_NB)) { throw new Exception('locked'); } },

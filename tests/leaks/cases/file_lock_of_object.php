@@ -1,5 +1,5 @@
 <?php
-// A lock on a file of boot, held by an object.
+// A lock on a file from the boot, held by an object.
 return [
     'boot' => fn () => new SplFileObject(LEAK_STATE . '/lock-object-' . getmypid() . '-' . mt_rand(), 'c'),
     'set' => function ($boot) { if (!$boot->flock(LOCK_EX | LOCK_NB)) { throw new Exception('locked'); } },

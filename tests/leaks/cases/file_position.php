@@ -1,5 +1,5 @@
 <?php
-// Where a file that boot opened stands.
+// The position of a file that the boot opened.
 return [
     'boot' => fn () => fopen(__FILE__, 'r'),
     'set' => function ($boot) { fseek($boot, 5); fread($boot, 1); },

@@ -1,5 +1,5 @@
 <?php
-// A tmpfile() of boot.
+// A tmpfile() from the boot.
 return [
     'boot' => function () { $t = tmpfile(); fwrite($t, 'booted'); return $t; },
     'set' => function ($boot) { fseek($boot, 0); fwrite($boot, 'secret'); },

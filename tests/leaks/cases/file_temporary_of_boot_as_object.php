@@ -1,5 +1,5 @@
 <?php
-// A file of boot in an object that calls itself temporary.
+// A temporary file from the boot, in an object.
 return [
     'boot' => function () { $t = new SplTempFileObject(0); $t->fwrite('booted'); return $t; },
     'set' => function ($boot) { $boot->fseek(0); $boot->fwrite('secret'); },

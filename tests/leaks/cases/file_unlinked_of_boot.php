@@ -1,5 +1,5 @@
 <?php
-// A file of boot that has no name any more.
+// A file from the boot without a name (unlinked).
 return [
     'boot' => function () { $t = fopen($path = LEAK_STATE . '/unlinked-' . getmypid(), 'w+'); unlink($path); fwrite($t, 'booted'); return $t; },
     'set' => function ($boot) { fseek($boot, 0); fwrite($boot, 'secret'); },

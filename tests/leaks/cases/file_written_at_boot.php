@@ -1,5 +1,5 @@
 <?php
-// A file that boot opened for writing, with what is not written yet.
+// A file that the boot opened for writing, with buffered data.
 return [
     'boot' => function () { $f = fopen(LEAK_STATE . '/written-' . getmypid(), 'w+'); fwrite($f, 'booted'); return $f; },
     'set' => function ($boot) { fseek($boot, 0, SEEK_END); },

@@ -1,5 +1,5 @@
 <?php
-// The flags of a finfo of boot.
+// The flags of a finfo from the boot.
 return [
     'needs' => ['fileinfo'],
     'boot' => fn () => new finfo(FILEINFO_MIME_TYPE),

@@ -1,5 +1,5 @@
 <?php
-// What a function of boot has found under the name of a function is not what it finds in the next request.
+// A function from the boot looks up a function: its cached result must not survive the request.
 function leak_function_in_function() { return leak_declared_for_function(); }
 return [
     'leaks' => false,

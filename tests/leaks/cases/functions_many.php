@@ -1,9 +1,9 @@
 <?php
-// Two thousand functions with static variables; a new one works as ever.
+// Two thousand functions with static variables; a new one must still work.
 return [
     'heavy' => true,
     'leaks' => false,
-    'why' => 'every one has a name of its own',
+    'why' => 'each has its own name',
     'set' => function () {
         $id = bin2hex(random_bytes(6));
         $code = '';

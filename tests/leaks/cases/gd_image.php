@@ -1,5 +1,5 @@
 <?php
-// An image of boot.
+// An image from the boot.
 return [
     'needs' => ['gd'],
     'boot' => fn () => imagecreatetruecolor(4, 4),

@@ -1,5 +1,5 @@
 <?php
-// A generator of boot that a request moves on.
+// A generator from the boot that a request advances.
 return [
     'boot' => function () { $g = (function () { yield 'first'; yield 'second'; yield 'third'; })(); $g->current(); return $g; },
     'set' => function ($boot) { $boot->next(); },

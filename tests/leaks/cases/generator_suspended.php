@@ -1,5 +1,5 @@
 <?php
-// A generator that a request leaves half run, with a finally block, in a variable of boot.
+// A suspended generator with a finally block that a request leaves in a variable from the boot.
 return [
     'boot' => fn () => (object) ['generator' => null],
     'set' => function ($boot) {

@@ -1,5 +1,5 @@
 <?php
-// A global variable that was there at boot, with another value.
+// A global variable from the boot with another value.
 return [
     'boot' => function () { $GLOBALS['leak_global_of_boot'] = 'booted'; },
     'set' => function () { $GLOBALS['leak_global_of_boot'] = 'left'; },

@@ -1,5 +1,5 @@
 <?php
-// A global variable that was there at boot and is gone.
+// A global variable from the boot that a request unsets.
 return [
     'boot' => function () { $GLOBALS['leak_global_unset'] = 'booted'; },
     'set' => function () { unset($GLOBALS['leak_global_unset']); },

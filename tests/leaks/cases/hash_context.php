@@ -1,5 +1,5 @@
 <?php
-// A hash of boot that a request feeds.
+// A hash from the boot that a request feeds.
 return [
     'boot' => fn () => hash_init('sha256'),
     'set' => function ($boot) { hash_update($boot, 'left'); },

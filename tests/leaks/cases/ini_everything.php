@@ -1,5 +1,5 @@
 <?php
-// Every entry of php.ini that a script may set, changed or not.
+// Every php.ini entry that a script may set.
 return [
     'set' => function () {
         foreach (ini_get_all() as $name => $entry) {

@@ -1,5 +1,5 @@
 <?php
-// Formatter, calendar, collator and break iterator of boot.
+// Formatter, calendar, collator and break iterator from the boot.
 return [
     'needs' => ['intl'],
     'boot' => function () { $b = IntlBreakIterator::createWordInstance('en'); $b->setText('one two three'); $b->first(); $c = IntlCalendar::createInstance('UTC', 'en'); $c->setTime(0.0); return [new NumberFormatter('en', NumberFormatter::DECIMAL), $c, new Collator('en'), $b]; },

@@ -1,5 +1,5 @@
 <?php
-// How intl reports errors.
+// intl's error reporting.
 return [
     'needs' => ['intl'],
     'set' => function () { ini_set('intl.error_level', '2'); ini_set('intl.use_exceptions', '1'); },

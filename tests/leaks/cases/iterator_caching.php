@@ -1,5 +1,5 @@
 <?php
-// Iterators of boot that wrap others.
+// Iterators from the boot that wrap others.
 return [
     'boot' => function () { $i = new CachingIterator(new LimitIterator(new InfiniteIterator(new ArrayIterator(['a', 'b', 'c'])), 1, 9)); $i->rewind(); return $i; },
     'set' => function ($boot) { $boot->next(); $boot->next(); },

@@ -1,5 +1,5 @@
 <?php
-// Where an iterator of boot stands.
+// The position of an iterator from the boot.
 return [
     'boot' => fn () => new ArrayIterator(['a', 'b', 'c']),
     'set' => function ($boot) { $boot->next(); },

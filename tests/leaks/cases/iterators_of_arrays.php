@@ -1,5 +1,5 @@
 <?php
-// Many loops by reference that were left in the middle.
+// Many loops by reference that were interrupted.
 return [
     'leaks' => false,
     'why' => 'no script can see it',

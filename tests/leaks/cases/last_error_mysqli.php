@@ -1,5 +1,5 @@
 <?php
-// The last failure to connect to MySQL, and how mysqli reports.
+// mysqli's last connection error and its reporting mode.
 return [
     'needs' => ['mysqli'],
     'set' => function () { mysqli_report(MYSQLI_REPORT_OFF); @mysqli_connect('localhost', 'left', '', '', 0, '/nonexistent'); },

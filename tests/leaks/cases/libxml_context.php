@@ -1,5 +1,5 @@
 <?php
-// The stream context with which libxml opens files.
+// The stream context of libxml.
 return [
     'needs' => ['dom'],
     'set' => function () { stream_wrapper_register('leakxml', 'LeakXmlWrapper'); libxml_set_streams_context(stream_context_create(['leakxml' => ['left' => 'left']])); },

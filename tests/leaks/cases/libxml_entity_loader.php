@@ -1,5 +1,5 @@
 <?php
-// The function that libxml asks for external entities.
+// libxml's external entity loader.
 return [
     'needs' => ['dom'],
     'set' => function () { libxml_set_external_entity_loader(function () { $GLOBALS['leak_entity'] = 'asked'; return null; }); },

@@ -1,5 +1,5 @@
 <?php
-// libxml's errors, kept and counted.
+// libxml's collected errors.
 return [
     'needs' => ['dom'],
     'leaks' => false,

@@ -1,5 +1,5 @@
 <?php
-// Whether libxml keeps its errors.
+// Whether libxml collects its errors.
 return [
     'needs' => ['libxml'],
     'set' => function () { libxml_use_internal_errors(true); },

@@ -1,5 +1,5 @@
 <?php
-// In which order mbstring guesses.
+// mbstring's detection order.
 return [
     'needs' => ['mbstring'],
     'set' => function () { mb_detect_order(['EUC-JP', 'SJIS']); },

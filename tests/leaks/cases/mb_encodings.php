@@ -1,5 +1,5 @@
 <?php
-// mbstring's encodings, language and substitute.
+// mbstring's encodings, language and substitute character.
 return [
     'needs' => ['mbstring'],
     'set' => function () { mb_internal_encoding('EUC-JP'); mb_http_output('SJIS'); mb_language('Japanese'); mb_substitute_character(0x3f + 1); },

@@ -1,5 +1,5 @@
 <?php
-// An object of boot whose last reference a request drops: its destructor runs.
+// An object from the boot that a request destroys: its destructor runs.
 class LeakDestroyed { public function __construct(public stdClass $holder) {} public function __destruct() { $this->holder->said = 'destroyed'; } }
 return [
     'boot' => function () { $holder = (object) ['said' => 'alive']; $holder->object = new LeakDestroyed($holder); return $holder; },

@@ -1,5 +1,5 @@
 <?php
-// The numbers of new objects: a hundred that are left make them higher.
+// The ids of new objects: a hundred leftover objects would increase them.
 return [
     'set' => function () { for ($i = 0; $i < 100; $i++) { $GLOBALS['leak_objects'][] = new stdClass; } },
     'see' => fn () => 'object ' . spl_object_id(new stdClass),

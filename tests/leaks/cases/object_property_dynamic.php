@@ -1,5 +1,5 @@
 <?php
-// A property that an object made at boot did not have.
+// A new dynamic property of an object from the boot.
 return [
     'boot' => fn () => new stdClass,
     'set' => function ($boot) { $boot->left = 'left'; },

@@ -1,8 +1,8 @@
 <?php
-// A file whose content changes is seen as it is, after opcache_invalidate.
+// The new content of a changed file after opcache_invalidate.
 return [
     'leaks' => false,
-    'why' => 'OPcache is told',
+    'why' => 'the script invalidates the file in OPcache',
     'set' => function () {
         $file = LEAK_STATE . '/changing.php';
         file_put_contents($file, '<?php return ["' . bin2hex(random_bytes(8)) . '", fn () => "' . random_int(1, 1 << 40) . '"];');

@@ -1,8 +1,8 @@
 <?php
-// New files, with new classes and strings, compiled by request after request.
+// New files with new classes and strings, compiled in each request.
 return [
     'leaks' => false,
-    'why' => 'every one has a name of its own',
+    'why' => 'each has its own name',
     'set' => function () {
         $n = random_int(0, 399);
         $file = LEAK_STATE . "/many$n.php";

@@ -1,5 +1,5 @@
 <?php
-// A file first compiled by a request works in a later one that includes it again.
+// A file first compiled by a request and included again by a later one.
 return [
     'leaks' => false,
     'why' => 'the same file is the same code',

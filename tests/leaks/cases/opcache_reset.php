@@ -1,8 +1,8 @@
 <?php
-// opcache_reset: OPcache begins anew at one of the next requests.
+// opcache_reset: OPcache restarts at one of the next requests.
 return [
     'leaks' => false,
-    'why' => 'nothing but time is lost',
+    'why' => 'only the cache is lost',
     'set' => function () { opcache_reset(); },
     'see' => fn () => (include __DIR__ . '/../include/returns.php') . leak_opcache_reset(),
     'needs' => ['Zend OPcache'],

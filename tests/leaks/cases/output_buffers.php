@@ -1,5 +1,5 @@
 <?php
-// Output buffers that were left open.
+// Open output buffers.
 return [
     'leaks' => false,
     'why' => 'the end of a request ends them',

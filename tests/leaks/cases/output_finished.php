@@ -1,8 +1,8 @@
 <?php
-// A request that answers early and goes on.
+// A request that finishes its response early and continues.
 return [
     'leaks' => false,
-    'why' => 'the next request has an answer of its own',
+    'why' => 'the next request has its own response',
     'set' => function () { echo 'set'; fastcgi_finish_request(); echo 'LEFT'; },
     'see' => fn () => 'seen' . connection_status(),
 ];

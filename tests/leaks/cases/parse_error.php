@@ -1,5 +1,5 @@
 <?php
-// A file that cannot be compiled.
+// A file with a syntax error.
 return [
     'leaks' => false,
     'why' => 'nothing of it remains',

@@ -1,5 +1,5 @@
 <?php
-// A PDO connection of boot: attributes, a transaction.
+// A PDO connection from the boot: attributes, a transaction.
 return [
     'needs' => ['pdo_sqlite'],
     'boot' => fn () => new PDO('sqlite::memory:'),

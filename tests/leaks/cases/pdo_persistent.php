@@ -1,5 +1,5 @@
 <?php
-// A persistent connection, which PDO keeps for later requests.
+// A persistent PDO connection.
 return [
     'needs' => ['pdo_sqlite'],
     'set' => function () { $d = new PDO('sqlite::memory:', null, null, [PDO::ATTR_PERSISTENT => true]); $d->exec('create table if not exists leaked (a)'); },

@@ -1,5 +1,5 @@
 <?php
-// A transaction on a database file that a request leaves open: its lock.
+// An open transaction on a database file, with its lock.
 return [
     'needs' => ['pdo_sqlite', 'sqlite3'],
     'set' => function () { $GLOBALS['leak_pdo'] = new PDO('sqlite:' . LEAK_STATE . '/db'); $GLOBALS['leak_pdo']->exec('create table if not exists t (a); begin exclusive'); },

@@ -1,5 +1,5 @@
 <?php
-// What a request writes into a pipe whose both ends are boot's.
+// Data that a request writes into a pipe between two descriptors from the boot.
 return [
     'needs' => ['FFI'],
     'boot' => fn () => new class {

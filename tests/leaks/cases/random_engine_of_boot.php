@@ -1,5 +1,5 @@
 <?php
-// A seeded random engine of boot that a request advances.
+// A seeded random engine from the boot that a request advances.
 return [
     'boot' => fn () => new Random\Engine\Mt19937(5),
     'set' => function ($boot) { $boot->generate(); },

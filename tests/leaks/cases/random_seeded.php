@@ -1,5 +1,5 @@
 <?php
-// mt_srand: the next request's numbers are not those of the seed.
+// mt_srand: the next request must not continue the seeded sequence.
 return [
     'leaks' => true,
     'set' => function () { mt_srand(42); },

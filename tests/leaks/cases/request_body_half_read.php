@@ -1,5 +1,5 @@
 <?php
-// A body of which a stream is left at a position, in a variable of boot.
+// A partly read stream of the body in a variable from the boot.
 return [
     'boot' => fn () => new stdClass,
     'send' => ['method' => 'POST', 'headers' => ['content-type' => 'application/json'], 'body' => '{"left":"left"}'],

@@ -1,8 +1,8 @@
 <?php
-// A JSON body that nobody read.
+// An unread JSON body.
 return [
     'leaks' => false,
-    'why' => 'every request has a body of its own',
+    'why' => 'every request has its own body',
     'send' => ['method' => 'POST', 'headers' => ['content-type' => 'application/json'], 'body' => '{"left":"left"}'],
     'set' => function () {},
     'see' => fn () => strlen(file_get_contents('php://input')) . '',

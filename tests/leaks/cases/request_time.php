@@ -1,5 +1,5 @@
 <?php
-// The time of the request is not that of boot, nor that of the request before.
+// The time of the request, which differs from the boot's and the previous request's.
 return [
     'leaks' => false,
     'why' => 'every request has its own time',

@@ -1,5 +1,5 @@
 <?php
-// A file that the client before sent.
+// A file uploaded by the previous client.
 return [
     'leaks' => false,
     'why' => 'the end of a request removes what was uploaded',

@@ -1,5 +1,5 @@
 <?php
-// A semaphore of boot that a request took and did not release.
+// A semaphore from the boot that a request took and did not release.
 return [
     'needs' => ['sysvsem'],
     'boot' => fn () => sem_get(ftok(LEAK_STATE, 'b')),

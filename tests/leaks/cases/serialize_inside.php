@@ -1,5 +1,5 @@
 <?php
-// An exception out of the middle of serialize and unserialize.
+// An exception thrown during serialize and unserialize.
 class LeakSerialize { function __serialize(): array { throw new Exception('left'); } function __unserialize(array $a): void { throw new Exception('left'); } }
 return [
     'leaks' => false,

@@ -1,5 +1,5 @@
 <?php
-// A session whose handler throws while it is written at the end.
+// A session with a handler that throws while it writes at the end.
 class LeakSessionFails extends SessionHandler { public function open($path, $name): bool { return true; } public function read($id): string { return ''; } public function write($id, $data): bool { throw new Exception('left'); } public function close(): bool { return true; } public function validateId($id): bool { return true; } }
 return [
     'needs' => ['session'],

@@ -1,5 +1,5 @@
 <?php
-// A session that was left open.
+// An open session.
 return [
     'needs' => ['session'],
     'leaks' => false,

@@ -1,5 +1,5 @@
 <?php
-// A function that was to run at the end of an earlier request.
+// A shutdown function of an earlier request.
 return [
     'leaks' => false,
     'why' => 'it runs at the end of its own request',

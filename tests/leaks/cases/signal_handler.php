@@ -1,5 +1,5 @@
 <?php
-// What happens with a signal.
+// The action for a signal.
 return [
     'needs' => ['pcntl'],
     'set' => function () { pcntl_signal(SIGUSR2, function () {}); pcntl_signal(SIGWINCH, SIG_IGN); },

@@ -1,5 +1,5 @@
 <?php
-// Signals that are blocked.
+// Blocked signals.
 return [
     'needs' => ['pcntl'],
     'set' => function () { pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2, SIGTERM]); },

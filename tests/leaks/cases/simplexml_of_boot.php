@@ -1,5 +1,5 @@
 <?php
-// A SimpleXML document of boot.
+// A SimpleXML document from the boot.
 return [
     'needs' => ['SimpleXML'],
     'boot' => fn () => simplexml_load_string('<a><b>booted</b></a>'),

@@ -1,5 +1,5 @@
 <?php
-// What a request says at one end of a pair of sockets that boot made.
+// Data that a request writes into a socket pair from the boot.
 return [
     'boot' => function () { [$near, $far] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); stream_set_blocking($far, false); return [$near, $far]; },
     'set' => function ($boot) { fwrite($boot[0], 'left'); },

@@ -1,5 +1,5 @@
 <?php
-// A direction of a pair of sockets of boot that a request has ended.
+// A direction of a socket pair from the boot that a request shuts down.
 return [
     'needs' => ['sockets'],
     'boot' => function () { socket_create_pair(AF_UNIX, SOCK_DGRAM, 0, $pair); socket_set_nonblock($pair[1]); return $pair; },

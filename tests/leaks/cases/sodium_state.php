@@ -1,5 +1,5 @@
 <?php
-// A hash of sodium's that boot began.
+// A sodium hash that the boot began.
 return [
     'needs' => ['sodium'],
     'boot' => fn () => (object) ['state' => sodium_crypto_generichash_init()],

@@ -1,5 +1,5 @@
 <?php
-// An exception out of the middle of a sort, with a comparison of boot.
+// An exception thrown during a sort with a comparison function from the boot.
 return [
     'leaks' => false,
     'why' => 'the exception ends it',

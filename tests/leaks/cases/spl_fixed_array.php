@@ -1,5 +1,5 @@
 <?php
-// An SplFixedArray of boot.
+// An SplFixedArray from the boot.
 return [
     'boot' => fn () => SplFixedArray::fromArray(['booted']),
     'set' => function ($boot) { $boot[0] = 'left'; $boot->setSize(7); },

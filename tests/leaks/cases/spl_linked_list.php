@@ -1,5 +1,5 @@
 <?php
-// A linked list of boot: its content and where its iterator stands.
+// A linked list from the boot: its content and its iterator's position.
 return [
     'boot' => function () { $l = new SplDoublyLinkedList; $l->push('a'); $l->push('b'); $l->rewind(); return $l; },
     'set' => function ($boot) { $boot->push('left'); $boot->next(); },

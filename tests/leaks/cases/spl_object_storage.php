@@ -1,5 +1,5 @@
 <?php
-// Objects attached to an SplObjectStorage of boot.
+// Objects attached to an SplObjectStorage from the boot.
 return [
     'boot' => function () { $s = new SplObjectStorage; $s[new stdClass] = 'booted'; return $s; },
     'set' => function ($boot) { $boot[new stdClass] = 'left'; },

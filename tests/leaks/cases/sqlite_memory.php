@@ -1,5 +1,5 @@
 <?php
-// An SQLite database in memory, of boot.
+// An SQLite database in memory, from the boot.
 return [
     'heavy' => true,
     'needs' => ['sqlite3'],

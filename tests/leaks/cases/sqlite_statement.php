@@ -1,5 +1,5 @@
 <?php
-// A prepared statement of boot: what is bound, where it stands.
+// A prepared statement from the boot: its bound values and its position.
 return [
     'needs' => ['pdo_sqlite'],
     'boot' => function () { $d = new PDO('sqlite::memory:'); $d->exec('create table t (a)'); $d->exec("insert into t values ('a'),('b'),('c')"); $s = $d->prepare('select a from t where a > ? order by a'); $s->execute(['']); return [$d, $s]; },

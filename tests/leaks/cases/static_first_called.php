@@ -1,5 +1,5 @@
 <?php
-// A static variable whose initial value is evaluated by the first call.
+// A static variable that the first call initializes with an expression.
 const LEAK_STATIC_FIRST = ['booted'];
 function leak_static_first_called(?string $value = null): string
 {

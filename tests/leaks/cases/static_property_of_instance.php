@@ -1,5 +1,5 @@
 <?php
-// The instance that a singleton keeps.
+// The instance of a singleton.
 class LeakSingleton
 {
     private static ?self $instance = null;

@@ -1,5 +1,5 @@
 <?php
-// A static property that a trait brings, in two classes.
+// A static property from a trait in two classes.
 trait LeakStaticPropertyOfTrait { public static $value = 'booted'; }
 class LeakTraitUserA { use LeakStaticPropertyOfTrait; }
 class LeakTraitUserB { use LeakStaticPropertyOfTrait; }

@@ -1,5 +1,5 @@
 <?php
-// A stream context of boot.
+// A stream context from the boot.
 return [
     'boot' => fn () => stream_context_create(['http' => ['user_agent' => 'booted']]),
     'set' => function ($boot) { stream_context_set_option($boot, 'http', 'user_agent', 'left'); },

@@ -1,5 +1,5 @@
 <?php
-// A stream filter that a request registers, and one on a stream of boot.
+// A stream filter that a request registers, and one on a stream from the boot.
 class LeakFilter extends php_user_filter { public function filter($in, $out, &$consumed, bool $closing): int { while ($b = stream_bucket_make_writeable($in)) { $b->data = strrev($b->data); $consumed += $b->datalen; stream_bucket_append($out, $b); } return PSFS_PASS_ON; } }
 return [
     'boot' => fn () => fopen('php://memory', 'w+'),

@@ -1,5 +1,5 @@
 <?php
-// A php://temp of boot that a request fills until it becomes a file.
+// A php://temp from the boot that a request fills until it spills into a file.
 return [
     'boot' => function () { $t = fopen('php://temp/maxmemory:1000', 'w+'); fwrite($t, 'booted'); return $t; },
     'set' => function ($boot) { fwrite($boot, str_repeat('x', 5000)); },

@@ -1,5 +1,5 @@
 <?php
-// A string of boot that sodium_memzero overwrites.
+// A string from the boot that sodium_memzero overwrites.
 return [
     'needs' => ['sodium'],
     'boot' => fn () => (object) ['text' => bin2hex(random_bytes(4))],

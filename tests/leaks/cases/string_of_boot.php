@@ -1,5 +1,5 @@
 <?php
-// A string of boot that is changed in its place.
+// A string from the boot that is changed in place.
 return [
     'boot' => fn () => (object) ['text' => str_repeat('x', 3) . PHP_MAJOR_VERSION],
     'set' => function ($boot) { $boot->text[0] = 'L'; $boot->text .= 'left'; },

@@ -1,5 +1,5 @@
 <?php
-// What strtok has not given yet.
+// strtok's remaining tokens.
 return [
     'leaks' => false,
     'why' => 'the end of a request forgets it',

@@ -1,5 +1,5 @@
 <?php
-// APCu: shared memory that applications want to persist.
+// APCu: shared memory that applications expect to persist.
 return [
     'needs' => ['apcu'],
     'survives' => 'it is a cache for all requests',

@@ -1,5 +1,5 @@
 <?php
-// A file: it is nobody's memory.
+// A file, which is outside the process.
 return [
     'survives' => 'files are not memory',
     'set' => function () { file_put_contents(LEAK_STATE . '/survives', 'left'); },

@@ -1,5 +1,5 @@
 <?php
-// The data of a session, for whom has its id.
+// The data of a session, available to every request with its id.
 return [
     'needs' => ['session'],
     'survives' => 'sessions are files',

@@ -1,5 +1,5 @@
 <?php
-// A file of tempnam's, which nobody removes but who made it.
+// A file from tempnam, which only its creator removes.
 return [
     'survives' => 'files are not memory',
     'set' => function () { tempnam(LEAK_STATE, 'leaktemp'); },

@@ -1,5 +1,5 @@
 <?php
-// openlog, closelog: the line after it goes where it went before.
+// openlog and closelog: later messages must use the original connection.
 return [
     'leaks' => false,
     'why' => 'no script can see it',

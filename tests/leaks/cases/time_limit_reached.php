@@ -1,8 +1,8 @@
 <?php
-// A request that PHP ends for its time; the next has all of its own.
+// A request that exceeds its time limit; the next one gets the full limit.
 return [
     'leaks' => false,
-    'why' => 'a limit begins anew with every request',
+    'why' => 'every request gets the full limit',
     'ends' => true,
     'slow' => true,
     'set' => function () { set_time_limit(1); while (true) { md5('x'); } },

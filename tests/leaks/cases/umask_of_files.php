@@ -1,5 +1,5 @@
 <?php
-// The rights of a file that a later request makes.
+// The permissions of a file that a later request creates.
 return [
     'set' => function () { umask(0377); },
     'see' => function () { $f = LEAK_STATE . '/rights'; @unlink($f); touch($f); clearstatcache(); return decoct(fileperms($f)); },

@@ -1,5 +1,5 @@
 <?php
-// A WeakMap of boot.
+// A WeakMap from the boot.
 return [
     'boot' => fn () => [$map = new WeakMap, $key = new stdClass],
     'set' => function ($boot) { $boot[0][$boot[1]] = 'left'; },

@@ -1,5 +1,5 @@
 <?php
-// A WeakReference of boot to an object that a request destroys.
+// A WeakReference from the boot to an object that a request destroys.
 return [
     'boot' => function () { $holder = new stdClass; $holder->object = new stdClass; $holder->weak = WeakReference::create($holder->object); return $holder; },
     'set' => function ($boot) { $boot->object = null; },

@@ -1,5 +1,5 @@
 <?php
-// A parser of boot with half a document.
+// A parser from the boot with half a document.
 return [
     'needs' => ['xml'],
     'boot' => function () { $p = xml_parser_create(); xml_parse($p, '<a>'); return $p; },

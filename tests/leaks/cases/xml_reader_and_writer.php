@@ -1,5 +1,5 @@
 <?php
-// A reader and a writer of boot.
+// A reader and a writer from the boot.
 return [
     'needs' => ['xmlreader', 'xmlwriter'],
     'boot' => function () { $r = XMLReader::XML('<a><b/><c/></a>'); $r->read(); $w = new XMLWriter; $w->openMemory(); $w->startElement('a'); return [$r, $w]; },

@@ -1,5 +1,5 @@
 <?php
-// Parameters of an XSLT processor of boot.
+// Parameters of an XSLT processor from the boot.
 return [
     'needs' => ['xsl', 'dom'],
     'boot' => fn () => new XSLTProcessor,

@@ -1,5 +1,5 @@
 <?php
-// Not read at boot: a request is the first to compile it.
+// Not included at boot: a request compiles it first.
 interface LeakLateSays
 {
     public function say(): string;

@@ -1,14 +1,14 @@
-//! Do the fields of events hold what AWS puts there?
+//! Tests of the event fields against AWS's values.
 
 use super::*;
 use crate::emulator::function::Runtime;
 
-fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Asked {
+fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> ReceivedRequest {
     let mut request = http::Request::builder().method("POST").uri(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    Asked {
+    ReceivedRequest {
         head: request.body(()).unwrap().into_parts().0,
         body: Bytes::from_static(body),
         peer: "203.0.113.7:40000".parse().unwrap(),
@@ -18,7 +18,7 @@ fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Asked {
     }
 }
 
-fn event(front: Front, asked: &Asked) -> (String, Value) {
+fn event(front: Front, asked: &ReceivedRequest) -> (String, Value) {
     let types = BinaryMediaTypes::default();
     let text = of(front, &Function::new(Runtime::Attached), &types, asked);
     let value = serde_json::from_str(&text).unwrap();
@@ -26,7 +26,7 @@ fn event(front: Front, asked: &Asked) -> (String, Value) {
 }
 
 #[test]
-fn a_url_keeps_the_path_as_it_was_sent_and_an_http_api_decodes_it() {
+fn url_keeps_the_raw_path_and_http_api_decodes_it() {
     let asked = asked("/a%2Fb%20c/%C3%A9%3Fd", &[], b"");
     let (_, url) = event(Front::Url, &asked);
     assert_eq!(url["rawPath"], "/a%2Fb%20c/%C3%A9%3Fd");
@@ -46,7 +46,7 @@ fn a_url_keeps_the_path_as_it_was_sent_and_an_http_api_decodes_it() {
 }
 
 #[test]
-fn queries_are_kept_joined_or_decoded_as_each_front_does() {
+fn query_is_raw_joined_or_decoded_per_front_end() {
     let asked = asked("/?z=1%20x&a=b+c&z=2&flag", &[], b"");
     let (text, url) = event(Front::Url, &asked);
     assert_eq!(url["rawQueryString"], "z=1%20x&a=b+c&z=2&flag");
@@ -74,7 +74,7 @@ fn queries_are_kept_joined_or_decoded_as_each_front_does() {
 }
 
 #[test]
-fn headers_and_cookies_are_where_each_front_has_them() {
+fn headers_and_cookies_use_the_fields_of_each_front_end() {
     let sent = [
         ("cookie", "a=1; b=2"),
         ("x-twice", "one"),
@@ -107,7 +107,7 @@ fn headers_and_cookies_are_where_each_front_has_them() {
 }
 
 #[test]
-fn bodies_that_are_not_text_are_base64() {
+fn binary_body_is_base64() {
     let json_body = asked("/", &[("content-type", "application/json")], b"{}");
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let form = asked("/", &form, b"a=b");
