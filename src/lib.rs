@@ -1,7 +1,9 @@
 //! Library of the `surus` program, which runs PHP applications. ARCHITECTURE.md is the map.
 #![forbid(unsafe_code)]
 
+mod app;
 pub mod budget;
+pub mod busy_poll;
 pub mod cli;
 pub mod config;
 pub mod deploy;
@@ -10,13 +12,11 @@ pub mod engine;
 pub mod engines;
 pub mod event;
 pub mod fronts;
-pub mod in_flight;
 pub mod keeper;
 pub mod launcher;
 pub mod observe;
 pub mod package;
 pub mod private_files;
 pub mod profile;
-pub mod spin;
 pub mod spool;
 pub mod units;

@@ -107,7 +107,7 @@ fn unsafe_code_is_in_crates_sys_only() {
     );
 }
 
-/// Runtime threads record when they park (`src/engines/workers/post.rs`); a thread that leaves the
+/// Runtime threads record when they park (`src/engines/workers/ipc/doorbell.rs`); a thread that leaves the
 /// runtime would never record it.
 #[test]
 fn runtime_threads_stay_in_the_runtime() {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use surus::app::site::routes::Rule;
 use surus::config::{Config, Pool};
-use surus::fronts::site::route::Rule;
 
 /// Sections with keys that the user chooses.
 const FREE: [&str; 2] = ["php", "env"];

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use surus::engines::cgi_reply::{find_end, parse};
+use surus::engines::cgi::response::{find_end, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     let block = match find_end(bytes) {

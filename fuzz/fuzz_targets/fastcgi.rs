@@ -4,7 +4,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use surus::engines::fastcgi::{HEADER_LEN, decode};
+use surus::engines::cgi::fastcgi::{HEADER_LEN, decode};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut buffer = BytesMut::from(bytes);

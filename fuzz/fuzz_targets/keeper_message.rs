@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use surus::fronts::site::opener;
+use surus::app::site::file_opener;
 use surus::keeper::message::{Reply, Request};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,5 +13,5 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(reply) = Reply::decode(bytes) {
         assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
     }
-    opener::is_question(bytes);
+    file_opener::is_question(bytes);
 });

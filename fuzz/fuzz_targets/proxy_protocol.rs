@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use surus::fronts::http::proxy_protocol::{Parsed, parse};
+use surus::fronts::http::listener::proxy_protocol::{Parsed, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     match parse(bytes) {

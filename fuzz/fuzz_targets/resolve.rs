@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use surus::fronts::site::normalise;
+use surus::app::site::normalize;
 
 fuzz_target!(|raw: &str| {
-    let Ok(normal) = normalise(raw) else { return };
+    let Ok(normal) = normalize(raw) else { return };
     let path = normal.path();
     assert!(path.starts_with('/'));
     assert!(!path.contains("//") && !path.contains('\0'));

@@ -7,20 +7,23 @@ use std::sync::Arc;
 use anyhow::bail;
 use http::Method;
 
-use super::boot::{self, Asked};
-use super::findings::{self, Facts, contradictions, missing_extensions};
-use super::no_pages::NoPages;
+use super::config_lint;
+use super::config_lint::{Facts, contradictions, missing_extensions};
+use super::engine_setup;
+use super::engine_setup::Asked;
+use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{htaccess, keep, readable, serve, user_ini};
+use super::{file_access, htaccess, keeper_tasks, serve, user_ini};
+use crate::app::site::routes::Routes;
+use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
-use crate::fronts::site::{Resolution, Site, route::Routes};
 use crate::observe::log;
-use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
+use crate::observe::system::Machine;
 
 /// Prints findings, and counts those that would stop the start.
 #[derive(Default)]
@@ -54,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         findings.stop(&error);
     }
     // Before there is another thread.
-    let spool = keep::check_spool(&loaded.config);
+    let spool = keeper_tasks::check_spool(&loaded.config);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -103,7 +106,7 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     if !config.route.is_empty() {
         findings.fine("routes", config.route.len());
     }
-    match boot::asked_for(project, config, &routes) {
+    match engine_setup::asked_for(project, config, &routes) {
         Ok(all) => {
             for name in config.pool.keys() {
                 if !all.iter().any(|asked| asked.name == name) {
@@ -173,7 +176,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         ..asked
     };
     one.config.engine.workers = Some(1);
-    let pool = match boot::boot_one(&one, project, &Arc::new(Metrics::default())).await {
+    let pool = match engine_setup::boot_one(&one, project, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
         Err(error) => return findings.stop(&error),
     };
@@ -232,7 +235,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
 /// Reports .user.ini files that no request reads, although the user may expect it.
 fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Findings) {
     // The engine has booted, so the script exists.
-    let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
+    let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
         return;
     };
     for file in user_ini::unread(site.root(), &script, name) {
@@ -250,7 +253,7 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
 /// Reports files that PHP runs around every request, such as firewalls. They do not run in the
 /// boot.
 fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Findings) {
-    let Ok((script, site)) = boot::script_and_site(project, &asked.config) else {
+    let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
         return;
     };
     let user_ini = report.get("user_ini.filename");
@@ -309,8 +312,8 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
              \"opcache.enable\" = true"
         )),
     }
-    for name in findings::unknown_settings(report, config) {
-        findings.note(findings::unknown_setting(name));
+    for name in config_lint::unknown_settings(report, config) {
+        findings.note(config_lint::unknown_setting(name));
     }
     let extensions = report.get("extensions").trim_end_matches(',');
     findings.fine("extensions", extensions.replace(',', ", "));
@@ -352,7 +355,7 @@ fn user(config: &Config, site: &Site, findings: &Findings) {
     let needed = site
         .front_controller()
         .map_or(site.root(), |script| &script.filename);
-    if let Some(obstacle) = readable::obstacle(&user, needed) {
+    if let Some(obstacle) = file_access::obstacle(&user, needed) {
         findings.note(format_args!(
             "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set \
              engine.user",

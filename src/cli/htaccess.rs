@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ignore::WalkBuilder;
 
-use crate::fronts::site::{MAX_HTACCESS, Problem, read_htaccess};
+use crate::app::site::{MAX_HTACCESS, Problem, read_htaccess};
 
 /// A sentence for each such line below the document root.
 pub(super) fn problems(root: &Path) -> Vec<String> {
@@ -110,7 +110,8 @@ fn quoted(text: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::fronts::site::{Settings, route::Routes, route::Rule};
+    use crate::app::site::Settings;
+    use crate::app::site::routes::{Routes, Rule};
 
     #[test]
     fn linked_directories_are_walked_and_pipes_are_not_read() {

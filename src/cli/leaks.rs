@@ -6,13 +6,14 @@ use anyhow::Context;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 
-use super::boot::{self, Asked};
+use super::engine_setup;
+use super::engine_setup::Asked;
 use super::options::Args;
+use crate::app::site::Site;
 use crate::cli::stdout::say;
 use crate::engine::Engine;
 use crate::engines;
 use crate::event::Event;
-use crate::fronts::site::Site;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 
@@ -41,18 +42,18 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     config.engine.workers = Some(1);
     config.engine.max_events = 0;
     config.engine.tells_leaks = true;
-    let site = boot::open_site(&project, &config)?;
+    let site = engine_setup::open_site(&project, &config)?;
     let asked = Asked {
         name: "worker",
         entry: engines::find("worker")?,
         config,
     };
     super::block_on(async {
-        let pool = boot::boot_one(&asked, &project, &Arc::new(Metrics::default())).await?;
+        let pool = engine_setup::boot_one(&asked, &project, &Arc::new(Metrics::default())).await?;
         for url in &leaks.urls {
             let mut status = StatusCode::OK;
             for _ in 0..=leaks.before {
-                status = ask(&*pool, boot::get(url, &site)?)
+                status = ask(&*pool, engine_setup::get(url, &site)?)
                     .await
                     .with_context(|| format!("GET {url}"))?
                     .0;
@@ -71,7 +72,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
 
 /// What the previous request left behind; `None` if its process has exited.
 async fn leavings(pool: &dyn Engine, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
-    let mut event = boot::get(url, site)?;
+    let mut event = engine_setup::get(url, site)?;
     let headers = event.request.headers_mut();
     headers.insert("surus-leaks", HeaderValue::from_static("1"));
     let (status, text) = ask(pool, event).await?;

@@ -1,23 +1,23 @@
 //! The command line: one file per subcommand.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod boot;
 mod check;
+mod config_lint;
+mod engine_setup;
 mod engines;
-mod findings;
+mod exposed_files;
+mod file_access;
 mod htaccess;
-mod keep;
+mod keeper_tasks;
 mod lambda;
 mod leaks;
-mod no_pages;
+mod memory_trim;
 mod options;
-mod readable;
 mod reload;
 mod serve;
 mod status;
 mod stdout;
 mod stub;
-mod trim;
 mod user_ini;
 
 pub use serve::keep_other;

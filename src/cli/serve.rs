@@ -11,20 +11,20 @@ use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::boot::Planned;
+use super::engine_setup::Planned;
 use super::options::Args;
-use super::{boot, findings, keep, trim};
+use super::{config_lint, engine_setup, keeper_tasks, memory_trim};
+use crate::app::site::file_opener::Opener;
+use crate::app::site::routes::Routes;
+use crate::app::x_sendfile::SendFile;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
-use crate::fronts::http::send_file::SendFile;
-use crate::fronts::http::{
-    self, AccessLog, Address, Application, Bound, Listener, Mode, Place, Service, access,
-};
-use crate::fronts::site::opener::Opener;
-use crate::fronts::site::route::Routes;
+use crate::fronts::http;
+use crate::fronts::http::request::access_log;
+use crate::fronts::http::{AccessLog, Address, Application, Bound, Listener, Mode, Place, Service};
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::launcher::Launch;
 use crate::observe::log;
@@ -60,10 +60,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let listeners = bind(&config)?;
     let admin = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
-    let asked = boot::asked_for(&project, &config, &place.routes)?;
-    let plans = asked.into_iter().map(|asked| boot::plan(asked, &project));
+    let asked = engine_setup::asked_for(&project, &config, &place.routes)?;
+    let plans = asked
+        .into_iter()
+        .map(|asked| engine_setup::plan(asked, &project));
     let plans: Arc<Vec<Planned>> = Arc::new(plans.collect::<Result<_, _>>()?);
-    let main = boot::chosen(&project, &config)?.name;
+    let main = engine_setup::chosen(&project, &config)?.name;
     if !is_kept {
         return run_front(Front {
             project,
@@ -84,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         // The keeper removes the socket files.
         listeners.iter_mut().for_each(Bound::leave_file);
         admin.leave_file();
-        let (place, opener) = keep::adopt(&config, front.place)?;
+        let (place, opener) = keeper_tasks::adopt(&config, front.place)?;
         log::start_writer(&config.log)?;
         run_front(Front {
             project: project.clone(),
@@ -121,8 +123,10 @@ pub fn keep_other(
     let config = crate::config::load(project, None, crate::config::env::of_process()?.into_iter())?;
     log::start_direct(&config.config.log)?;
     let place = open_place(project, &config.config)?;
-    let asked = boot::asked_for(project, &config.config, &place.routes)?;
-    let plans = asked.into_iter().map(|asked| boot::plan(asked, project));
+    let asked = engine_setup::asked_for(project, &config.config, &place.routes)?;
+    let plans = asked
+        .into_iter()
+        .map(|asked| engine_setup::plan(asked, project));
     let plans = Arc::new(plans.collect::<Result<_, _>>()?);
     keep(project, &config.config, plans, front)
 }
@@ -135,13 +139,18 @@ fn keep(
     plans: Arc<Vec<Planned>>,
     run: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let (php, user) = keep::users(config)?;
-    let kept = keep::Kept::new(project, config, plans.clone(), user.clone(), php);
+    let (php, user) = keeper_tasks::users(config)?;
+    let kept = keeper_tasks::Kept::new(project, config, plans.clone(), user.clone(), php);
     match Keeper::new(kept)?.run()? {
         Outcome::Ended(status) => Ok(status),
         Outcome::Front(front) => {
-            let reach = keep::reach(config, &front.place, &plans)?;
-            confine(&keep::confinement(config), &user, front.keeper, &reach)?;
+            let reach = keeper_tasks::reach(config, &front.place, &plans)?;
+            confine(
+                &keeper_tasks::confinement(config),
+                &user,
+                front.keeper,
+                &reach,
+            )?;
             run(front).map(|()| 0)
         }
     }
@@ -163,7 +172,7 @@ struct Front {
 /// What a front of a keeper has from it.
 struct Kept {
     socket: OwnedFd,
-    /// See [`keep::attend`].
+    /// See [`keeper_tasks::attend`].
     opener: (u32, Arc<Opener>),
     /// Those that wait.
     signals: Signals,
@@ -217,7 +226,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             // Where this process can take them now, and in this thread alone.
             kept.signals.give_back();
             let keeper = Client::new(kept.socket)?;
-            keep::attend(&keeper, kept.opener);
+            keeper_tasks::attend(&keeper, kept.opener);
             Some(keeper)
         }
     };
@@ -268,8 +277,9 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                     // It is switched only after every engine.
                     let place = match &keeper {
                         Some(keeper) => {
-                            let (place, opener) = keep::adopt(&config, keeper.place().await?)?;
-                            keep::attend(keeper, opener);
+                            let (place, opener) =
+                                keeper_tasks::adopt(&config, keeper.place().await?)?;
+                            keeper_tasks::attend(keeper, opener);
                             place
                         }
                         None => open_place(&project, &config)?,
@@ -298,13 +308,13 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             Box::new(move || reload())
         },
     });
-    tokio::spawn(trim::run());
+    tokio::spawn(memory_trim::run());
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     for listener in &listeners {
         // A reader of JSON lines on stdout cannot parse another line.
         match config.access_log.format {
-            access::Format::Json => info!(address = listener.name(), "listening"),
+            access_log::Format::Json => info!(address = listener.name(), "listening"),
             _ => stdout::announce(format_args!("listening on {}", listener.name())),
         }
     }
@@ -405,7 +415,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
 
 /// Opens the application's directory, and the directories from which routes send files.
 pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
-    let site = Arc::new(boot::open_site(project, config)?);
+    let site = Arc::new(engine_setup::open_site(project, config)?);
     let send_file = SendFile::open(
         project,
         site.clone(),
@@ -415,7 +425,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
     let routes = Routes::new(&config.route, &config.site)?;
     let mut fronts = BTreeMap::new();
     for name in routes.engines() {
-        if let Some(front) = boot::open_front(project, config, name)? {
+        if let Some(front) = engine_setup::open_front(project, config, name)? {
             fronts.insert(name.to_owned(), Arc::new(front));
         }
     }
@@ -461,7 +471,7 @@ async fn boot_all(
         let asked = &planned.asked;
         let name = asked.name;
         let launch = keeper.clone().map(|by| Launch { by, pool: number });
-        let pool = boot::boot_planned(planned, launch, metrics).await?;
+        let pool = engine_setup::boot_planned(planned, launch, metrics).await?;
         let report = pool.report();
         match report.get("opcache") {
             "on" => {}
@@ -475,8 +485,8 @@ async fn boot_all(
                 "PHP runs without OPcache, so every request compiles its files"
             ),
         }
-        for setting in findings::unknown_settings(&report, &asked.config) {
-            warn!(engine = name, "{}", findings::unknown_setting(setting));
+        for setting in config_lint::unknown_settings(&report, &asked.config) {
+            warn!(engine = name, "{}", config_lint::unknown_setting(setting));
         }
         info!(
             engine = name,

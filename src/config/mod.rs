@@ -10,8 +10,9 @@ use anyhow::Context;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::app::site;
 use crate::engines;
-use crate::fronts::{admin, http, lambda, site};
+use crate::fronts::{admin, http, lambda};
 use crate::observe::log;
 use crate::package;
 
@@ -21,8 +22,8 @@ use crate::package;
 pub struct Config {
     pub site: site::Settings,
     pub http: http::Settings,
-    pub compress: http::compress::Settings,
-    pub send_file: http::send_file::Settings,
+    pub compress: crate::app::compression::Settings,
+    pub send_file: crate::app::x_sendfile::Settings,
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
     pub pool: BTreeMap<String, Pool>,
@@ -31,9 +32,9 @@ pub struct Config {
     /// Environment variables of the PHP processes.
     #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
-    pub route: Vec<site::route::Rule>,
+    pub route: Vec<site::routes::Rule>,
     pub log: log::Settings,
-    pub access_log: http::access::Settings,
+    pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,
     pub lambda: lambda::Settings,
     pub package: package::Settings,

@@ -1,6 +1,6 @@
 //! Rules about the deployed code: the zip, its architecture, its handler, and layers.
 
-use super::findings::{Finding, RunSettings, certain, perhaps};
+use super::rules::{Finding, RunSettings, certain, perhaps};
 use super::stack::{Function, Located};
 
 /// The target of a function's `CodeUri`, as far as it is on this machine.

@@ -4,14 +4,13 @@ pub mod cdk;
 pub mod code;
 pub mod dockerfile;
 pub mod document;
-mod doors;
-pub mod findings;
+mod intrinsics;
+pub mod rules;
 pub mod sam;
 mod schedules;
 pub mod serverless;
 pub mod stack;
 pub mod terraform;
-mod values;
 
 use std::collections::BTreeMap;
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::document::{Node, Value};
-pub use super::values::Located;
-use super::values::Reader;
+pub use super::intrinsics::Located;
+use super::intrinsics::Reader;
 
 #[derive(Debug, Default)]
 pub struct Stack {

@@ -14,13 +14,13 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
+use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::environment::Environment;
 use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
-use super::life::Sandbox;
-use super::outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
-use super::refusal::{ApiError, MAX_PAYLOAD};
+use super::invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
+use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, Next, Ticket};
 use super::variables::CREDENTIALS;
 

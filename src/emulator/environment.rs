@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::function::{Function, Initialization};
-use super::life::{Reason, Sandbox};
+use super::invoke_response::FunctionError;
 use super::log::Log;
-use super::outcome::FunctionError;
 use super::report::{Phase, Platform, Status};
+use super::sandbox::{Reason, Sandbox};
 use super::state::Progress;
 
 /// The limit of initializations other than on demand.

@@ -5,11 +5,11 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 
 use super::api::{Reply, accepted, collect, json, reply, text};
+use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::extensions;
 use super::function::Function;
-use super::life::Sandbox;
-use super::outcome::FunctionError;
-use super::refusal::{ApiError, MAX_PAYLOAD};
+use super::invoke_response::FunctionError;
+use super::sandbox::Sandbox;
 
 #[derive(Deserialize)]
 struct Registration {

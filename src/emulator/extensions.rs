@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::api_error::ApiError;
 use super::identifier;
-use super::refusal::ApiError;
 
 /// Lambda's own limit.
 const MOST: usize = 10;

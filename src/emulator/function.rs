@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fault::Faults;
+use super::fault_injection::Faults;
 
 /// A function as configured on AWS Lambda.
 #[derive(Clone)]

@@ -13,27 +13,27 @@
 //! ```
 
 mod api;
+mod api_error;
 pub mod cgroup;
 mod environment;
 mod extension_api;
 mod extensions;
-pub mod fault;
+pub mod fault_injection;
 mod function;
 pub mod http;
 pub mod identifier;
-mod life;
+mod invoke;
+mod invoke_request;
+mod invoke_response;
 mod log;
-mod outcome;
 mod process;
-mod read_only;
-mod refusal;
+mod process_tree;
+mod read_only_root;
 mod report;
-mod request;
-mod run;
+mod sandbox;
 pub mod schedule;
 pub mod sqs;
 mod state;
-mod tree;
 mod variables;
 
 use std::net::SocketAddr;
@@ -44,14 +44,14 @@ use anyhow::anyhow;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+pub use api_error::MAX_PAYLOAD;
 pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
-pub use outcome::{Answer, AnswerBody, FunctionError, Outcome, Piece};
-pub use refusal::MAX_PAYLOAD;
+pub use invoke_request::Request;
+pub use invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece};
 pub use report::{Report, Status};
-pub use request::Request;
 
 use environment::Environment;
-use fault::Fault;
+use fault_injection::Fault;
 use log::Log;
 
 /// How long `stop` waits for running events.
@@ -232,7 +232,7 @@ impl Emulator {
             let (discarded, _) = oneshot::channel();
             again.id = Some(id);
             environment
-                .run(again, &fault::Drawn::default(), discarded)
+                .run(again, &fault_injection::Drawn::default(), discarded)
                 .await;
         }
         if !is_managed {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::function::{Function, LogFormat};
 use super::identifier::{rfc3339, since_epoch};
+use super::invoke_response::FunctionError;
 use super::log::Log;
-use super::outcome::FunctionError;
 
 /// The status of an event in its REPORT.
 #[derive(Debug, Clone, PartialEq, Eq)]

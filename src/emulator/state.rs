@@ -12,10 +12,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::{oneshot, watch};
 
+use super::api_error::ApiError;
 use super::extensions::Extensions;
-use super::fault::OnAnswer;
-use super::outcome::{FunctionError, Outcome};
-use super::refusal::ApiError;
+use super::fault_injection::OnAnswer;
+use super::invoke_response::{FunctionError, Outcome};
 
 /// An event as `/next` delivers it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::stock::Way;
+use super::external::Way;
 
 /// An engine with the properties that users compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,13 @@
 //! The engines, which run PHP, and their settings.
 
-mod backlog;
 mod catalogue;
-pub mod cgi_reply;
-pub mod fastcgi;
-mod ini;
-pub mod keep;
+pub mod cgi;
+pub mod external;
+pub mod keeper_tasks;
 mod overload;
-mod params;
+mod php_ini;
 mod queue;
-pub mod server_vars;
-pub mod stock;
+mod response_spool;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -23,14 +20,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
+use crate::busy_poll::SPIN;
 use crate::engine::Engine;
 use crate::launcher::Launch;
-use crate::observe::machine::Machine;
 use crate::observe::metrics::Metrics;
-use crate::spin::SPIN;
+use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
+use external::{Address, Stock, Way};
 use queue::Bounds;
-use stock::{Address, Stock, Way};
 use workers::{Limits, Pool, Spec};
 
 pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
@@ -177,7 +174,7 @@ pub enum Plan {
         queue: Bounds,
     },
     /// With an installed PHP.
-    Stock { spec: stock::Spec, queue: Bounds },
+    Stock { spec: external::Spec, queue: Bounds },
 }
 
 /// Boots an engine; `name` is for metrics, logs and the status. `ini` and `env` are additions to
@@ -208,7 +205,7 @@ pub fn plan(
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
     if let Runs::Stock(way) = entry.runs {
-        let spec = stock::Spec {
+        let spec = external::Spec {
             name,
             way,
             program: find_stock(way, settings)?,
@@ -316,7 +313,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     // first.
     let mut names = vec![name.to_string()];
     names.extend((2..=9).rev().map(|minor| format!("{name}8.{minor}")));
-    stock::find(configured.as_deref(), setting, &names, package)
+    external::find(configured.as_deref(), setting, &names, package)
 }
 
 /// How long to busy-poll before blocking.

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::overload::Overload;
 use crate::budget;
+use crate::busy_poll::load::InFlight;
 use crate::event::{Event, Failure};
-use crate::in_flight::InFlight;
 
 /// What bounds a queue.
 #[derive(Debug, Clone, Copy, Default)]

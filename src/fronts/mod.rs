@@ -3,4 +3,3 @@
 pub mod admin;
 pub mod http;
 pub mod lambda;
-pub mod site;

@@ -20,7 +20,7 @@ use super::processes::{Ended, Kind, Processes};
 use super::running::Running;
 use super::{Directories, Duties, Place};
 use crate::launcher::Role;
-use crate::observe::rarely::Rarely;
+use crate::observe::rate_limit::Rarely;
 use crate::observe::reopen::Logs;
 
 /// Templates of one pool that may run at once: the current one, one that boots, and some that drain.

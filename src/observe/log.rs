@@ -20,9 +20,10 @@ use tracing_subscriber::fmt::format::{self, debug_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::log_context;
+use super::log_context::Names;
+use super::log_writer::Writer;
 use super::message;
-use super::named::{self, Names};
-use super::writer::Writer;
 use crate::budget;
 use crate::units::{self, Size};
 
@@ -173,7 +174,7 @@ pub fn start_named(settings: &Settings, names: Names) -> anyhow::Result<()> {
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(to)
-            .event_format(named::Lines {
+            .event_format(log_context::Lines {
                 names: names.clone(),
                 format: settings.format,
             })

@@ -1,12 +1,12 @@
 //! Logs, metrics and status of Surus.
 
 pub mod log;
-pub mod machine;
+pub mod log_context;
+pub mod log_writer;
 pub mod message;
 pub mod metrics;
-pub mod named;
-pub mod php;
-pub mod rarely;
+pub mod php_log;
+pub mod rate_limit;
 pub mod reopen;
 pub mod status;
-pub mod writer;
+pub mod system;

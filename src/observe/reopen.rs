@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use surus_sys::{open, process};
+use surus_sys::{openat2, process};
 use tracing::{info, warn};
 
 /// The paths and owners of stdout and stderr if they are files.
@@ -36,7 +36,7 @@ impl Logs {
                 opened[1] = opened[0].as_ref().map(File::try_clone).transpose()?;
                 continue;
             }
-            match open::append_regular(path, *owner) {
+            match openat2::append_regular(path, *owner) {
                 Ok(file) => opened[index] = Some(file),
                 Err(error) => {
                     has_failed = true;

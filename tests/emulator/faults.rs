@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::fake::{attached, error, invoke};
 use super::runtimes::{function, written};
-use surus::emulator::fault::{Faults, Injection};
+use surus::emulator::fault_injection::{Faults, Injection};
 use surus::emulator::{Emulator, Function, Status};
 
 fn faults(names: &[&str]) -> Faults {

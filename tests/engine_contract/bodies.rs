@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use surus::engines::stock::Address;
+use surus::engines::external::Address;
 use surus::event::Body;
 
 use crate::subject::{Ask, Subject, on_engine};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use surus::engines::stock::Address;
+use surus::engines::external::Address;
 use surus::event::Failure;
 use surus::units::Time;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
-use surus::engines::stock::Way;
+use surus::engines::external::Way;
 use surus::engines::{self, Boot, Entry, Runs, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;

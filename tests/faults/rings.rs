@@ -316,7 +316,7 @@ fn a_worker_looks_for_its_next_event_where_there_is_a_cpu_for_it() {
             seen = is_spinning();
         }
     });
-    assert_eq!(seen, surus::observe::machine::Machine::read().has_spare());
+    assert_eq!(seen, surus::observe::system::Machine::read().has_spare());
     until("it sleeps when nothing comes", || !is_spinning());
     let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_SPIN", "false")]);
     let mut memory = self::memory(&site);

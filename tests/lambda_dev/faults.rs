@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::json;
-use surus::emulator::fault::{Faults, Injection};
+use surus::emulator::fault_injection::{Faults, Injection};
 use surus::emulator::{Function, Initialization, Invocation, LogFormat, Status};
 
 use super::behind::Behind;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use surus::emulator::fault::Faults;
+use surus::emulator::fault_injection::Faults;
 use surus::emulator::http::Front;
 
 use super::behind::Behind;

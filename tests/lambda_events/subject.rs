@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use surus::engines::server_vars::{self, Variables};
+use surus::engines::cgi::server_vars;
+use surus::engines::cgi::server_vars::Variables;
 use surus::event::{Body, Event, Script};
 use surus::fronts::lambda::Settings;
 use surus::fronts::lambda::http_event::{self, Format, HttpEvent};

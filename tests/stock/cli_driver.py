@@ -1,4 +1,4 @@
-"""Compares `php` with src/engines/stock/cli.php to php-cgi.
+"""Compares `php` with src/engines/external/cli.php to php-cgi.
 
     python3 -m unittest tests/stock/cli_driver.py
 

@@ -2,18 +2,18 @@
 //! functions.
 #![warn(missing_docs)]
 
-pub mod bell;
 pub mod confine;
+pub mod dir_lock;
+pub mod eventfd;
 pub mod fork;
-pub mod hold;
 pub mod memory;
-pub mod open;
+pub mod openat2;
 pub mod privileges;
 pub mod process;
 pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;
-pub mod shared;
+pub mod shared_memory;
 pub mod signal;
 pub mod signals;
 pub mod socket;

@@ -384,7 +384,7 @@ pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
     file.write_all(content)?;
     file.rewind()?;
     let file = OwnedFd::from(file);
-    crate::shared::seal(&file, nix::fcntl::SealFlag::F_SEAL_WRITE)?;
+    crate::shared_memory::seal(&file, nix::fcntl::SealFlag::F_SEAL_WRITE)?;
     Ok(file)
 }
 

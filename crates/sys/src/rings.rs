@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::scoreboard::now_micros;
-use crate::shared::Shared;
+use crate::shared_memory::Shared;
 
 const LINE: usize = 64;
 const OUTBOX: usize = 64 * 1024;

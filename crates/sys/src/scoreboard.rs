@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::shared::Shared;
+use crate::shared_memory::Shared;
 
 /// One worker's line. All fields are written by the worker, except for `stop`.
 #[repr(C)]

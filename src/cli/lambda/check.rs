@@ -10,11 +10,12 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
-use crate::deploy::findings::{self, Failures, RunSettings};
+use crate::deploy::rules;
+use crate::deploy::rules::{Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};
-use crate::observe::machine::Machine;
+use crate::observe::system::Machine;
 use crate::units::Size;
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let deployed = Deployed::of(function, &beside, &project, front.as_deref())?;
         Ok(runs(&loaded.config, memory, function, &deployed))
     };
-    let found = findings::find(&stack, &runs).with_context(place)?;
+    let found = rules::find(&stack, &runs).with_context(place)?;
     for finding in &found {
         tell(
             finding.is_certain,

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use crate::config;
 use crate::emulator::cgroup::Cgroup;
-use crate::emulator::fault::{Faults, Injection};
+use crate::emulator::fault_injection::{Faults, Injection};
 use crate::emulator::{Function, Initialization, LogFormat, Resources, Runtime};
 use crate::observe::log;
 use crate::units::Time;

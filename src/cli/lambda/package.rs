@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::cli::boot::{self, Asked};
+use crate::cli::engine_setup;
+use crate::cli::engine_setup::Asked;
 use crate::cli::options::Project;
 use crate::cli::stdout::{self, say};
 use crate::config::{Config, Loaded};
@@ -135,7 +136,7 @@ fn asked(args: &Args, config: &Config) -> Vec<String> {
 
 /// Collects the files of the package.
 fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
-    let installed = super::super::block_on(ask_php(project, &loaded.config))?;
+    let installed = crate::cli::block_on(ask_php(project, &loaded.config))?;
     let asked = asked(args, &loaded.config);
     let chosen = extensions::choose(project, &installed.extension_dir, &asked, &installed.loaded)?;
     let mut files = Files::default();
@@ -206,7 +207,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
         entry,
         config,
     };
-    let pool = boot::boot_one(&asked, project, &Arc::new(Metrics::default())).await?;
+    let pool = engine_setup::boot_one(&asked, project, &Arc::new(Metrics::default())).await?;
     let report = pool.report();
     pool.drain().await;
     let files = std::iter::once(report.get("ini_file")).chain(report.get("ini_scanned").split(','));

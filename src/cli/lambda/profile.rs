@@ -14,14 +14,15 @@ use http_body_util::BodyExt;
 use surus_sys::{process, scoreboard::now_micros};
 
 use super::runtime;
-use crate::cli::boot::{self, Asked};
+use crate::app::site::Site;
+use crate::cli::engine_setup;
+use crate::cli::engine_setup::Asked;
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Script};
 use crate::fronts::lambda;
-use crate::fronts::site::Site;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::profile::{self, Measured, Notes, Timeline};
@@ -64,7 +65,7 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     let mut all = Vec::new();
     let mut said = String::new();
     for _ in 0..args.starts {
-        let (measured, php) = super::super::block_on(start(&mut asked, &project, &first))?;
+        let (measured, php) = crate::cli::block_on(start(&mut asked, &project, &first))?;
         all.push(measured);
         said = php;
     }
@@ -103,7 +104,7 @@ enum First {
 impl First {
     fn event(&self) -> anyhow::Result<Event> {
         match self {
-            First::Url(url, site) => boot::get(url, site).context("--url"),
+            First::Url(url, site) => engine_setup::get(url, site).context("--url"),
             First::Event(payload, script) => Ok(Event {
                 id: 0,
                 request: lambda::event_request(payload.clone()),
@@ -130,7 +131,7 @@ impl First {
 
 /// The code to start and its events: the handler if an event is given or there is no application.
 fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Asked, First)> {
-    let site = boot::open_site(project, &config);
+    let site = engine_setup::open_site(project, &config);
     let front = site.as_ref().ok().and_then(|site| site.front_controller());
     let is_application = front.is_some() || config.engine.script.is_some();
     let handler = runtime::handler(project, &config, front.map(|front| &*front.filename))?;
@@ -153,7 +154,7 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
         }
         _ => {
             let site = Box::new(site?);
-            let entry = boot::chosen(project, &config)?;
+            let entry = engine_setup::chosen(project, &config)?;
             let asked = Asked {
                 name: entry.name,
                 entry,
@@ -180,7 +181,7 @@ async fn start(
     let memory = Arc::new(memory);
     asked.config.engine.profile = Some(memory.clone());
     let before = now_micros();
-    let pool = boot::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
+    let pool = engine_setup::boot_one(asked, project, &Arc::new(Metrics::default())).await?;
     let ready = now_micros();
     let first = event(&*pool, asks).await?;
     let second = event(&*pool, asks).await?;

@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use super::{compiled, writable};
-use crate::cli::boot::{self, Asked};
+use crate::cli::engine_setup;
+use crate::cli::engine_setup::Asked;
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::config::{Config, Loaded};
@@ -25,8 +26,8 @@ use crate::fronts::http::Application;
 use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::observe::log;
+use crate::observe::log_context::Names;
 use crate::observe::metrics::Metrics;
-use crate::observe::named::Names;
 use crate::package;
 use crate::units::Time;
 
@@ -161,10 +162,13 @@ async fn function(
     if is_application {
         let mut config = config.clone();
         config.engine.workers.get_or_insert(concurrency);
-        engine = boot::chosen(project, &config)?.name;
-        for asked in boot::asked_for(project, &config, &place.routes)? {
+        engine = engine_setup::chosen(project, &config)?.name;
+        for asked in engine_setup::asked_for(project, &config, &place.routes)? {
             let name = asked.name;
-            engines.insert(name, boot::boot_one(&asked, project, &metrics).await?);
+            engines.insert(
+                name,
+                engine_setup::boot_one(&asked, project, &metrics).await?,
+            );
         }
     }
     let handler = match handler {
@@ -178,7 +182,7 @@ async fn function(
                 partial_batch: config.lambda.partial_batch,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
-                engine: boot::boot_one(&asked, project, &metrics).await?,
+                engine: engine_setup::boot_one(&asked, project, &metrics).await?,
                 script: script_of(project, &script)?,
             })
         }
@@ -282,7 +286,7 @@ pub(super) fn for_events(
     config.env.insert(HANDLER.to_string(), handler.to_string());
     Ok(Asked {
         name: EVENTS,
-        entry: boot::chosen(project, &config)?,
+        entry: engine_setup::chosen(project, &config)?,
         config,
     })
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{Body, Front, Reply, full, length, message};
-use crate::emulator::outcome::{Answer, AnswerBody, Piece};
+use crate::emulator::invoke_response::{Answer, AnswerBody, Piece};
 
 /// The content type of a streamed response with a prelude.
 const PRELUDE: &str = "application/vnd.awslambda.http-integration-response";

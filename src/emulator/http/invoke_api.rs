@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::{MAX_EVENT, Reply, full};
-use crate::emulator::{Emulator, identifier, request};
+use crate::emulator::{Emulator, identifier, invoke_request};
 
 /// Lambda's limit for asynchronous events.
 const MAX_ASYNCHRONOUS: usize = 1024 * 1024;
@@ -104,12 +104,12 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> Reply {
     }
     let context = text(&head.headers, "x-amz-client-context");
     let context = context.and_then(|context| STANDARD.decode(context).ok());
-    let request = request::Request {
+    let request = invoke_request::Request {
         id: Some(identifier::uuid()),
         trace: text(&head.headers, "x-amzn-trace-id"),
         client_context: context.map(|context| String::from_utf8_lossy(&context).into_owned()),
         tenant_id: text(&head.headers, "x-amz-tenant-id"),
-        ..request::Request::from(payload)
+        ..invoke_request::Request::from(payload)
     };
     if is_asynchronous {
         let emulator = emulator.clone();

@@ -19,8 +19,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::outcome::Outcome;
-use super::{Emulator, identifier, request};
+use super::invoke_response::Outcome;
+use super::{Emulator, identifier, invoke_request};
 pub use binary::BinaryMediaTypes;
 pub use event::ReceivedRequest;
 
@@ -192,10 +192,10 @@ impl Gateway {
         }
         let mut running = self
             .emulator
-            .begin(request::Request {
+            .begin(invoke_request::Request {
                 is_streamed: self.is_streamed,
                 trace: Some(received.trace),
-                ..request::Request::from(payload)
+                ..invoke_request::Request::from(payload)
             })
             .await;
         let outcome = match self.timeout {

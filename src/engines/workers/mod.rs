@@ -1,23 +1,11 @@
 //! The engines that run PHP in processes of our own: a pool of workers forked from a template.
 
-mod advice;
-mod attention;
-mod finishing;
+mod exit_reason;
 pub(super) mod generation;
-mod inbox;
-mod outbox;
-mod post;
-mod shared;
-mod slots;
-mod stopped;
-mod stream;
-mod stuck;
-mod suspects;
-pub(super) mod template;
-mod turn;
-mod wait;
-mod watch;
-mod why;
+pub mod ipc;
+mod response_stream;
+mod start_advice;
+mod warm_worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +17,8 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
-pub use post::observe_sleep;
-pub use template::{Boot, FindScript, Spec};
+pub use generation::master::{Boot, FindScript, Spec};
+pub use ipc::doorbell::observe_sleep;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
 use crate::engines::queue::{Bounds, Place, Queue};
@@ -38,7 +26,7 @@ use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
-use slots::Reached;
+use generation::in_flight::Reached;
 
 /// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
 /// wait for us. An event in the inbox is given up at its deadline or when its client leaves as one in the queue is.

@@ -1,31 +1,9 @@
 //! HTTP: `surus serve`.
 
-pub mod access;
-mod activity;
-mod application;
-mod body;
-mod check;
-mod chunks;
-pub mod compress;
 mod connection;
-mod entity_tag;
-pub mod files;
-mod forwarded;
-mod held;
-mod io;
-mod line;
-pub mod listen;
-mod lookout;
-mod multiplexed;
-mod outgoing;
-mod placeholder;
-mod protocol;
-pub mod proxy_protocol;
-mod reply;
-mod room;
-pub mod send_file;
-mod service;
-mod unreadable;
+pub mod listener;
+mod request;
+pub mod transport;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -36,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-pub use access::AccessLog;
-pub use application::{Application, Place, fit};
-pub use check::check_relayed;
-pub use forwarded::{Proxy, origin as forwarded_origin};
-pub use listen::{Address, Bound, Listener, Mode};
-pub use lookout::Lookout;
-pub use reply::plain;
-pub use service::{Peer, Service};
+pub use crate::app::response::plain;
+pub use crate::app::validate::check_relayed;
+pub use crate::app::{Application, Place, fit};
+pub use listener::{Address, Bound, Listener, Mode};
+pub use request::access_log::AccessLog;
+pub use request::busy_poll::Lookout;
+pub use request::forwarded::{Proxy, origin as forwarded_origin};
+pub use request::{Peer, Service};
 
 use crate::budget;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};
-use room::Room;
+use listener::connection_limit::Room;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

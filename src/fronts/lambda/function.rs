@@ -15,19 +15,20 @@ use http::{Method, Request, StatusCode};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::fault::{self, FunctionError};
+use super::error;
+use super::error::FunctionError;
 use super::handler::{self, Handler};
 use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
 use super::payload::{error_kind, fitting, result, take, take_result, unsuccessful};
+use super::php_request::{Task, looks_like_event, origin, request};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
-use super::task::{Task, looks_like_event, origin, request};
 use super::{Mode, Settings, warm};
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
 use crate::fronts::http::{Application, plain};
-use crate::observe::named::Names;
+use crate::observe::log_context::Names;
 
 /// The PHP code that answers events.
 pub struct Function {
@@ -189,7 +190,7 @@ impl Function {
                 (Ok(None), Some(handler)) => self.handle(handler, task).await,
                 (Ok(None), None) => answer_other(application, payload.clone(), task).await,
                 (Err(malformed), _) => Err(FunctionError::new(
-                    fault::MALFORMED_EVENT,
+                    error::MALFORMED_EVENT,
                     format!("malformed event: {malformed}"),
                 )),
             },
@@ -199,12 +200,12 @@ impl Function {
                 _ => self.handle(handler, task).await,
             },
             (None, None) => Err(FunctionError::new(
-                fault::NO_HANDLER,
+                error::NO_HANDLER,
                 "there is neither an application nor a handler (lambda.handler)",
             )),
         };
         let answered = answered.or_else(|fault| {
-            if fault.kind != fault::NO_HANDLER || !warm::is_schedule_without_input(payload) {
+            if fault.kind != error::NO_HANDLER || !warm::is_schedule_without_input(payload) {
                 return Err(fault);
             }
             info!(
@@ -404,7 +405,7 @@ fn unwound<T>(
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_default();
         Err(FunctionError::new(
-            fault::BUG,
+            error::BUG,
             format!("this event triggered a bug in surus: {text}"),
         ))
     })
@@ -412,7 +413,7 @@ fn unwound<T>(
 
 fn overdue() -> FunctionError {
     FunctionError::new(
-        fault::TIMED_OUT,
+        error::TIMED_OUT,
         "no response in time, although PHP was not the cause",
     )
 }
@@ -427,7 +428,7 @@ mod tests {
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
         let fault = unwound::<()>(caught).err();
         let fault = fault.expect("a panic is an error");
-        assert_eq!(fault.kind, fault::BUG);
+        assert_eq!(fault.kind, error::BUG);
         assert!(fault.message.contains("index 7 out of range"));
     }
 }

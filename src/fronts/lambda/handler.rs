@@ -9,10 +9,10 @@ use http::response::Parts;
 use http::{HeaderName, Method, Request};
 
 use super::batch::{self, Batches, PartialBatch, Record};
-use super::fault::FunctionError;
+use super::error::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
-use super::task::{Task, origin, request};
+use super::php_request::{Task, origin, request};
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
 use crate::fronts::http::{check_relayed, fit, plain};

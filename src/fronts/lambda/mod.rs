@@ -7,20 +7,20 @@
 
 pub mod batch;
 mod connection;
+mod error;
 mod extension;
 mod fail_on;
-mod fault;
+mod freeze;
 mod function;
 mod handler;
 pub mod http_event;
 mod invocation;
 mod payload;
+mod php_request;
 mod runtime;
 mod runtime_api;
 mod snapshot;
 mod streaming;
-mod task;
-mod thaw;
 mod warm;
 
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 pub use function::Function;
 pub use handler::Handler;
+pub use php_request::{origin as event_origin, request as event_request};
 pub use runtime::{Environment, Initialization, run};
-pub use task::{origin as event_origin, request as event_request};
 
 use crate::fronts::http::Proxy;
 use crate::units::{self, Time};

@@ -5,7 +5,8 @@ use http::StatusCode;
 use http::response::Parts;
 use http_body_util::BodyExt;
 
-use super::fault::{self, FunctionError};
+use super::error;
+use super::error::FunctionError;
 use super::runtime_api::LARGEST;
 use crate::event::ResponseBody;
 
@@ -28,7 +29,7 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
     // Frameworks answer with these statuses if no route matches.
     if [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&head.status) {
         return Err(FunctionError::new(
-            fault::NO_HANDLER,
+            error::NO_HANDLER,
             "the event is not HTTP and the application has no POST /events; name the PHP file for \
              such events in lambda.handler, or as the function's handler",
         ));
@@ -44,9 +45,9 @@ pub fn result(head: &Parts, body: Bytes) -> Result<Bytes, FunctionError> {
 
 /// The error of a response without a success status.
 pub fn unsuccessful(status: StatusCode, body: &[u8]) -> FunctionError {
-    let said = fault::shortened(body);
+    let said = error::shortened(body);
     FunctionError::new(
-        fault::THROWN,
+        error::THROWN,
         format!("PHP responded to the event with status {status}: {said}"),
     )
 }

@@ -10,11 +10,12 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::connection::Connection;
-use super::fault::{self, FunctionError};
+use super::error;
+use super::error::FunctionError;
+use super::freeze::FreezeWatch;
 use super::function::Function;
 use super::invocation::Invocation;
 use super::runtime_api::RuntimeApi;
-use super::thaw::FreezeWatch;
 use super::{Settings, extension, snapshot};
 
 /// What Lambda tells a process at its start.
@@ -119,7 +120,7 @@ async fn serve(
     let (first, function) = match tokio::time::timeout(limit, begun).await {
         Ok(Ok(function)) => (None, function),
         Ok(Err(error)) => {
-            api.fail_init(&FunctionError::new(fault::INIT, format!("{error:#}")))
+            api.fail_init(&FunctionError::new(error::INIT, format!("{error:#}")))
                 .await?;
             return Err(error);
         }
@@ -182,14 +183,14 @@ async fn boot_late(
         match result {
             Ok(Ok(function)) => return Ok((invocation, function)),
             Ok(Err(error)) => {
-                let fault = FunctionError::new(fault::INIT, format!("{error:#}"));
+                let fault = FunctionError::new(error::INIT, format!("{error:#}"));
                 api.fail(&invocation, &fault).await?;
                 return Err(error);
             }
             Err(_) => {
                 let message =
                     "PHP is still booting; raise the function's timeout or shorten the boot";
-                let fault = FunctionError::new(fault::TIMED_OUT, message);
+                let fault = FunctionError::new(error::TIMED_OUT, message);
                 api.fail(&invocation, &fault).await?;
             }
         }

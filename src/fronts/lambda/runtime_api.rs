@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tracing::{debug, error, info, warn};
 
 use super::connection::{ApiRequest, Connection, Stream};
-use super::fault::{FunctionError, shortened};
+use super::error::{FunctionError, shortened};
 use super::invocation::Invocation;
 use crate::observe::log;
 

@@ -3,7 +3,8 @@
 use anyhow::{Context, bail};
 use tracing::info;
 
-use super::fault::{self, FunctionError};
+use super::error;
+use super::error::FunctionError;
 use super::function::Function;
 use super::runtime_api::RuntimeApi;
 
@@ -12,7 +13,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     let hooks = &function.settings.before_snapshot;
     if let Err(error) = call(function, hooks, "before_snapshot").await {
         let error = error.context("before the snapshot (lambda.before_snapshot)");
-        let fault = FunctionError::new(fault::BEFORE_SNAPSHOT, format!("{error:#}"));
+        let fault = FunctionError::new(error::BEFORE_SNAPSHOT, format!("{error:#}"));
         api.fail_init(&fault).await?;
         return Err(error);
     }
@@ -21,7 +22,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
     info!("restored from a snapshot");
     if let Err(error) = restored(function).await {
         let error = error.context("after the restore (lambda.after_restore)");
-        let fault = FunctionError::new(fault::AFTER_RESTORE, format!("{error:#}"));
+        let fault = FunctionError::new(error::AFTER_RESTORE, format!("{error:#}"));
         api.fail_restore(&fault).await?;
         return Err(error);
     }

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use tracing::error;
 
-use super::fault::FunctionError;
+use super::error::FunctionError;
 use crate::event::ResponseBody;
 
 /// Lambda's limit for a streamed response.

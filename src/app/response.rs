@@ -1,0 +1,173 @@
+//! Our own responses, and what PHP's have to be made to fit before they go out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tracing::warn;
+
+use crate::event::{Failure, Response, ResponseBody};
+use crate::observe::rate_limit::Rarely;
+
+/// What a refused client is told to wait; its connection is not read before.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub fn no_content() -> Response {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// To a path of this host; the query goes along.
+pub fn redirect(to: &str, query: Option<&str>) -> Response {
+    let location = match query {
+        Some(query) => format!("{to}?{query}"),
+        None => to.to_string(),
+    };
+    redirect_to(StatusCode::MOVED_PERMANENTLY, &location)
+}
+
+/// To a place with its query.
+pub fn redirect_to(status: StatusCode, location: &str) -> Response {
+    let mut response = plain(status, "");
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// A short text for people; what went wrong in detail is in the log.
+pub fn plain(status: StatusCode, why: &str) -> Response {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let text = match why {
+        "" => format!("{} {reason}\n", status.as_u16()),
+        why => format!("{} {reason}: {why}\n", status.as_u16()),
+    };
+    let mut response = Response::new(ResponseBody::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(
+            header::RETRY_AFTER,
+            HeaderValue::from(RETRY_AFTER.as_secs()),
+        );
+    }
+    response
+}
+
+/// What the client hears of a failure.
+pub fn failed(failure: &Failure, event: u64) -> Response {
+    let status = match failure {
+        Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
+        Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    };
+    match failure {
+        Failure::Busy(_) => note_refused(failure, event),
+        _ => warn!(event, status = status.as_u16(), %failure, "not answered"),
+    }
+    plain(status, "")
+}
+
+/// Logs one line for many refused requests: under overload a line for each would cost more than the requests that are served.
+fn note_refused(failure: &Failure, event: u64) {
+    static SAID: Rarely = Rarely::new();
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+    if SAID.is_time(Instant::now()) {
+        let requests = REFUSED.swap(0, Ordering::Relaxed);
+        warn!(event, requests, status = 503, %failure, "not answered");
+    }
+}
+
+/// As metrics name it.
+pub fn failure_name(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Thrown(_) => "thrown",
+        Failure::Died(_) => "died",
+        Failure::TimedOut => "timed_out",
+        Failure::Busy(_) => "busy",
+        Failure::TooLarge(_) => "too_large",
+        Failure::Malformed(_) => "malformed",
+    }
+}
+
+/// As metrics name it.
+pub fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// The connection is ours: what PHP says of it would contradict what we do, and is an error in HTTP/2 (RFC 9113, 8.2.2).
+pub fn strip_connection_headers(headers: &mut HeaderMap) {
+    static OURS: [HeaderName; 6] = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::TE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+    ];
+    // Mostly there are none: then one pass is less than six look-ups.
+    if headers.keys().any(|name| OURS.contains(name)) {
+        for name in &OURS {
+            headers.remove(name);
+        }
+    }
+}
+
+/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind nginx, the client gets no
+/// more than was promised, and sees that an answer is not complete by the connection's end.
+pub fn fit_length(mut response: Response) -> Response {
+    if response.status() == StatusCode::NO_CONTENT {
+        // RFC 9110, 8.6.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        return response;
+    }
+    let ResponseBody::Full(body) = response.body_mut() else {
+        return response;
+    };
+    let body = std::mem::take(body);
+    let said = response.headers().get(header::CONTENT_LENGTH);
+    let promised = said.map(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length = body.len() as u64;
+    let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
+    *response.body_mut() = match promised {
+        Some(Some(promised)) if promised < length => {
+            ResponseBody::Full(body.slice(..promised as usize))
+        }
+        Some(Some(promised)) if promised > length && !is_not_modified => {
+            let failure = Failure::Malformed(format!(
+                "{length} bytes instead of the {promised} of Content-Length"
+            ));
+            let frames = [Ok(Frame::data(body)), Err(failure)];
+            ResponseBody::stream(StreamBody::new(futures_util::stream::iter(frames)))
+        }
+        Some(None) => {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            ResponseBody::Full(body)
+        }
+        Some(Some(_)) | None => ResponseBody::Full(body),
+    };
+    response
+}

@@ -1,0 +1,273 @@
+//! Opens files with the rights of PHP's user, in a process of that user, for a front that has others.
+//!
+//! Surus sends only files that PHP's user can read, and the kernel alone knows all of modes, access lists and security modules. So a
+//! small process with no rights but those of PHP's user opens them, below the directories that are served and nowhere else. What it
+//! reads is hostile: one packet is one question, and a path is names alone.
+
+use std::ffi::OsStr;
+use std::io::{ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use surus_sys::openat2::Access;
+use surus_sys::seqpacket::Seqpacket;
+
+use super::config_guard::Secret;
+use super::document_root::{Denial, Opened, Root, Trouble};
+use super::normalize::{Kind, kind};
+
+mod front;
+
+pub use front::Opener;
+
+/// As long as a path can be (`PATH_MAX`).
+const MOST_PATH: usize = 4096;
+const HEAD: usize = 7;
+
+/// The number of a question and of its answer, what is asked, and below which directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Question<'a> {
+    number: u32,
+    what: What,
+    tree: u16,
+    path: &'a Path,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Read,
+    Look,
+    /// Where an absolute path really is.
+    Resolve,
+}
+
+/// What a front may ask: nothing but names below a directory, of files that a front ever sends.
+fn decode(packet: &[u8]) -> Option<Question<'_>> {
+    let (head, path) = packet.split_first_chunk::<HEAD>()?;
+    let [a, b, c, d, what, e, f] = *head;
+    let path = Path::new(OsStr::from_bytes(path));
+    let bytes = path.as_os_str().as_bytes();
+    let what = match what {
+        1 => What::Read,
+        2 => What::Look,
+        3 => What::Resolve,
+        _ => return None,
+    };
+    let is_one = match what {
+        What::Resolve => path.is_absolute() && !bytes.contains(&0),
+        What::Read | What::Look => is_below(path) && may_be_sent(path, what),
+    };
+    (is_one && bytes.len() <= MOST_PATH).then_some(Question {
+        number: u32::from_le_bytes([a, b, c, d]),
+        what,
+        tree: u16::from_le_bytes([e, f]),
+        path,
+    })
+}
+
+/// Whether it has neither `.` nor `..` nor anything else but names.
+fn is_below(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let are_names = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    // `components` passes over what `a/./b` and `a//b` have more.
+    let is_plain = bytes
+        .split(|byte| *byte == b'/')
+        .all(|name| !matches!(name, b"" | b"." | b".."));
+    are_names && is_plain && !bytes.contains(&0)
+}
+
+/// Whether no part of it is hidden, but for what fronts look at; and PHP source is not read.
+fn may_be_sent(path: &Path, what: What) -> bool {
+    let hidden = path.iter().filter(|name| name.as_bytes().starts_with(b"."));
+    let last = path.file_name().unwrap_or_default();
+    let mut seen = hidden.filter(|name| *name != OsStr::new(".well-known"));
+    let is_shown = match seen.next() {
+        None => true,
+        Some(name) => name == last && last == OsStr::new(".htaccess") && seen.next().is_none(),
+    };
+    is_shown && (what == What::Look || kind(&last.to_string_lossy()) == Kind::Plain)
+}
+
+/// A directory that the opener opens files below.
+pub struct Tree {
+    pub(super) root: Root,
+    /// What is never read.
+    pub(super) secret: Option<Secret>,
+}
+
+impl Tree {
+    /// The directory, which a process that runs the opener keeps open.
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.root.dir()
+    }
+}
+
+/// Answers questions until the front closes the socket.
+pub fn run(socket: OwnedFd, trees: &[Tree]) {
+    let socket = Seqpacket::from(socket);
+    let mut buffer = [0; HEAD + MOST_PATH + 1];
+    loop {
+        let received = match socket.receive(&mut buffer) {
+            Ok(received) if received.len == 0 => return,
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let packet = buffer.get(..received.len).filter(|_| received.is_whole);
+        let Some(question) = packet.and_then(decode) else {
+            continue;
+        };
+        let opened = answer(&question, trees);
+        let (code, text, fd) = encode(&opened);
+        let number = question.number.to_le_bytes();
+        let parts = [
+            IoSlice::new(&number),
+            IoSlice::new(&code),
+            IoSlice::new(text),
+        ];
+        // A front that is gone shows in the next question.
+        let _ = socket.send(&parts, fd);
+    }
+}
+
+/// What is at a path, as it is told.
+enum Told {
+    Opened(Opened),
+    Path(PathBuf),
+}
+
+fn answer(question: &Question<'_>, trees: &[Tree]) -> Told {
+    if question.what == What::Resolve {
+        let is_served = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.root.path()));
+        return match question.path.canonicalize() {
+            Ok(real) if is_served(&real) => Told::Path(real),
+            Err(error)
+                if error.kind() == ErrorKind::PermissionDenied && is_served(question.path) =>
+            {
+                Told::Opened(Opened::Denied(Denial::Unreadable))
+            }
+            _ => Told::Opened(Opened::Missing),
+        };
+    }
+    let Some(tree) = trees.get(usize::from(question.tree)) else {
+        return Told::Opened(Opened::Missing);
+    };
+    // The directory itself was opened as root, and nothing above it is asked below.
+    match std::fs::metadata(tree.root.path().join(".")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Told::Opened(Opened::Denied(Denial::Unreadable));
+        }
+        _ => {}
+    }
+    let access = match question.what {
+        What::Read => Access::Read,
+        What::Look | What::Resolve => Access::Look,
+    };
+    Told::Opened(match tree.root.get(question.path, access) {
+        Opened::Regular { metadata, .. }
+            if tree.secret.as_ref().is_some_and(|it| it.is_file(&metadata)) =>
+        {
+            Opened::Missing
+        }
+        opened => opened,
+    })
+}
+
+fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
+    let (code, text, fd): (u8, &[u8], _) = match told {
+        Told::Path(path) => (1, path.as_os_str().as_bytes(), None),
+        Told::Opened(Opened::Regular { file, real, .. }) => match real {
+            None => (2, b"", Some(file.as_fd())),
+            Some(real) => (3, real.as_os_str().as_bytes(), Some(file.as_fd())),
+        },
+        Told::Opened(Opened::Directory) => (4, b"", None),
+        Told::Opened(Opened::Missing) => (5, b"", None),
+        Told::Opened(Opened::Denied(why)) => match why {
+            Denial::LinkOutside => (6, b"", None),
+            Denial::LinkOfAnother => (7, b"", None),
+            Denial::Special => (8, b"", None),
+            _ => (9, b"", None),
+        },
+        Told::Opened(Opened::Failed(Trouble::Scarce)) => (10, b"", None),
+        Told::Opened(Opened::Failed(Trouble::Broken)) => (11, b"", None),
+    };
+    ([code], text, fd)
+}
+
+/// For the fuzz target: reads a question as the opener does. Returns whether it is one.
+pub fn is_question(packet: &[u8]) -> bool {
+    let question = decode(packet);
+    // A question never leads anywhere but down.
+    assert!(question.is_none_or(|it| it.what == What::Resolve || is_below(it.path)));
+    question.is_some()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(what: u8, path: &[u8]) -> Vec<u8> {
+        [&[0, 0, 0, 0, what, 0, 0], path].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_lead_out_of_the_directory(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+            what in 0u8..5,
+        ) {
+            is_question(&bytes);
+            is_question(&packet(what, &bytes));
+        }
+
+        #[test]
+        fn paths_with_dots_are_refused(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
+            for dots in ["..", "."] {
+                let path = format!("{before}/{dots}/{after}");
+                let trimmed = path.trim_start_matches('/').to_owned();
+                prop_assert!(!is_question(&packet(1, path.as_bytes())));
+                prop_assert!(!is_question(&packet(1, trimmed.as_bytes())));
+            }
+        }
+    }
+
+    #[test]
+    fn only_files_that_a_front_sends_are_asked_for() {
+        for path in [
+            "a.css",
+            "sub/dir/b.txt",
+            ".well-known/x",
+            "sub/.htaccess",
+            ".htaccess",
+        ] {
+            assert!(is_question(&packet(1, path.as_bytes())), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/etc/shadow",
+            "../x",
+            "a/../b",
+            "a//b",
+            "./a",
+            "a/.",
+            ".env",
+            ".git/config",
+            "config.php",
+            "a\0b",
+            ".htaccess/x",
+            "x.phtml",
+        ] {
+            assert!(!is_question(&packet(1, path.as_bytes())), "{path}");
+        }
+        assert!(is_question(&packet(2, b"index.php")));
+        assert!(!is_question(&packet(3, b"relative")));
+        assert!(!is_question(&packet(1, &[b'a'; MOST_PATH + 1])));
+        assert!(!is_question(b"") && !is_question(&[1; 6]));
+    }
+}

@@ -1,0 +1,282 @@
+//! The front's end: asks the opener, waits for its answer, and goes on with another opener where one dies or stops.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use surus_sys::openat2::Access;
+use surus_sys::seqpacket::Seqpacket;
+use surus_sys::signals;
+use tokio::sync::Notify;
+use tracing::error;
+
+use super::{MOST_PATH, What, is_below, may_be_sent};
+use crate::app::site::document_root::{Denial, Opened, Trouble};
+use crate::observe::rate_limit::Rarely;
+
+/// The front's end of the socket to an opener.
+///
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for an answer, but not for long:
+/// a question that is not answered [`SOON`] has failed, and nothing is asked until [`Opener::attend`] has seen to it.
+#[derive(Debug)]
+pub struct Opener {
+    line: Mutex<Line>,
+    /// Something is to be attended to.
+    trouble: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// None when the opener has died.
+    socket: Option<Seqpacket>,
+    /// The number of a question that is not answered yet.
+    late: Option<u32>,
+    next: u32,
+}
+
+type Answer = (u8, Vec<u8>, Option<OwnedFd>);
+
+impl Opener {
+    /// `socket` is connected to an opener that [`run`](super::run)s.
+    pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
+        Ok(Arc::new(Opener {
+            line: Mutex::new(Line {
+                socket: Some(connect(socket)?),
+                late: None,
+                next: 0,
+            }),
+            trouble: Arc::default(),
+        }))
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notified when the opener is to be attended to, and when this is dropped.
+    pub fn trouble(&self) -> Arc<Notify> {
+        self.trouble.clone()
+    }
+
+    /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
+    pub async fn attend(&self) -> bool {
+        let until = Instant::now() + LATE;
+        loop {
+            match self.catch_up() {
+                None if Instant::now() < until => tokio::time::sleep(LOOK).await,
+                is_up => return is_up == Some(true),
+            }
+        }
+    }
+
+    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
+    fn catch_up(&self) -> Option<bool> {
+        let mut line = self.line();
+        let Line { socket, late, .. } = &mut *line;
+        let (Some(open), Some(number)) = (&socket, *late) else {
+            return Some(socket.is_some());
+        };
+        if !signals::has_input(open) {
+            return None;
+        }
+        *late = None;
+        let is_up = answer(open, number).is_ok();
+        if !is_up {
+            *socket = None;
+        }
+        Some(is_up)
+    }
+
+    /// Asks this opener from now on.
+    pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
+        let socket = connect(socket)?;
+        let mut line = self.line();
+        (line.socket, line.late) = (Some(socket), None);
+        Ok(())
+    }
+
+    fn ask(&self, what: What, tree: u16, path: &Path) -> io::Result<Answer> {
+        let mut line = self.line();
+        line.next = line.next.wrapping_add(1);
+        let number = line.next;
+        let Some(socket) = line.socket.as_ref().filter(|_| line.late.is_none()) else {
+            return Err(ErrorKind::NotConnected.into());
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        let [e, f] = tree.to_le_bytes();
+        let what = match what {
+            What::Read => 1,
+            What::Look => 2,
+            What::Resolve => 3,
+        };
+        let head = [a, b, c, d, what, e, f];
+        let path = path.as_os_str().as_bytes();
+        let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
+        let answered = sent.and_then(|()| answer(socket, number));
+        if let Err(error) = &answered {
+            match error.kind() {
+                ErrorKind::WouldBlock => line.late = Some(number),
+                _ => line.socket = None,
+            }
+            self.trouble.notify_one();
+        }
+        answered
+    }
+
+    /// What PHP's user gets at a path below a directory.
+    pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
+        let what = match access {
+            Access::Read => What::Read,
+            Access::Look => What::Look,
+        };
+        // It does not answer what no front asks.
+        if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
+            return Opened::Denied(Denial::UnreadableToPhp);
+        }
+        let told = self.ask(what, tree, path).and_then(|(code, text, fd)| {
+            let regular = |real| {
+                let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
+                let metadata: Metadata = file.metadata()?;
+                Ok::<_, io::Error>(Opened::Regular {
+                    file,
+                    metadata,
+                    real,
+                })
+            };
+            match code {
+                2 => regular(None),
+                3 => regular(Some(PathBuf::from(OsStr::from_bytes(&text)))),
+                4 => Ok(Opened::Directory),
+                5 => Ok(Opened::Missing),
+                6 => Ok(Opened::Denied(Denial::LinkOutside)),
+                7 => Ok(Opened::Denied(Denial::LinkOfAnother)),
+                8 => Ok(Opened::Denied(Denial::Special)),
+                9 => Ok(Opened::Denied(Denial::UnreadableToPhp)),
+                10 => Ok(Opened::Failed(Trouble::Scarce)),
+                11 => Ok(Opened::Failed(Trouble::Broken)),
+                _ => Err(ErrorKind::InvalidData.into()),
+            }
+        });
+        told.unwrap_or_else(|error| {
+            static SAID: Rarely = Rarely::new();
+            if SAID.is_time(Instant::now()) {
+                error!(path = %path.display(), %error, "cannot ask the process that opens files as PHP's user");
+            }
+            Opened::Failed(Trouble::Scarce)
+        })
+    }
+
+    /// Where an absolute path really is, if that is below a directory that is served.
+    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
+        if is_too_long(path) {
+            return Err(None);
+        }
+        match self.ask(What::Resolve, 0, path) {
+            Ok((1, text, _)) => Ok(PathBuf::from(OsStr::from_bytes(&text))),
+            Ok((9, ..)) => Err(Some(Denial::UnreadableToPhp)),
+            _ => Err(None),
+        }
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.trouble.notify_one();
+    }
+}
+
+/// An answer usually takes some ten microseconds. So long, a thread of the runtime waits for one.
+const SOON: Duration = Duration::from_millis(200);
+
+/// An opener that has not answered for so long is taken for one that never will.
+const LATE: Duration = Duration::from_secs(2);
+
+/// How often it is looked for a late answer.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The answer to the question of this number, which is the only one that can be open.
+fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
+    let mut buffer = [0; 5 + MOST_PATH];
+    let mut received = loop {
+        match socket.receive(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received?,
+        }
+    };
+    let answer = buffer.get(..received.len).unwrap_or_default();
+    match answer.split_first_chunk::<5>() {
+        None => Err(ErrorKind::UnexpectedEof.into()),
+        Some(([a, b, c, d, code], text)) if number.to_le_bytes() == [*a, *b, *c, *d] => {
+            Ok((*code, text.to_vec(), received.fds.pop()))
+        }
+        Some(_) => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+fn connect(socket: OwnedFd) -> io::Result<Seqpacket> {
+    let socket = Seqpacket::from(socket);
+    socket.limit_waits(SOON)?;
+    Ok(socket)
+}
+
+fn is_too_long(path: &Path) -> bool {
+    path.as_os_str().len() > MOST_PATH
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{Tree, run};
+    use super::*;
+    use crate::app::site::document_root::Root;
+
+    /// An opener of an empty directory, in a thread.
+    fn start(dir: &Path) -> OwnedFd {
+        let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
+        let root = Root::open(dir, Default::default()).unwrap();
+        let trees = [Tree { root, secret: None }];
+        std::thread::spawn(move || run(theirs, &trees));
+        ours
+    }
+
+    #[tokio::test]
+    async fn late_answer_makes_the_opener_usable_again() {
+        let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
+        let opener = Opener::new(ours).unwrap();
+        let open = || opener.open(0, Path::new("a"), Access::Read);
+        // It has not returned for ever, although there is one thread, and nobody has answered.
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        opener.trouble().notified().await;
+        let theirs = Seqpacket::from(theirs);
+        let mut buffer = [0; 64];
+        assert!(theirs.receive(&mut buffer).unwrap().len > 4);
+        // Nothing more is asked meanwhile.
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        assert_eq!(opener.catch_up(), None);
+        let number = IoSlice::new(&buffer[..4]);
+        theirs.send(&[number, IoSlice::new(&[5])], None).unwrap();
+        assert!(opener.attend().await && opener.line().late.is_none());
+    }
+
+    #[tokio::test]
+    async fn opener_that_has_died_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
+        let opener = Opener::new(ours).unwrap();
+        drop(theirs);
+        let open = || opener.open(0, Path::new("a"), Access::Read);
+        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        opener.trouble().notified().await;
+        assert!(!opener.attend().await);
+        opener.replace(start(dir.path())).unwrap();
+        assert!(opener.line().socket.is_some() && opener.attend().await);
+        let trouble = opener.trouble();
+        drop(opener);
+        trouble.notified().await;
+    }
+}

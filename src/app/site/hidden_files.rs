@@ -1,0 +1,71 @@
+//! Decides which files and scripts of a site answer 404 though they exist: the built-in list of
+//! private files, as `site.hidden` changes it.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ignore::Match;
+use ignore::gitignore::Gitignore;
+
+use super::normalize::fold;
+use crate::private_files::{self, Class, LIBRARIES, Purpose};
+
+#[derive(Debug)]
+pub(super) struct Hidden {
+    /// Of the settings; it decides before the built-in list.
+    own: Gitignore,
+    /// The document root holds the project's libraries.
+    has_libraries: bool,
+}
+
+/// Why a file is hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The settings say so.
+    Setting,
+    /// The built-in list says so.
+    Class(&'static Class),
+}
+
+impl Hidden {
+    pub(super) fn new(patterns: &[String], has_libraries: bool) -> Result<Hidden> {
+        Ok(Hidden {
+            own: own(patterns)?,
+            has_libraries,
+        })
+    }
+
+    /// Whether `path` is hidden: a URL path, or one that is relative to the document root. `real`
+    /// is where it really is, if symbolic links led there; `content` is read where names say too
+    /// little.
+    pub(super) fn why(
+        &self,
+        path: &str,
+        real: Option<&Path>,
+        is_directory: bool,
+        content: impl Read,
+    ) -> Option<Why> {
+        let path = path.trim_start_matches('/');
+        match self.own.matched_path_or_any_parents(path, is_directory) {
+            Match::Ignore(_) => return Some(Why::Setting),
+            Match::Whitelist(_) => return None,
+            Match::None => {}
+        }
+        let path = fold(path);
+        if self.has_libraries && private_files::is_in_libraries(&path, is_directory) {
+            return Some(Why::Class(&LIBRARIES));
+        }
+        let class = |path: &str| private_files::class_of(path, is_directory, Purpose::Sending);
+        let class = class(&path).or_else(|| {
+            // A link shows nothing under another name.
+            let name = real?.file_name()?.to_string_lossy();
+            class(&fold(&name))
+        })?;
+        (!class.excuses(content, Purpose::Sending)).then_some(Why::Class(class))
+    }
+}
+
+pub(super) fn own(patterns: &[String]) -> Result<Gitignore> {
+    private_files::own(patterns).context("`hidden` is wrong")
+}

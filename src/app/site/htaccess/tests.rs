@@ -1,0 +1,313 @@
+//! What is merged, kept and closed, without a server.
+
+use std::fs;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Version};
+
+use super::super::{Denial, Resolution, Settings, Site};
+use super::facts::{Env, Facts};
+use super::*;
+use crate::app::site::normalize;
+use crate::event::Origin;
+
+fn facts(none: &HeaderMap) -> Facts<'_> {
+    Facts {
+        method: &Method::GET,
+        target: "/",
+        query: None,
+        version: Version::HTTP_11,
+        headers: none,
+        origin: &|| Origin {
+            client: None,
+            server: None,
+            https: false,
+        },
+    }
+}
+
+fn way(text: &str) -> Way {
+    Way::below(None, "/", Arc::new(read(text)))
+}
+
+fn is_closed(text: &str, name: &str) -> bool {
+    let none = HeaderMap::new();
+    let way = way(text);
+    way.about(name)
+        .check(&facts(&none), &Env::default())
+        .is_err()
+}
+
+#[test]
+fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
+    for (text, line, says) in [
+        ("\nRequire valid-user", 2, "asks for a password"),
+        ("Require expr true", 1, "expr is not evaluated"),
+        ("Require host example.org", 1, "host is not evaluated"),
+        (
+            "Order deny,allow\nDeny from evil.example.org",
+            2,
+            "is a name",
+        ),
+        (
+            "<If \"%{HTTP_HOST} == 'x'\">\nDeny from all\n</If>",
+            1,
+            "is not evaluated",
+        ),
+        (
+            "<FilesMatch \"\\p{L}\">\nRequire all denied\n</FilesMatch>",
+            1,
+            "cannot be evaluated",
+        ),
+        (
+            "RewriteEngine On\n<Files x>\nRewriteRule . - [F]\n</Files>",
+            3,
+            "rules in sections",
+        ),
+        ("SetEnvIfExpr x y\nRequire all denied", 1, "expressions"),
+    ] {
+        let file = read(text);
+        let found = file.problems.first().unwrap_or_else(|| panic!("{text}"));
+        assert!(found.line == line && found.what.contains(says), "{found:?}");
+        assert!(is_closed(text, "x"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_client_without_an_address_could_be_is_not_let_in() {
+    for text in [
+        "Require ip 10.0.0.1",
+        "Require local",
+        "<RequireAll>\nRequire all granted\nRequire not ip 10.0.0.1\n</RequireAll>",
+        "Order allow,deny\nAllow from 10.0.0.1",
+        "Order allow,deny\nAllow from all\nDeny from 10.0.0.1",
+    ] {
+        assert!(is_closed(text, "x"), "{text}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_be_evaluated_closes_what_it_would_change_and_exempts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for name in ["index.php", "a.txt", "b.txt", "c.txt", "d.txt"] {
+        fs::write(root.join(name), "").unwrap();
+    }
+    let rules = "RewriteEngine On\n\
+        RewriteCond %{LA-U:REMOTE_USER} ^$\nRewriteRule ^a - [F]\n\
+        RewriteCond %{TIME_HOUR} >12\nRewriteRule ^b - [L]\nRewriteRule ^b - [F]\n\
+        RewriteCond ${map:x} y\nRewriteCond %{REQUEST_METHOD} POST\nRewriteRule ^c - [F]\n\
+        RewriteRule ^d$ http://127.0.0.1:1/ [P]\n";
+    fs::write(root.join(".htaccess"), rules).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let denied = |path: &str| matches!(site.resolve(path), Resolution::Denied(_));
+    assert!(denied("/a.txt"));
+    assert!(denied("/b.txt"));
+    // Another condition is certain, and does not hold.
+    assert!(!denied("/c.txt"));
+    assert!(denied("/d"));
+    assert!(!denied("/d.txt"));
+    assert_eq!(read(rules).problems.len(), 4);
+}
+
+#[test]
+fn a_file_that_is_too_long_or_unreadable_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir(root.join("long")).unwrap();
+    fs::write(root.join("long/a.txt"), "").unwrap();
+    fs::write(root.join("long/.htaccess"), "#\n".repeat(1 << 20)).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let found = site.resolve("/long/a.txt");
+    assert!(matches!(found, Resolution::Denied(Denial::BrokenHtaccess)));
+}
+
+#[test]
+fn a_file_is_parsed_once_and_again_when_it_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    fs::write(root.join("a/.htaccess"), "Require all denied").unwrap();
+    fs::write(root.join("a/b/x.txt"), "").unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let htaccess = site.htaccess.as_ref().unwrap();
+    let now = Instant::now();
+    let at = |after: u64| now + Duration::from_millis(after);
+    let way = |after| htaccess.way(&site.root, "/a/b/x.txt", at(after));
+    let (first, end) = way(0);
+    assert_eq!(end, "/a/b/".len());
+    let (same, _) = way(2000);
+    assert!(Arc::ptr_eq(&first, &same), "nothing has changed");
+    let find = |after| site.find(&normalize("/a/b/x.txt").unwrap(), at(after));
+    assert!(matches!(find(2000), Resolution::Denied(Denial::Closed)));
+    fs::write(root.join("a/.htaccess"), "# Require all granted").unwrap();
+    // What has been looked up less than a second ago is believed.
+    assert!(matches!(find(2999), Resolution::Denied(_)));
+    assert!(matches!(find(3000), Resolution::File(_)));
+    fs::remove_file(root.join("a/.htaccess")).unwrap();
+    fs::write(root.join(".htaccess"), "Deny from all").unwrap();
+    assert!(matches!(find(4000), Resolution::Denied(_)));
+}
+
+#[test]
+fn directory_that_appears_with_a_file_is_closed_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join(".htaccess"), "DirectoryIndex index.html").unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let now = Instant::now();
+    let find = || site.find(&normalize("/new/below/x.txt").unwrap(), now);
+    assert!(matches!(find(), Resolution::NotFound));
+    fs::create_dir_all(root.join("new/below")).unwrap();
+    fs::write(root.join("new/below/x.txt"), "").unwrap();
+    fs::write(root.join("new/.htaccess"), "Require all denied").unwrap();
+    assert!(matches!(find(), Resolution::Denied(Denial::Closed)));
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_file_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join(".rules"), "Require all denied").unwrap();
+    fs::write(root.join("rules.php"), "Require all denied").unwrap();
+    for (name, target) in [
+        ("dot", Some("../.rules")),
+        ("php", Some("../rules.php")),
+        ("is", None),
+    ] {
+        let directory = root.join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("x.txt"), "").unwrap();
+        match target {
+            Some(target) => std::os::unix::fs::symlink(target, directory.join(".htaccess")),
+            None => fs::create_dir(directory.join(".htaccess")),
+        }
+        .unwrap();
+    }
+    for strict in [true, false] {
+        let mut site = Site::open(root, &Settings::default(), None).unwrap();
+        if !strict {
+            site.root = site.root.without_openat2();
+        }
+        for name in ["dot", "php", "is"] {
+            let found = site.resolve(&format!("/{name}/x.txt"));
+            assert!(matches!(found, Resolution::Denied(_)), "{name}: {found:?}");
+        }
+        let found = site.resolve("/dot/.htaccess");
+        assert!(matches!(found, Resolution::NotFound), "{found:?}");
+    }
+}
+
+#[test]
+fn source_of_php_is_not_sent_where_php_is_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join("x.php"), "<?php").unwrap();
+    fs::write(root.join("page.html"), "<?php").unwrap();
+    let text = "php_flag engine off\nAddType application/x-httpd-php .html";
+    fs::write(root.join(".htaccess"), text).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    for path in ["/x.php", "/x.php/y", "/page.html"] {
+        assert!(
+            matches!(site.resolve(path), Resolution::Denied(Denial::PhpOff)),
+            "{path}"
+        );
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_file_is_read_and_no_path_passes_a_denial_behind_it(
+        lines in proptest::collection::vec(proptest::sample::select(vec![
+            "Require all granted", "Allow from all", "Order deny,allow", "Satisfy any", "RewriteEngine On", "RewriteRule . - [L]",
+            "RewriteRule ^(.*)$ x/$1 [N]", "RewriteCond %{REQUEST_FILENAME} !-f [OR]", "RewriteRule ^ /index.php [L]", "SetHandler none",
+            "<Files *>", "</Files>", "<IfModule x>", "</IfModule>", "<RequireAny>", "</RequireAny>", "Redirect /a /b", "RewriteRule ( - [F]",
+            "FallbackResource /a.txt", "DirectoryIndex a.txt", "RewriteRule ^a /b.txt [C]", "RewriteRule ^b b/b/b", "<If true>", "</If>",
+        ]), 0..12),
+        path in "/(a|b|\\.|/|x|%2e|\\?){0,8}",
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir(root.join("closed")).unwrap();
+        fs::write(root.join("closed/a.txt"), "").unwrap();
+        fs::write(root.join("closed/.htaccess"), "<RequireAll>\nRequire all denied\n</RequireAll>\nSatisfy all\nDeny from all").unwrap();
+        fs::write(root.join("a.txt"), "").unwrap();
+        fs::write(root.join(".htaccess"), lines.join("\n")).unwrap();
+        let site = Site::open(root, &Settings::default(), None).unwrap();
+        let _ = site.resolve(&path);
+        // Sections about names apply behind those of directories, as with Apache.
+        let opens = lines.iter().any(|line| line.starts_with("<Files"));
+        let found = site.resolve("/closed/a.txt");
+        let is_sent = matches!(found, Resolution::File(ref found) if found.path.ends_with("closed/a.txt"));
+        proptest::prop_assert!(opens || !is_sent, "{:?}", lines);
+    }
+}
+
+#[test]
+fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join("index.php"), "<?php").unwrap();
+    for (text, falls_back) in [
+        ("# RewriteRule . /index.php\n\n  # nothing else\n", true),
+        ("", true),
+        ("# x\nOptions -Indexes\n", false),
+        // The comment goes on in the second line.
+        ("# x \\\n# y\n", true),
+    ] {
+        fs::write(root.join(".htaccess"), text).unwrap();
+        let site = Site::open(root, &Settings::default(), None).unwrap();
+        let found = site.resolve("/missing");
+        assert_eq!(
+            matches!(found, Resolution::Script(_)),
+            falls_back,
+            "{text:?}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn header_denial_counts_every_line_and_byte_of_the_header() {
+    let text = "SetEnvIfNoCase User-Agent badbot Bad_Bot\nOrder allow,deny\nAllow from all\nDeny from env=bad_bot";
+    let closes = |lines: &[&[u8]]| {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let value = http::HeaderValue::from_bytes(line).unwrap();
+            headers.append(http::header::USER_AGENT, value);
+        }
+        let way = way(text);
+        let mut env = Env::default();
+        let about = way.about("x.txt");
+        about.set_env(&facts(&headers), "/x.txt", &mut env);
+        about.check(&facts(&headers), &env).is_err()
+    };
+    assert!(closes(&[b"badbot"]));
+    assert!(closes(&[b"badbot\xe9"]));
+    assert!(closes(&[b"good", b"badbot"]));
+    assert!(!closes(&[b"good"]));
+}
+
+#[test]
+fn redirect_groups_that_end_inside_a_character_do_not_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(
+        root.join(".htaccess"),
+        "RedirectMatch 301 ^/d/(.)(.*)$ /new/$2",
+    )
+    .unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    let found = site.resolve("/d/%C3%A9x");
+    assert!(matches!(found, Resolution::RedirectTo(301, _)), "{found:?}");
+}
+
+#[test]
+fn rules_that_grow_without_end_are_answered_with_500() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let rules = "RewriteEngine On\nRewriteRule ^q(.*)$ q$1z$1 [N]\nRewriteRule ^s - [S=18446744073709551615]";
+    fs::write(root.join(".htaccess"), rules).unwrap();
+    let site = Site::open(root, &Settings::default(), None).unwrap();
+    assert!(matches!(site.resolve("/qa"), Resolution::Status(500, _)));
+    assert!(matches!(site.resolve("/s"), Resolution::NotFound));
+}

@@ -1,0 +1,405 @@
+//! Leads a request through the `.htaccess` files on its way, as Apache does: who may have it, where
+//! it leads, what it finds there.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::fs::Metadata;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use surus_sys::openat2::Access;
+
+use super::document_root::{Denial, Opened};
+use super::htaccess::condition::{self, Files};
+use super::htaccess::facts::{Env, Facts};
+use super::htaccess::handler::Handler;
+use super::htaccess::rewrite::{self, Outcome, Pass};
+use super::htaccess::rules::Led;
+use super::htaccess::{About, Way};
+use super::lookup::NoScript;
+use super::normalize::{Kind, Normalised, Stop, kind, normalize};
+use super::{Asker, Found, Resolution, Site, encode};
+use crate::event::Script;
+use crate::private_files::Shared;
+
+/// As often as Apache lets a request begin again (`LimitInternalRecursion`).
+const MAX_REDIRECTS: usize = 10;
+
+/// A request on its way.
+pub(super) struct Visit<'a> {
+    asker: Asker,
+    facts: &'a Facts<'a>,
+    now: Instant,
+    query: Option<Cow<'a, str>>,
+    env: Env,
+    /// No rule is evaluated any more: `END`.
+    is_over: bool,
+    handler: Option<Handler>,
+    passes: usize,
+    /// `FallbackResource` has been followed.
+    is_fallback: bool,
+}
+
+/// What is at a path.
+enum At {
+    Script(Script),
+    File(Found),
+    Directory,
+    /// A private file.
+    Hidden,
+    Missing,
+    Denied(Denial),
+    Failed(super::Trouble),
+}
+
+impl<'a> Visit<'a> {
+    pub(super) fn new(asker: Asker, facts: &'a Facts<'a>, now: Instant) -> Visit<'a> {
+        Visit {
+            asker,
+            facts,
+            now,
+            query: facts.query.map(Cow::Borrowed),
+            env: Env::default(),
+            is_over: false,
+            handler: None,
+            passes: 0,
+            is_fallback: false,
+        }
+    }
+}
+
+impl Site {
+    /// Looks up a path that has `.htaccess` files on its way, or may have them where it leads.
+    pub(super) fn follow(
+        &self,
+        visit: &mut Visit<'_>,
+        path: &Normalised<'_>,
+        is_subrequest: bool,
+    ) -> Resolution {
+        visit.passes += 1;
+        if visit.passes > MAX_REDIRECTS + 1 {
+            return Resolution::Status(500, "more internal redirects than Apache follows");
+        }
+        if let Some(refused) = self.refuse(path) {
+            return refused;
+        }
+        let Some(htaccess) = &self.htaccess else {
+            return self.find_plainly(visit.asker, visit.facts, path, visit.now);
+        };
+        let (files, stop) = path.files();
+        let (mut way, directories) = htaccess.way(&self.root, path.directories(), visit.now);
+        let (at, end) = self.look_up(visit.asker, path, directories, visit.now);
+        let whole = path.path();
+        let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
+        if is_bare_directory {
+            // Its own file is heard, too.
+            (way, _) = htaccess.way(&self.root, &format!("{files}/"), visit.now);
+        }
+        if stop == Some(Stop::Hidden) && !matches!(at, At::Script(_)) {
+            return Resolution::NotFound;
+        }
+        if way.is_broken() {
+            return Resolution::Denied(Denial::BrokenHtaccess);
+        }
+        let name = whole[..end].rsplit('/').next().unwrap_or_default();
+        let about = way.about(name);
+        about.set_env(visit.facts, whole, &mut visit.env);
+        if let Err(denial) = about.check(visit.facts, &visit.env) {
+            return Resolution::Denied(denial);
+        }
+        let mut leads_to = None;
+        if let Some(rules) = way.rules()
+            && !visit.is_over
+            && !(is_bare_directory && rules.directory.strip_suffix('/') == Some(files))
+        {
+            let mut pass = Pass {
+                facts: visit.facts,
+                files: &Look {
+                    site: self,
+                    at: &at,
+                    is_whole: end == whole.len(),
+                    path: &whole[..end],
+                    asked: OnceCell::new(),
+                },
+                document_root: &self.document_root,
+                path: whole,
+                end,
+                query: visit.query.take(),
+                env: &mut visit.env,
+                is_subrequest,
+                handler: None,
+                is_over: false,
+            };
+            let outcome = rules.run(&mut pass);
+            let (query, handler, is_over) = (pass.query, pass.handler, pass.is_over);
+            visit.query = query.map(|query| match query {
+                Cow::Borrowed(query) if visit.facts.query == Some(query) => {
+                    Cow::Borrowed(visit.facts.query.unwrap_or_default())
+                }
+                query => Cow::Owned(query.into_owned()),
+            });
+            visit.handler = handler;
+            visit.is_over |= is_over;
+            match outcome {
+                Outcome::Unchanged => {}
+                Outcome::Internal(path) => leads_to = Some(path),
+                Outcome::Redirect(status, to) => return Resolution::RedirectTo(status, to),
+                Outcome::Status(403) => return Resolution::Denied(Denial::Closed),
+                Outcome::Status(status) => return Resolution::Status(status, "by a RewriteRule"),
+                Outcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
+            }
+        }
+        match about.redirect(whole) {
+            Led::Nowhere => {}
+            Led::Unknown => return Resolution::Denied(Denial::UnknownRule),
+            Led::Status(403) => return Resolution::Denied(Denial::Closed),
+            Led::Status(status) => return Resolution::Status(status, "by a Redirect"),
+            Led::To(status, to) => {
+                return Resolution::RedirectTo(status, rewrite::location(&to, visit.facts.query));
+            }
+        }
+        if let Some(to) = leads_to {
+            visit.env.redirected();
+            return self.go_on(visit, &to, false);
+        }
+        self.arrive(visit, &way, &about, path, at)
+    }
+
+    fn go_on(&self, visit: &mut Visit<'_>, to: &str, is_subrequest: bool) -> Resolution {
+        match normalize(&encode(to)) {
+            Ok(path) => self.follow(visit, &path, is_subrequest),
+            Err(why) => Resolution::Malformed(why),
+        }
+    }
+
+    /// What is at the path's end, and where the part of it ends that names a file. `directories` is
+    /// the end of those that are there.
+    fn look_up(
+        &self,
+        asker: Asker,
+        path: &Normalised<'_>,
+        directories: usize,
+        now: Instant,
+    ) -> (At, usize) {
+        let (files, stop) = path.files();
+        let whole = path.path();
+        match self.find_script_at(path, files, now) {
+            Some(Ok((script, end))) => return (At::Script(script), end),
+            Some(Err(NoScript::Hidden)) => return (At::Hidden, files.len()),
+            Some(Err(NoScript::Denied(why))) => return (At::Denied(why), files.len()),
+            Some(Err(NoScript::Failed(trouble))) => return (At::Failed(trouble), files.len()),
+            Some(Err(NoScript::Missing | NoScript::Directory)) | None => {}
+        }
+        if stop.is_none() && directories == whole.len() {
+            return (At::Directory, whole.len());
+        }
+        // The first component that is no directory.
+        let next = whole[directories..].find('/');
+        let end = next.map_or(whole.len(), |next| directories + next);
+        if stop.is_some() || end < whole.len() {
+            return (At::Missing, end);
+        }
+        if kind(&files[directories..]) != Kind::Plain {
+            return (At::Missing, end);
+        }
+        let at = match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { file, real, .. }
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
+            {
+                At::Hidden
+            }
+            Opened::Regular { file, metadata, .. } => At::File(Found {
+                path: self.root.path().join(&files[1..]),
+                file,
+                metadata,
+            }),
+            Opened::Directory => At::Directory,
+            Opened::Missing => At::Missing,
+            Opened::Denied(why) => At::Denied(why),
+            Opened::Failed(trouble) => At::Failed(trouble),
+        };
+        (at, end)
+    }
+
+    /// Answers with what is at the end of the way.
+    fn arrive(
+        &self,
+        visit: &mut Visit<'_>,
+        way: &Way,
+        about: &About<'_>,
+        path: &Normalised<'_>,
+        at: At,
+    ) -> Resolution {
+        let whole = path.path();
+        match at {
+            At::Script(_) if !about.runs_php(visit.handler) => Resolution::Denied(Denial::PhpOff),
+            At::Script(script) => {
+                let front = self.front_controller.as_ref();
+                // A script that was named on the command line stands in for the index.php that
+                // rules lead to.
+                let script = match front {
+                    Some(front)
+                        if self.is_named && visit.passes > 1 && *script.name == *"/index.php" =>
+                    {
+                        Script {
+                            path_info: script.path_info,
+                            ..front.clone()
+                        }
+                    }
+                    _ => script,
+                };
+                Resolution::Script(visit.asked(script))
+            }
+            At::File(_) if about.is_source(visit.handler) => Resolution::Denied(Denial::PhpOff),
+            At::File(file) => Resolution::File(file),
+            At::Directory if !whole.ends_with('/') => {
+                let directory = format!("{whole}/");
+                match self.index_of(way, &directory, visit.now) {
+                    Some(_) => Resolution::Redirect(encode(&directory)),
+                    None => self.miss(visit, way),
+                }
+            }
+            At::Directory => match self.index_of(way, whole, visit.now) {
+                Some(index) => {
+                    if let (Some(front), true, "/index.php") =
+                        (&self.front_controller, self.is_named, &*index)
+                    {
+                        return Resolution::Script(visit.asked(front.clone()));
+                    }
+                    self.go_on(visit, &index, true)
+                }
+                None => self.miss(visit, way),
+            },
+            At::Hidden => Resolution::NotFound,
+            At::Missing => self.miss(visit, way),
+            At::Denied(why) => Resolution::Denied(why),
+            At::Failed(trouble) => Resolution::Failed(trouble),
+        }
+    }
+
+    /// Answers what is missing. Files that say something and do not lead it anywhere mean that it
+    /// is.
+    fn miss(&self, visit: &mut Visit<'_>, way: &Way) -> Resolution {
+        if let Some(to) = way.fallback()
+            && !visit.is_fallback
+        {
+            visit.is_fallback = true;
+            let to = to.to_owned();
+            return self.go_on(visit, &to, true);
+        }
+        match &self.front_controller {
+            Some(front) if self.falls_back && (self.is_named || way.is_empty()) => {
+                Resolution::Script(visit.asked(front.clone()))
+            }
+            _ => Resolution::NotFound,
+        }
+    }
+
+    /// The path of the index file of a directory, which is named with its trailing slash.
+    fn index_of(&self, way: &Way, directory: &str, now: Instant) -> Option<String> {
+        let names = way.index().unwrap_or(&self.index);
+        names.iter().find_map(|name| {
+            let file = match name.starts_with('/') {
+                true => name.clone(),
+                false => format!("{directory}{name}"),
+            };
+            if self.is_named && file == "/index.php" {
+                return Some(file);
+            }
+            let last = file.rsplit('/').next().unwrap_or_default();
+            let is_there = match kind(last) {
+                Kind::Script if self.is_uploaded_source(&file) => false,
+                Kind::Script => !matches!(
+                    self.script_at(&file, now),
+                    Err(NoScript::Missing | NoScript::Directory)
+                ),
+                Kind::Source => false,
+                Kind::Plain => !matches!(
+                    self.root.get(Path::new(&file[1..]), Access::Look),
+                    Opened::Missing | Opened::Directory
+                ),
+            };
+            is_there.then_some(file)
+        })
+    }
+}
+
+impl Visit<'_> {
+    /// The script with the query that rules have made.
+    fn asked(&self, script: Script) -> Script {
+        match self.query.as_deref() == self.facts.query {
+            true => script,
+            false => Script {
+                query: Some(Arc::from(self.query.as_deref().unwrap_or_default())),
+                ..script
+            },
+        }
+    }
+}
+
+/// Files as conditions see them.
+struct Look<'a> {
+    site: &'a Site,
+    at: &'a At,
+    /// Nothing follows the name of the file.
+    is_whole: bool,
+    path: &'a str,
+    asked: OnceCell<condition::Kind>,
+}
+
+impl Look<'_> {
+    fn look(&self, path: &str) -> Option<Metadata> {
+        if leads_up(path) {
+            return None;
+        }
+        let below = path.strip_prefix(&*self.site.document_root);
+        let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
+        match below.map(|below| below.trim_matches('/')) {
+            None | Some("") => std::fs::metadata(path).ok(),
+            Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
+                Opened::Regular { metadata, .. } => Some(metadata),
+                // A symbolic link that may not be followed leads to nothing.
+                Opened::Directory => std::fs::metadata(path).ok(),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl Files for Look<'_> {
+    fn asked(&self) -> condition::Kind {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        match self.at {
+            At::Script(_) | At::File(_) | At::Hidden => condition::Kind::File,
+            At::Directory => condition::Kind::Directory,
+            // What has not been opened for its name may be there.
+            At::Missing if self.is_whole && kind(name) == Kind::Plain => condition::Kind::Missing,
+            _ => *self
+                .asked
+                .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
+        }
+    }
+
+    fn kind(&self, path: &str) -> condition::Kind {
+        match self.look(path) {
+            Some(found) if found.is_dir() => condition::Kind::Directory,
+            Some(found) if found.is_file() => condition::Kind::File,
+            _ => condition::Kind::Missing,
+        }
+    }
+
+    fn metadata(&self, path: &str) -> Option<Metadata> {
+        self.look(path)
+    }
+
+    fn is_link(&self, path: &str) -> bool {
+        !leads_up(path) && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+    }
+}
+
+/// What a client has put into a path may lead anywhere.
+fn leads_up(path: &str) -> bool {
+    path.split('/').any(|name| name == "..")
+}

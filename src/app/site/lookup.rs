@@ -1,0 +1,268 @@
+//! Finds the file or script at a path, where no `.htaccess` file is on its way.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use surus_sys::openat2::Access;
+use tracing::debug;
+
+use super::document_root::{Denial, Opened, Trouble};
+use super::hidden_files::Why;
+use super::htaccess::facts::Facts;
+use super::htaccess_walk::Visit;
+use super::normalize::{Kind, Normalised, Stop, fold, kind};
+use super::{Asker, Found, Resolution, Site, encode};
+use crate::event::Script;
+use crate::private_files::{Shared, Unopened};
+
+impl Site {
+    /// Looks up a path without `.htaccess` files on its way.
+    pub(super) fn find_plainly(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
+        let (files, stop) = path.files();
+        if let Some(resolution) = self.find_script(path, files, now) {
+            return resolution;
+        }
+        match stop {
+            Some(Stop::Hidden) => return Resolution::NotFound,
+            Some(Stop::NoFile) => return self.fall_back(),
+            None => {}
+        }
+        let (_, name) = files.rsplit_once('/').unwrap_or_default();
+        if name.is_empty() {
+            return self
+                .find_index(files, now)
+                .unwrap_or_else(|| self.fall_back());
+        }
+        if kind(name) != Kind::Plain {
+            return self.fall_back();
+        }
+        match self.root.get(Path::new(&files[1..]), Access::Read) {
+            Opened::Regular { file, real, .. }
+                if asker == Asker::Visitor
+                    && self.hides(files, real.as_deref(), Shared::new(&file)) =>
+            {
+                Resolution::NotFound
+            }
+            Opened::Regular { file, metadata, .. } => Resolution::File(Found {
+                path: self.root.path().join(&files[1..]),
+                file,
+                metadata,
+            }),
+            Opened::Directory => {
+                let directory = format!("{files}/");
+                let htaccess = self.htaccess.as_ref();
+                let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
+                if own.is_some_and(|own| !own.is_empty()) {
+                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
+                }
+                match self.find_index(&directory, now) {
+                    Some(Resolution::NotFound) => Resolution::NotFound,
+                    Some(Resolution::Denied(why)) => Resolution::Denied(why),
+                    Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
+                    Some(_) => Resolution::Redirect(encode(&directory)),
+                    None => self.fall_back(),
+                }
+            }
+            Opened::Missing => self.fall_back(),
+            Opened::Denied(why) => Resolution::Denied(why),
+            Opened::Failed(trouble) => Resolution::Failed(trouble),
+        }
+    }
+
+    /// The file beside the one at `path` whose name is `suffix` longer, under the same rules.
+    pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
+        let mut path = path.to_path_buf().into_os_string();
+        path.push(suffix);
+        let path = PathBuf::from(path);
+        let relative = path.strip_prefix(self.root.path()).ok()?;
+        match self.root.get(relative, Access::Read) {
+            Opened::Regular { file, metadata, .. } => Some(Found {
+                path,
+                file,
+                metadata,
+            }),
+            _ => None,
+        }
+    }
+
+    fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
+        match self.find_script_at(path, files, now)? {
+            Ok((script, _)) => Some(Resolution::Script(script)),
+            Err(NoScript::Missing | NoScript::Directory) => None,
+            Err(NoScript::Hidden) => Some(Resolution::NotFound),
+            Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+            Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+        }
+    }
+
+    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    pub(super) fn find_script_at(
+        &self,
+        path: &Normalised<'_>,
+        files: &str,
+        now: Instant,
+    ) -> Option<Result<(Script, usize), NoScript>> {
+        if self.scriptless {
+            return None;
+        }
+        // Paths are short, and a search that is quick in long texts takes longer to begin.
+        let slashes = files.bytes().enumerate().skip(1);
+        let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
+        for end in slashes.chain([files.len()]) {
+            let name = &files[..end];
+            if !name.ends_with(".php") {
+                continue;
+            }
+            match self.script_at(name, now) {
+                // Below a missing directory there is no script either.
+                Err(NoScript::Missing) => return None,
+                Err(NoScript::Directory) => {}
+                Err(other) => return Some(Err(other)),
+                Ok(script) => {
+                    let script = Script {
+                        path_info: path.rest(end),
+                        ..script
+                    };
+                    return Some(Ok((script, end)));
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn script_at(&self, name: &str, now: Instant) -> Result<Script, NoScript> {
+        if let Some(script) = self.recent.get(name.as_bytes(), now) {
+            return Ok(script);
+        }
+        match self.root.get(Path::new(&name[1..]), Access::Look) {
+            Opened::Regular {
+                real: Some(real), ..
+            } if self.is_really_uploaded(&real) => {
+                Err(NoScript::Denied(Denial::LinkToUploadedSource))
+            }
+            // Its content cannot be read here, and PHP is no key.
+            Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
+                Err(NoScript::Hidden)
+            }
+            Opened::Regular { .. } => {
+                let script = Script {
+                    root: self.document_root.clone(),
+                    filename: self.root.path().join(&name[1..]).into(),
+                    name: name.into(),
+                    path_info: OsString::new(),
+                    query: None,
+                };
+                self.recent.put(name.as_bytes(), script.clone(), now);
+                Ok(script)
+            }
+            Opened::Directory => Err(NoScript::Directory),
+            Opened::Missing => Err(NoScript::Missing),
+            Opened::Denied(why) => Err(NoScript::Denied(why)),
+            Opened::Failed(trouble) => Err(NoScript::Failed(trouble)),
+        }
+    }
+
+    /// The index file of a directory, named with its trailing slash.
+    fn find_index(&self, directory: &str, now: Instant) -> Option<Resolution> {
+        self.index.iter().find_map(|name| {
+            let file = format!("{directory}{name}");
+            if kind(name) != Kind::Script {
+                return match self.root.get(Path::new(&file[1..]), Access::Read) {
+                    Opened::Regular {
+                        file: open, real, ..
+                    } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
+                        Some(Resolution::NotFound)
+                    }
+                    Opened::Regular {
+                        file: open,
+                        metadata,
+                        ..
+                    } => Some(Resolution::File(Found {
+                        path: self.root.path().join(&file[1..]),
+                        file: open,
+                        metadata,
+                    })),
+                    Opened::Denied(why) => Some(Resolution::Denied(why)),
+                    Opened::Failed(trouble) => Some(Resolution::Failed(trouble)),
+                    Opened::Missing | Opened::Directory => None,
+                };
+            }
+            if self.scriptless || self.is_uploaded_source(&file) {
+                return None;
+            }
+            // A script that was named on the command line stands in for the index.php beside it.
+            if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
+                return Some(Resolution::Script(front.clone()));
+            }
+            match self.script_at(&file, now) {
+                Ok(script) => Some(Resolution::Script(script)),
+                Err(NoScript::Hidden) => Some(Resolution::NotFound),
+                Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
+                Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+                Err(NoScript::Missing | NoScript::Directory) => None,
+            }
+        })
+    }
+
+    fn fall_back(&self) -> Resolution {
+        match &self.front_controller {
+            Some(script) if self.falls_back => Resolution::Script(script.clone()),
+            _ => Resolution::NotFound,
+        }
+    }
+
+    /// Whether a file or script that exists is answered as if it did not.
+    pub(super) fn hides(&self, path: &str, real: Option<&Path>, content: impl Read) -> bool {
+        let hidden = self.hidden.as_ref();
+        let Some(why) = hidden.and_then(|hidden| hidden.why(path, real, false, content)) else {
+            return false;
+        };
+        debug!(path, ?why, "hidden file not sent");
+        true
+    }
+
+    /// Why a file or directory below the document root is hidden from visitors.
+    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
+        let relative = path.strip_prefix(self.root.path()).ok()?;
+        let hidden = self.hidden.as_ref()?;
+        let content = Unopened::new(path);
+        hidden.why(&relative.to_string_lossy(), None, is_directory, content)
+    }
+
+    pub(super) fn is_uploaded_source(&self, path: &str) -> bool {
+        if self.uploads.is_empty() {
+            return false;
+        }
+        let path = fold(path);
+        let below = |uploads: &String| {
+            let rest = path.strip_prefix(uploads.as_str());
+            rest.is_some_and(|rest| {
+                rest.starts_with('/') && rest.split('/').any(|s| kind(s) != Kind::Plain)
+            })
+        };
+        self.uploads.iter().any(below)
+    }
+
+    fn is_really_uploaded(&self, real: &Path) -> bool {
+        let below_root = real.strip_prefix(self.root.path());
+        below_root
+            .is_ok_and(|path| self.is_uploaded_source(&format!("/{}", path.to_string_lossy())))
+    }
+}
+
+/// What is there instead of a script.
+pub(super) enum NoScript {
+    Missing,
+    Directory,
+    Hidden,
+    Denied(Denial),
+    Failed(Trouble),
+}

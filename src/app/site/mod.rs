@@ -1,0 +1,478 @@
+//! Which file answers a URL.
+//!
+//! An existing file is served, a directory through one of its index files, and everything else goes to the front
+//! controller, like nginx's `try_files $uri $uri/ /index.php?$query`. Never served, whatever the URL looks like:
+//!
+//! - anything outside the document root, except through a symbolic link that [`Symlinks`] allows;
+//! - dot files and what is in dot directories, but for `/.well-known/`;
+//! - PHP source as text, see `kind` in `normalize.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
+//!   did not exist;
+//! - PHP below one of the `uploads`;
+//! - what `.htaccess` files close, see `htaccess/`;
+//! - our own configuration;
+//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
+
+mod access_check;
+mod config_guard;
+mod document_root;
+pub mod file_opener;
+mod hidden_files;
+mod htaccess;
+mod htaccess_walk;
+mod lookup;
+mod lookup_cache;
+mod normalize;
+pub mod routes;
+mod settings;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use http::{HeaderMap, Method, Version};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Origin, Script};
+use config_guard::Secret;
+use hidden_files::Hidden;
+use htaccess::Htaccess;
+use htaccess_walk::Visit;
+use lookup_cache::Recent;
+use normalize::{Kind, fold, kind};
+use settings::{index, uploads};
+
+pub use access_check::Reader;
+pub(crate) use document_root::Root;
+pub use document_root::{Denial, Symlinks, Trouble};
+pub use hidden_files::Why;
+pub use htaccess::facts::Facts;
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
+pub use normalize::{Normalised, normalize};
+pub use settings::Settings;
+
+/// Where our own configuration lies when the project itself is the document root, were it not read.
+const CONFIGURATION: &str = "/surus.toml";
+
+/// A site as another process has found it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Described {
+    /// Without symbolic links.
+    pub path: String,
+    /// The file and the name of what answers when no file does.
+    front: Option<(String, String)>,
+    /// Whether that script was named, and not found.
+    is_named: bool,
+    secret: Option<Secret>,
+    has_libraries: bool,
+}
+
+impl Described {
+    /// What the opener opens files below.
+    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
+        file_opener::Tree {
+            root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
+            secret: self.secret.clone(),
+        }
+    }
+}
+
+/// What answers a URL.
+#[derive(Debug)]
+pub enum Resolution {
+    /// This file, as it is.
+    File(Found),
+    /// PHP.
+    Script(Script),
+    /// 301 to this path, percent-encoded and on this host; the caller adds the query.
+    Redirect(String),
+    /// A redirection of an `.htaccess` file: its status, and its place with the query.
+    RedirectTo(u16, String),
+    /// Another status that an `.htaccess` file gives; the reason is for the log.
+    Status(u16, &'static str),
+    /// 404.
+    NotFound,
+    /// 403; the reason is for the log.
+    Denied(Denial),
+    /// 400; the reason is for the log.
+    Malformed(&'static str),
+    /// 503 or 500.
+    Failed(Trouble),
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct Found {
+    /// Its absolute path as the site names it, symbolic links not resolved.
+    pub path: PathBuf,
+    pub file: File,
+    pub metadata: Metadata,
+}
+
+/// A document root and its rules. The directory stays the one it was when the site was opened, whatever is renamed since.
+#[derive(Debug)]
+pub struct Site {
+    root: Root,
+    /// `DOCUMENT_ROOT`.
+    document_root: Arc<str>,
+    /// Answers what no file does.
+    front_controller: Option<Script>,
+    /// The front controller was named; it is not just the `index.php` that is there.
+    is_named: bool,
+    falls_back: bool,
+    index: Vec<String>,
+    /// [`fold`]ed, without a trailing slash.
+    uploads: Vec<String>,
+    /// Static files only.
+    scriptless: bool,
+    /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that are sent are always opened anew.
+    recent: Recent<Script>,
+    htaccess: Option<Htaccess>,
+    secret: Option<Secret>,
+    /// None: a script chooses what is sent from here.
+    hidden: Option<Hidden>,
+    /// Libraries of PHP's are below, some of whose files are private.
+    has_libraries: bool,
+}
+
+/// Who asks for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    Visitor,
+    /// A script that leaves the sending to us. It knows what it does with private files.
+    Script,
+}
+
+impl Site {
+    /// Opens the site of a project. The front controller is `script` (relative to the working directory), or `index.php` in
+    /// the document root when there is one.
+    pub fn open(project: &Path, settings: &Settings, script: Option<&Path>) -> Result<Site> {
+        let directory = document_root(project, settings.root.as_deref());
+        let root =
+            Root::open(&directory, settings.symlinks).with_context(|| match &settings.root {
+                Some(_) => format!(
+                    "`root` is the document root, relative to the project {}",
+                    project.display()
+                ),
+                None => "the project directory is what is to be served".to_owned(),
+            })?;
+        let document_root: Arc<str> = utf8(root.path())?.into();
+        let front_controller = match script {
+            Some(script) => Some(given_script(&document_root, script)?),
+            None => {
+                let filename = root.path().join("index.php");
+                filename.is_file().then(|| Script {
+                    root: document_root.clone(),
+                    filename: filename.into(),
+                    name: "/index.php".into(),
+                    path_info: OsString::new(),
+                    query: None,
+                })
+            }
+        };
+        let has_libraries = project.canonicalize().is_ok_and(|path| path == root.path())
+            || root.path().join("vendor/autoload.php").is_file();
+        Ok(Site {
+            hidden: Some(Hidden::new(&settings.hidden, has_libraries)?),
+            has_libraries,
+            root,
+            document_root,
+            front_controller,
+            is_named: script.is_some(),
+            falls_back: settings.fallback,
+            index: index(&settings.index)?,
+            uploads: uploads(&settings.uploads)?,
+            scriptless: false,
+            recent: Recent::new(),
+            htaccess: settings.htaccess.then(Htaccess::new),
+            secret: settings.configuration.as_deref().and_then(Secret::of),
+        })
+    }
+
+    /// A directory of files in which nothing is PHP.
+    pub fn of_files(directory: &Path, symlinks: Symlinks) -> Result<Site> {
+        let root = Root::open(directory, symlinks)?;
+        Ok(Site {
+            document_root: utf8(root.path())?.into(),
+            root,
+            front_controller: None,
+            is_named: false,
+            falls_back: false,
+            index: vec!["index.html".to_owned()],
+            uploads: Vec::new(),
+            scriptless: true,
+            recent: Recent::new(),
+            htaccess: None,
+            secret: None,
+            hidden: None,
+            has_libraries: false,
+        })
+    }
+
+    /// Keeps private files back, as [`open`](Self::open) does, with these patterns beside.
+    pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
+        self.hidden = Some(Hidden::new(patterns, false)?);
+        Ok(self)
+    }
+
+    /// What another process has to know to serve the same, beside its settings.
+    pub fn describe(&self) -> Result<Described> {
+        let front = self.front_controller.as_ref().map(|front| {
+            let file = utf8(&front.filename)?.to_owned();
+            Ok::<_, anyhow::Error>((file, front.name.to_string()))
+        });
+        Ok(Described {
+            path: self.document_root.to_string(),
+            front: front.transpose()?,
+            is_named: self.is_named,
+            secret: self.secret.clone(),
+            has_libraries: self.has_libraries,
+        })
+    }
+
+    /// The directory, for another process.
+    pub fn dir(&self) -> Result<OwnedFd> {
+        Ok(self.root.dir().try_clone_to_owned()?)
+    }
+
+    /// A site that another process has opened, of which PHP's user may read what is sent.
+    pub fn adopt(
+        settings: &Settings,
+        described: Described,
+        dir: OwnedFd,
+        reader: Reader,
+    ) -> Result<Site> {
+        let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
+        site.front_controller = described.front.map(|(file, name)| Script {
+            root: site.document_root.clone(),
+            filename: PathBuf::from(file).into(),
+            name: name.into(),
+            path_info: OsString::new(),
+            query: None,
+        });
+        site.is_named = described.is_named;
+        site.falls_back = settings.fallback;
+        site.index = index(&settings.index)?;
+        site.uploads = uploads(&settings.uploads)?;
+        site.scriptless = false;
+        site.htaccess = settings.htaccess.then(Htaccess::new);
+        site.secret = described.secret;
+        site.has_libraries = described.has_libraries;
+        site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);
+        Ok(site)
+    }
+
+    /// The same for a directory of files in which nothing is PHP.
+    pub fn adopt_files(
+        symlinks: Symlinks,
+        described: Described,
+        dir: OwnedFd,
+        reader: Reader,
+    ) -> Site {
+        let path = PathBuf::from(&described.path);
+        Site {
+            document_root: described.path.into(),
+            root: Root::adopt(path, dir, symlinks).read_by(reader),
+            front_controller: None,
+            is_named: false,
+            falls_back: false,
+            index: vec!["index.html".to_owned()],
+            uploads: Vec::new(),
+            scriptless: true,
+            recent: Recent::new(),
+            htaccess: None,
+            secret: None,
+            hidden: None,
+            has_libraries: false,
+        }
+    }
+
+    /// Where an absolute path really is, or why nobody may know.
+    pub fn real(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
+        self.root.resolve(path)
+    }
+
+    /// The document root: absolute, without symbolic links or a trailing slash.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// What answers when no file does: the script to boot.
+    pub fn front_controller(&self) -> Option<&Script> {
+        self.front_controller.as_ref()
+    }
+
+    /// Is it what nobody may see, whichever way it was found?
+    pub fn is_secret(&self, found: &Found) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret.is(found))
+    }
+
+    /// Looks up the path of a request target, still percent-encoded and without its query.
+    pub fn resolve(&self, raw_path: &str) -> Resolution {
+        match normalize(raw_path) {
+            Ok(path) => self.find(&path, Instant::now()),
+            Err(why) => Resolution::Malformed(why),
+        }
+    }
+
+    /// Looks up a path that was never encoded, such as part of a file's name.
+    pub fn resolve_plain(&self, path: &str) -> Resolution {
+        self.resolve(&encode(path))
+    }
+
+    /// Looks up a path that [`normalize`](normalize()) has made, for no request in particular.
+    pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_by(Asker::Visitor, path, now)
+    }
+
+    /// As [`find`](Self::find), for a script that has asked us to send the file: private ones too.
+    pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_by(Asker::Script, path, now)
+    }
+
+    fn find_by(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
+        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        let facts = Facts {
+            method: &Method::GET,
+            target: path.path(),
+            query: None,
+            version: Version::HTTP_11,
+            headers: &NONE,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: false,
+            },
+        };
+        self.find_as(asker, &facts, path, now)
+    }
+
+    /// Looks up the path of a request.
+    ///
+    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
+    /// what goes to the front controller, and once a second two for each directory on the way.
+    pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+        self.find_as(Asker::Visitor, facts, path, now)
+    }
+
+    fn find_as(
+        &self,
+        asker: Asker,
+        facts: &Facts<'_>,
+        path: &Normalised<'_>,
+        now: Instant,
+    ) -> Resolution {
+        // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
+        let way = self.htaccess.as_ref().filter(|_| asker == Asker::Visitor);
+        let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
+        match way {
+            Some(way) if !way.is_empty() => {
+                self.follow(&mut Visit::new(asker, facts, now), path, false)
+            }
+            _ => match self.refuse(path) {
+                Some(refused) => refused,
+                None => self.find_plainly(asker, facts, path, now),
+            },
+        }
+    }
+
+    /// What is refused whatever is there.
+    fn refuse(&self, path: &Normalised<'_>) -> Option<Resolution> {
+        if self.is_uploaded_source(path.path()) {
+            return Some(Resolution::Denied(Denial::UploadedSource));
+        }
+        let is_ours = fold(path.path()).starts_with(CONFIGURATION);
+        is_ours.then_some(Resolution::NotFound)
+    }
+}
+
+/// Everything but what RFC 3986 leaves alone in a path.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The path begins with exactly one slash, so it cannot name another host.
+fn encode(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
+    match root {
+        Some(root) => project.join(root),
+        None => {
+            let has_index = |directory: &PathBuf| directory.join("index.php").is_file();
+            let all = ROOTS.map(|name| project.join(name));
+            // An application may have directories of the rarer names for something else.
+            let (usual, rarer) = all.split_at(USUAL_ROOTS);
+            let found = usual.iter().find(|directory| has_index(directory));
+            let is_alone = !has_index(&project.to_owned());
+            let found = found.or_else(|| {
+                rarer
+                    .iter()
+                    .find(|directory| is_alone && has_index(directory))
+            });
+            found.map_or_else(|| project.to_owned(), PathBuf::clone)
+        }
+    }
+}
+
+/// Where applications have their document root.
+const ROOTS: [&str; 8] = [
+    "public",
+    "web",
+    "public_html",
+    "htdocs",
+    "html",
+    "webroot",
+    "pub",
+    "p",
+];
+
+/// So many of them are taken even where the project has an index.php of its own.
+const USUAL_ROOTS: usize = 2;
+
+fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
+    let filename = script
+        .canonicalize()
+        .with_context(|| format!("cannot find the script {}", script.display()))?;
+    ensure!(
+        filename.is_file(),
+        "{} is a directory; name the PHP file in it that answers requests",
+        filename.display()
+    );
+    let text = utf8(&filename)?;
+    let (directory, name) = text.rsplit_once('/').unwrap_or_default();
+    ensure!(
+        kind(name) == Kind::Script,
+        "the script {text} must be called something.php"
+    );
+    // A script outside the document root has no URL of its own; applications want to see one.
+    let below = directory.strip_prefix(&**document_root);
+    let below = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    Ok(Script {
+        root: document_root.clone(),
+        name: format!("{}/{name}", below.unwrap_or_default()).into(),
+        path_info: OsString::new(),
+        query: None,
+        filename: filename.into(),
+    })
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| {
+        format!(
+            "the path {} is not UTF-8, which PHP's variables need; rename it",
+            path.display()
+        )
+    })
+}

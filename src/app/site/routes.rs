@@ -1,0 +1,526 @@
+//! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use http::{HeaderMap, HeaderName, Method, header};
+use percent_encoding::percent_decode_str;
+use regex::Regex;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Settings, Site};
+use crate::units::checked_if_set;
+
+/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root` and `deny`, and as many
+/// conditions as wanted, all of which must hold. One with `compress` alone leaves the rest to the rules below it.
+///
+/// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the client's: a rule for
+/// `/admin` says nothing about `/index.php/admin`, which may lead the application to the same page.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// The path begins with this: `/api` is also the beginning of `/apiary`.
+    #[serde(deserialize_with = "prefixed")]
+    pub prefix: Option<String>,
+    /// The path ends with this.
+    #[serde(deserialize_with = "suffixed")]
+    pub suffix: Option<String>,
+    /// The path matches this anywhere; `^` and `$` tie it to the beginning and the end.
+    #[serde(deserialize_with = "matching")]
+    pub regex: Option<String>,
+    /// Any of these methods; without it all.
+    #[serde(deserialize_with = "asked_with")]
+    pub methods: Option<Vec<String>>,
+    /// A cookie of this name came.
+    pub cookie: Option<String>,
+    /// A header of this name came.
+    #[serde(deserialize_with = "with_header")]
+    pub header: Option<String>,
+    /// The query has a parameter of this name.
+    pub query: Option<String>,
+    /// PHP, run by the engine of this name.
+    pub engine: Option<String>,
+    /// Files below this absolute directory, none of them as PHP. The whole path is looked up there: `/static/a.css` is
+    /// `static/a.css` in it.
+    pub root: Option<PathBuf>,
+    /// 403.
+    pub deny: bool,
+    /// Whether pages of PHP are compressed, instead of `compress.enabled`.
+    pub compress: Option<bool>,
+}
+
+/// What the rules say of a request.
+#[derive(Debug, Default)]
+pub struct Choice<'a> {
+    /// None: the site answers.
+    pub action: Option<&'a Action>,
+    /// None: as configured for all.
+    pub compress: Option<bool>,
+}
+
+/// What is done with a request that a rule is about.
+#[derive(Debug)]
+pub enum Action {
+    Engine(String),
+    Files(Box<Site>),
+    Deny,
+}
+
+/// The rules in their order.
+#[derive(Debug, Default)]
+pub struct Routes(Vec<Route>);
+
+#[derive(Debug)]
+struct Route {
+    path: Pattern,
+    methods: Option<Vec<Method>>,
+    cookie: Option<String>,
+    header: Option<HeaderName>,
+    query: Option<String>,
+    action: Option<Action>,
+    compress: Option<bool>,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Prefix(String),
+    Suffix(String),
+    Regex(Regex),
+}
+
+impl Routes {
+    /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
+    pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
+        Routes::open(rules, &mut |root| files(root, settings))
+    }
+
+    /// The same, where directories are opened by `files`, in the order of the rules.
+    pub fn open(rules: &[Rule], files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Routes> {
+        let mut routes = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            let route = Route::new(rule, files);
+            routes.push(route.with_context(|| format!("[[route]] number {}", index + 1))?);
+        }
+        Ok(Routes(routes))
+    }
+
+    /// What the first rule for this request says that has an action, and the first that speaks of
+    /// compression, if it is not below that. `path` is the one that
+    /// [`normalize`](super::normalize()) made.
+    pub fn choose(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Choice<'_> {
+        let mut choice = Choice::default();
+        for route in &self.0 {
+            if route.matches(method, path, headers, query) {
+                choice.compress = choice.compress.or(route.compress);
+                choice.action = route.action.as_ref();
+                if choice.action.is_some() {
+                    break;
+                }
+            }
+        }
+        choice
+    }
+
+    /// The names of all engines that a rule sends requests to.
+    pub fn engines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|route| match &route.action {
+            Some(Action::Engine(name)) => Some(name.as_str()),
+            Some(Action::Files(_) | Action::Deny) | None => None,
+        })
+    }
+}
+
+impl Route {
+    fn new(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
+        Ok(Route {
+            path: pattern(rule)?,
+            methods: rule.methods.as_deref().map(methods).transpose()?,
+            cookie: rule
+                .cookie
+                .clone()
+                .map(|name| named("cookie", name))
+                .transpose()?,
+            header: rule.header.as_deref().map(header_name).transpose()?,
+            query: rule
+                .query
+                .clone()
+                .map(|name| named("query", name))
+                .transpose()?,
+            action: action(rule, files)?,
+            compress: rule.compress,
+        })
+    }
+
+    fn matches(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> bool {
+        let path = match &self.path {
+            Pattern::Prefix(prefix) => path.starts_with(prefix),
+            Pattern::Suffix(suffix) => path.ends_with(suffix),
+            Pattern::Regex(regex) => regex.is_match(path),
+        };
+        path && self
+            .methods
+            .as_ref()
+            .is_none_or(|methods| methods.contains(method))
+            && self
+                .header
+                .as_ref()
+                .is_none_or(|name| headers.contains_key(name))
+            && self
+                .cookie
+                .as_ref()
+                .is_none_or(|name| has_cookie(headers, name))
+            && self
+                .query
+                .as_ref()
+                .is_none_or(|name| has_parameter(query, name))
+    }
+}
+
+fn pattern(rule: &Rule) -> Result<Pattern> {
+    match (&rule.prefix, &rule.suffix, &rule.regex) {
+        (Some(path), None, None) => prefix(path),
+        (None, Some(end), None) => suffix(end),
+        (None, None, Some(text)) => regex(text),
+        _ => bail!("a rule has exactly one of `prefix`, `suffix` and `regex`"),
+    }
+}
+
+fn prefix(path: &str) -> Result<Pattern> {
+    ensure!(
+        path.starts_with('/'),
+        "`prefix` is {path:?}; a path begins with a slash"
+    );
+    Ok(Pattern::Prefix(path.to_owned()))
+}
+
+fn suffix(end: &str) -> Result<Pattern> {
+    ensure!(!end.is_empty(), "`suffix` is empty; every path ends so");
+    Ok(Pattern::Suffix(end.to_owned()))
+}
+
+fn regex(text: &str) -> Result<Pattern> {
+    let regex = Regex::new(text).with_context(|| format!("`regex` is {text:?}"))?;
+    Ok(Pattern::Regex(regex))
+}
+
+// As they are read, so that an error knows its line.
+
+fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked_if_set(from, |path: &String| prefix(path).map(drop))
+}
+
+fn suffixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked_if_set(from, |end: &String| suffix(end).map(drop))
+}
+
+fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked_if_set(from, |text: &String| regex(text).map(drop))
+}
+
+fn asked_with<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    checked_if_set(from, |names: &Vec<String>| methods(names).map(drop))
+}
+
+fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked_if_set(from, |name: &String| header_name(name).map(drop))
+}
+
+fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Option<Action>> {
+    ensure!(
+        rule.compress.is_none() || rule.root.is_none() && !rule.deny,
+        "`compress` is about pages of PHP; a rule with `root` or `deny` has none"
+    );
+    Ok(Some(match (&rule.engine, &rule.root, rule.deny) {
+        (Some(engine), None, false) => Action::Engine(engine.clone()),
+        (None, Some(root), false) => Action::Files(Box::new(files(root)?)),
+        (None, None, true) => Action::Deny,
+        (None, None, false) if rule.compress.is_some() => return Ok(None),
+        _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`, or `compress`"),
+    }))
+}
+
+/// Opens the directory of a rule.
+pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
+    ensure!(
+        root.is_absolute(),
+        "`root` is {}; it must be an absolute path",
+        root.display()
+    );
+    Site::of_files(root, settings.symlinks)?.hiding(&settings.hidden)
+}
+
+fn methods(names: &[String]) -> Result<Vec<Method>> {
+    ensure!(
+        !names.is_empty(),
+        "`methods` is empty, so that no request is meant; leave it out to mean all"
+    );
+    let method = |name: &String| match Method::from_bytes(name.as_bytes()) {
+        Ok(method) if !name.bytes().any(|b| b.is_ascii_lowercase()) => Ok(method),
+        _ => {
+            bail!("`methods` has {name:?}; it takes names such as \"GET\" or \"POST\", in capitals")
+        }
+    };
+    names.iter().map(method).collect()
+}
+
+fn header_name(name: &str) -> Result<HeaderName> {
+    HeaderName::from_bytes(name.as_bytes()).with_context(|| {
+        format!("`header` is {name:?}; it takes the name of a header, such as \"Authorization\"")
+    })
+}
+
+fn named(setting: &str, name: String) -> Result<String> {
+    ensure!(!name.is_empty(), "`{setting}` is empty; it takes a name");
+    Ok(name)
+}
+
+fn has_cookie(headers: &HeaderMap, name: &str) -> bool {
+    let values = headers.get_all(header::COOKIE).iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|b| *b == b';'))
+        .any(|pair| {
+            let pair = pair.trim_ascii_start();
+            let end = pair.iter().position(|b| *b == b'=');
+            end.is_some_and(|end| &pair[..end] == name.as_bytes())
+        })
+}
+
+fn has_parameter(query: Option<&str>, name: &str) -> bool {
+    query.unwrap_or_default().split('&').any(|pair| {
+        let (key, _) = pair.split_once('=').unwrap_or((pair, ""));
+        key == name || percent_decode_str(&key.replace('+', " ")).eq(name.bytes())
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn rules(toml: &str) -> Result<Vec<Rule>, toml::de::Error> {
+        #[derive(Deserialize)]
+        struct File {
+            route: Vec<Rule>,
+        }
+        toml::from_str::<File>(toml).map(|file| file.route)
+    }
+
+    fn routes(toml: &str) -> Routes {
+        Routes::new(&rules(toml).unwrap(), &Settings::default()).unwrap()
+    }
+
+    fn chosen(
+        routes: &Routes,
+        method: Method,
+        path: &str,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> String {
+        match routes.choose(&method, path, headers, query).action {
+            Some(Action::Engine(name)) => name.clone(),
+            Some(Action::Files(_)) => "files".to_owned(),
+            Some(Action::Deny) => "deny".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let routes = routes(
+            r#"
+            route = [
+                { prefix = "/private/", deny = true },
+                { suffix = ".log", deny = true },
+                { regex = "^/v[0-9]+/", engine = "rewind" },
+                { prefix = "/", engine = "classic", methods = ["POST", "PUT"] },
+            ]"#,
+        );
+        let none = HeaderMap::new();
+        for (method, path, expected) in [
+            (Method::GET, "/private/x", "deny"),
+            (Method::GET, "/privately", "-"),
+            (Method::GET, "/a/debug.log", "deny"),
+            (Method::GET, "/v2/users", "rewind"),
+            (Method::POST, "/v2/users", "rewind"),
+            (Method::POST, "/private/v2/", "deny"),
+            (Method::POST, "/x", "classic"),
+            (Method::GET, "/x", "-"),
+        ] {
+            assert_eq!(
+                chosen(&routes, method.clone(), path, &none, None),
+                expected,
+                "{method} {path}"
+            );
+        }
+        assert_eq!(routes.engines().collect::<Vec<_>>(), ["rewind", "classic"]);
+    }
+
+    #[test]
+    fn compress_alone_leaves_the_action_to_later_rules() {
+        let routes = routes(
+            r#"
+            route = [
+                { prefix = "/account/open", compress = true },
+                { prefix = "/account", compress = false },
+                { prefix = "/account/api", engine = "rewind" },
+                { prefix = "/account/", engine = "classic", compress = true },
+                { prefix = "/", compress = true },
+            ]"#,
+        );
+        for (path, action, compress) in [
+            ("/account/open/x", "classic", Some(true)),
+            ("/account/x", "classic", Some(false)),
+            ("/account/api/x", "rewind", Some(false)),
+            ("/account", "-", Some(false)),
+            ("/x", "-", Some(true)),
+        ] {
+            let none = HeaderMap::new();
+            assert_eq!(chosen(&routes, Method::GET, path, &none, None), action);
+            let choice = routes.choose(&Method::GET, path, &none, None);
+            assert_eq!(choice.compress, compress, "{path}");
+        }
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let routes = routes(
+            r#"route = [
+                { prefix = "/", cookie = "canary", engine = "cookie" },
+                { prefix = "/", header = "X-Canary", engine = "header" },
+                { prefix = "/", query = "a b", methods = ["GET"], engine = "query" },
+            ]"#,
+        );
+        let with = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )])
+        };
+        let none = HeaderMap::new();
+        for (headers, query, expected) in [
+            (with("cookie", "a=1; canary=yes"), None, "cookie"),
+            (with("cookie", "canary="), None, "cookie"),
+            (with("cookie", "a=canary; xcanary=1; canary"), None, "-"),
+            (with("x-canary", ""), None, "header"),
+            (none.clone(), Some("x=1&a+b"), "query"),
+            (none.clone(), Some("a%20b=1"), "query"),
+            (none.clone(), Some("x=a b&ab=1"), "-"),
+            (none.clone(), None, "-"),
+        ] {
+            assert_eq!(
+                chosen(&routes, Method::GET, "/", &headers, query),
+                expected,
+                "{headers:?} {query:?}"
+            );
+        }
+        assert_eq!(chosen(&routes, Method::POST, "/", &none, Some("a+b")), "-");
+    }
+
+    #[test]
+    fn a_directory_of_files_runs_no_php() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("s")).unwrap();
+        for name in ["s/a.css", "s/a.php", "s/index.php", "s/dump.sql"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let rule = Rule {
+            prefix: Some("/s/".into()),
+            root: Some(dir.path().into()),
+            ..Rule::default()
+        };
+        let routes = Routes::new(&[rule], &Settings::default()).unwrap();
+        let choice = routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None);
+        let Some(Action::Files(site)) = choice.action else {
+            panic!("no rule")
+        };
+        use super::super::Resolution::{File, NotFound};
+        assert!(matches!(site.resolve("/s/a.css"), File(_)));
+        for path in [
+            "/s/dump.sql",
+            "/s/a.php",
+            "/s/a.php/x",
+            "/s/",
+            "/s",
+            "/none",
+        ] {
+            assert!(matches!(site.resolve(path), NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_rule_says_which_and_what_is_allowed() {
+        for (rule, says) in [
+            (
+                r#"{ engine = "x" }"#,
+                "exactly one of `prefix`, `suffix` and `regex`",
+            ),
+            (
+                r#"{ prefix = "/", suffix = "x", deny = true }"#,
+                "exactly one of `prefix`",
+            ),
+            (
+                r#"{ prefix = "/" }"#,
+                "exactly one of `engine`, `root` and `deny = true`",
+            ),
+            (
+                r#"{ prefix = "/", engine = "x", deny = true }"#,
+                "exactly one of `engine`",
+            ),
+            (
+                r#"{ prefix = "/", deny = true, compress = false }"#,
+                "`compress` is about pages of PHP",
+            ),
+            (r#"{ prefix = "x", deny = true }"#, "begins with a slash"),
+            (r#"{ suffix = "", deny = true }"#, "every path ends so"),
+            (r#"{ regex = "(", deny = true }"#, "`regex` is \"(\""),
+            (
+                r#"{ prefix = "/", methods = ["get"], deny = true }"#,
+                "in capitals",
+            ),
+            (
+                r#"{ prefix = "/", methods = [], deny = true }"#,
+                "leave it out",
+            ),
+            (
+                r#"{ prefix = "/", header = "a b", deny = true }"#,
+                "name of a header",
+            ),
+            (
+                r#"{ prefix = "/", cookie = "", deny = true }"#,
+                "`cookie` is empty",
+            ),
+            (r#"{ prefix = "/", root = "static" }"#, "absolute"),
+            (
+                r#"{ prefix = "/", root = "/nowhere/at/all" }"#,
+                "/nowhere/at/all",
+            ),
+        ] {
+            let toml = format!("route = [{{ prefix = \"/ok\", deny = true }}, {rule}]");
+            let error = match rules(&toml) {
+                // Where it stands, the error knows by its span.
+                Err(error) => error.message().to_owned(),
+                Ok(rules) => {
+                    let error = Routes::new(&rules, &Settings::default()).unwrap_err();
+                    let error = format!("{error:#}");
+                    assert!(error.starts_with("[[route]] number 2: "), "{error}");
+                    error
+                }
+            };
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The settings of a site, `[site]`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::document_root::Symlinks;
+use super::hidden_files;
+use super::normalize::{Kind, fold, kind, normalize};
+use crate::units::checked;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The document root, relative to the project. Without it: the first of [`ROOTS`](super::ROOTS) that has an `index.php`, else the project
+    /// itself.
+    pub root: Option<PathBuf>,
+    /// File names that stand for their directory, in this order.
+    #[serde(deserialize_with = "indexes")]
+    pub index: Vec<String>,
+    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
+    /// root or owns what they lead to, `follow` all.
+    pub symlinks: Symlinks,
+    /// URL paths below which visitors can put files: PHP there is never run and never sent.
+    #[serde(deserialize_with = "for_uploads")]
+    pub uploads: Vec<String>,
+    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
+    pub htaccess: bool,
+    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
+    pub fallback: bool,
+    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
+    /// `.gitignore` below the document root; `!` shows what is built in.
+    #[serde(deserialize_with = "hidden_patterns")]
+    pub hidden: Vec<String>,
+    /// The configuration that was read, which is never sent.
+    #[serde(skip)]
+    pub configuration: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            root: None,
+            index: vec!["index.php".into(), "index.html".into()],
+            symlinks: Symlinks::default(),
+            uploads: Vec::new(),
+            htaccess: true,
+            fallback: true,
+            hidden: Vec::new(),
+            configuration: None,
+        }
+    }
+}
+
+pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
+    for name in names {
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
+            bail!(
+                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a directory or a leading dot"
+            );
+        }
+        if kind(name) == Kind::Source {
+            bail!("`index` has {name:?}, which is neither run nor sent; PHP files end in .php");
+        }
+    }
+    Ok(names.to_vec())
+}
+
+pub(super) fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
+    let check = |prefix: &String| {
+        let normal = normalize(prefix).map(|normal| normal.path() == prefix);
+        if normal != Ok(true) || prefix == "/" {
+            bail!(
+                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \"/wp-content/uploads\""
+            );
+        }
+        Ok(fold(prefix.trim_end_matches('/')).into_owned())
+    };
+    prefixes.iter().map(check).collect()
+}
+
+fn hidden_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |patterns: &Vec<String>| {
+        hidden_files::own(patterns).map(drop)
+    })
+}
+
+fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |names: &Vec<String>| index(names).map(drop))
+}
+
+fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    checked(from, |prefixes: &Vec<String>| uploads(prefixes).map(drop))
+}

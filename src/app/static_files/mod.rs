@@ -1,0 +1,211 @@
+//! A file as a response.
+
+mod body;
+mod conditional;
+mod multipart;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+
+pub use body::{FileBody, FileRange};
+
+use super::compression::{Coding, accepted, is_compressible, vary};
+use crate::app::site::Found;
+use crate::event::{Response, ResponseBody};
+use body::body;
+use conditional::{if_range, precondition};
+use multipart::Parts;
+use ranges::{Ranges, content_range, ranges};
+
+/// The smallest comes first, since nobody waits for it to be compressed.
+const PRECOMPRESSED: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
+/// Answers with a file: all of it, some of it, or that the client has it already (RFC 9110, 13 and 14).
+///
+/// `siblings` finds the file whose name is so much longer: `.br`, `.zst` and `.gz` are sent instead where the client
+/// accepts that and they are not older. What needs no negotiation does not call it.
+pub fn answer(
+    found: Found,
+    method: &Method,
+    headers: &HeaderMap,
+    siblings: impl Fn(&str) -> Option<Found>,
+) -> Response {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+        response
+            .headers_mut()
+            .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let content_type = content_type(&found.path);
+    let negotiable = content_type.to_str().is_ok_and(is_compressible);
+    let modified = modified(&found);
+    let (found, coding) = match negotiable {
+        true => negotiate(found, headers, siblings),
+        false => (found, None),
+    };
+    let etag = etag(&found, coding);
+
+    let mut response = empty(StatusCode::OK);
+    let out = response.headers_mut();
+    if negotiable {
+        vary(out, header::ACCEPT_ENCODING);
+    }
+    set(out, header::ETAG, &etag);
+    if let Some(modified) = modified {
+        set(
+            out,
+            header::LAST_MODIFIED,
+            &httpdate::fmt_http_date(modified),
+        );
+    }
+    if let Some(status) = precondition(headers, &etag, modified) {
+        *response.status_mut() = status;
+        return response;
+    }
+    out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(coding) = coding {
+        out.insert(
+            header::CONTENT_ENCODING,
+            HeaderValue::from_static(coding.name()),
+        );
+    }
+
+    let length = found.metadata.len();
+    let ranges = match *method == Method::GET && if_range(headers, &etag, modified) {
+        true => ranges(headers, length),
+        false => Ranges::Whole,
+    };
+    let file = Arc::new(found.file);
+    let (length, body) = match ranges {
+        Ranges::Whole if *method == Method::HEAD => (length, ResponseBody::empty()),
+        Ranges::Whole => (length, body(&mut response, file, 0..length)),
+        Ranges::One(range) => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let content_range = content_range(&range, length);
+            set(
+                response.headers_mut(),
+                header::CONTENT_RANGE,
+                &content_range,
+            );
+            (range.end - range.start, body(&mut response, file, range))
+        }
+        Ranges::Many(ranges) => {
+            let parts = Parts::new(file, ranges, length, &content_type);
+            let out = response.headers_mut();
+            set(
+                out,
+                header::CONTENT_TYPE,
+                &format!("multipart/byteranges; boundary={}", parts.boundary),
+            );
+            out.insert(header::CONTENT_LENGTH, parts.left.into());
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            *response.body_mut() = ResponseBody::stream(parts);
+            return response;
+        }
+        Ranges::Unsatisfiable => {
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            let out = response.headers_mut();
+            out.remove(header::CONTENT_ENCODING);
+            set(out, header::CONTENT_RANGE, &format!("bytes */{length}"));
+            out.insert(header::CONTENT_LENGTH, 0.into());
+            return response;
+        }
+    };
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_TYPE, content_type);
+    out.insert(header::CONTENT_LENGTH, length.into());
+    *response.body_mut() = body;
+    response
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    // All of these are made of visible ASCII.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// By the file's name. Text is said to be UTF-8, but for XML, which says itself what it is.
+pub(super) fn content_type(path: &Path) -> HeaderValue {
+    let guess = mime_guess::from_path(path)
+        .first_raw()
+        .unwrap_or("application/octet-stream");
+    match guess {
+        "text/html" => HeaderValue::from_static("text/html; charset=utf-8"),
+        "text/css" => HeaderValue::from_static("text/css; charset=utf-8"),
+        // RFC 9239: the other name is obsolete.
+        "text/javascript" | "application/javascript" => {
+            HeaderValue::from_static("text/javascript; charset=utf-8")
+        }
+        "text/xml" => HeaderValue::from_static("text/xml"),
+        text if text.starts_with("text/") => {
+            HeaderValue::from_str(&format!("{text}; charset=utf-8"))
+                .unwrap_or(HeaderValue::from_static(text))
+        }
+        other => HeaderValue::from_static(other),
+    }
+}
+
+fn negotiate(
+    found: Found,
+    headers: &HeaderMap,
+    siblings: impl Fn(&str) -> Option<Found>,
+) -> (Found, Option<Coding>) {
+    for coding in accepted(headers, &PRECOMPRESSED) {
+        let suffix = match coding {
+            Coding::Brotli => ".br",
+            Coding::Zstd => ".zst",
+            Coding::Gzip => ".gz",
+        };
+        // One that is older was made of something else. Whole seconds, because archives keep no more.
+        let sibling = siblings(suffix).filter(|s| s.metadata.mtime() >= found.metadata.mtime());
+        if let Some(sibling) = sibling {
+            return (sibling, Some(coding));
+        }
+    }
+    (found, None)
+}
+
+/// When the file was last modified, if its date says so. Archives and reproducible builds date everything to 1970 or to the
+/// beginning of 1980, and a date in the future would never be reached by a newer version.
+fn modified(found: &Found) -> Option<SystemTime> {
+    let seconds = u64::try_from(found.metadata.mtime()).ok()?;
+    let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+    (is_dated(found) && modified <= SystemTime::now()).then_some(modified)
+}
+
+fn is_dated(found: &Found) -> bool {
+    const SECOND_OF_JANUARY_1980: i64 = 315_619_200;
+    found.metadata.mtime() > SECOND_OF_JANUARY_1980
+}
+
+/// Strong: other bytes have another one. Without the inode, so that the replicas of a service say the same; only where the
+/// date of modification says nothing must it be what changes with every copy of the file.
+fn etag(found: &Found, coding: Option<Coding>) -> String {
+    let m = &found.metadata;
+    let (seconds, nanoseconds, inode) = match is_dated(found) {
+        true => (m.mtime(), m.mtime_nsec(), 0),
+        false => (m.ctime(), m.ctime_nsec(), m.ino()),
+    };
+    let length = m.len();
+    let coding = coding.map(Coding::name).unwrap_or_default();
+    match inode {
+        0 => format!("\"{seconds:x}.{nanoseconds:x}-{length:x}{coding}\""),
+        _ => format!("\"{seconds:x}.{nanoseconds:x}-{length:x}-{inode:x}{coding}\""),
+    }
+}

@@ -1,0 +1,397 @@
+//! Decides which engines a configuration needs and what they boot, and boots them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use http::{HeaderValue, Request, Uri, header};
+
+use super::stub;
+use crate::app::site::routes::Routes;
+use crate::app::site::{Resolution, Site};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engines::{self, Boot, Entry, FindScript, Plan};
+use crate::event::{Address, Body, Event, Origin};
+use crate::launcher::Launch;
+use crate::observe::metrics::Metrics;
+
+/// Opens the application's directory.
+pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
+    let script = script(project, config);
+    // A booted script answers for itself. URLs name the index.php that it stands for, if there is
+    // one.
+    let front = match &script {
+        Some(_) if boots_script(project, config)? => {
+            let site = Site::open(project, &config.site, None)?;
+            if site.front_controller().is_some() {
+                return Ok(site);
+            }
+            script
+        }
+        _ => script,
+    };
+    Site::open(project, &config.site, front.as_deref())
+}
+
+/// Opens the application's directory for a pool with a script that it does not boot: the script is
+/// then that pool's front controller.
+pub fn open_front(project: &Path, config: &Config, pool: &str) -> anyhow::Result<Option<Site>> {
+    let script = config.pool.get(pool).and_then(|pool| pool.script.as_ref());
+    let (Some(script), Some(of_pool)) = (script, config.of_pool(pool)) else {
+        return Ok(None);
+    };
+    if boots_script(project, &of_pool)? {
+        return Ok(None);
+    }
+    let site = Site::open(project, &config.site, Some(&project.join(script)));
+    site.map(Some)
+        .with_context(|| format!("pool.{pool}.script"))
+}
+
+/// The script of the PHP library that boots a Laravel application.
+const LARAVEL: &str = "vendor/surus/surus/src/Laravel/worker.php";
+
+fn script(project: &Path, config: &Config) -> Option<PathBuf> {
+    let named = config.engine.script.clone();
+    let script = named.or_else(|| boots_laravel(config).then(|| LARAVEL.into()));
+    script.map(|script| project.join(script))
+}
+
+/// Whether to boot Laravel: it is configured, and the engine boots a script.
+fn boots_laravel(config: &Config) -> bool {
+    let engine = config.engine.name.as_deref();
+    let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
+    runtime(config) == Some(Runtime::Laravel) && engine.is_none_or(boots)
+}
+
+fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
+    Ok(chosen(project, config)?.boots_script)
+}
+
+/// The engine for requests for which no route names another.
+pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry> {
+    if let Some(name) = &config.engine.name {
+        return engines::find(name);
+    }
+    // If the site cannot be opened, `serve` reports it when it opens the site.
+    let site = || Site::open(project, &config.site, None).ok();
+    let front = || {
+        site()?
+            .front_controller()
+            .map(|front| front.filename.to_path_buf())
+    };
+    let Some(entry) = script(project, config).or_else(front) else {
+        return engines::find("classic");
+    };
+    let boots = runtime(config).is_some() || serves(&entry);
+    engines::find(if boots { "rewind" } else { "classic" })
+}
+
+/// The runtime that the application is configured to use. Its entry script then does not call
+/// `surus_serve()` itself.
+#[derive(Debug, PartialEq)]
+enum Runtime {
+    /// Symfony's Runtime component loads Surus's runtime.
+    Symfony,
+    Laravel,
+    /// The package runtime/frankenphp-symfony.
+    FrankenPhp,
+}
+
+/// The runtime that `[env]` names, or the environment if PHP gets all of it, as on AWS Lambda.
+fn runtime(config: &Config) -> Option<Runtime> {
+    let inherited = || match config.engine.clear_env {
+        true => None,
+        false => std::env::var(APP_RUNTIME).ok(),
+    };
+    let class = config.env.get(APP_RUNTIME).cloned().or_else(inherited)?;
+    match class.trim_start_matches('\\') {
+        r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
+        r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
+        r"Runtime\FrankenPhpSymfony\Runtime" => Some(Runtime::FrankenPhp),
+        _ => None,
+    }
+}
+
+/// The variable from which Symfony's Runtime component takes the name of its class.
+const APP_RUNTIME: &str = "APP_RUNTIME";
+
+/// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
+/// is such a stub.
+fn serves(entry: &Path) -> bool {
+    let mut file = entry.to_path_buf();
+    for _ in 0..3 {
+        let text = std::fs::read(&file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        if calls_serve(&text) {
+            return true;
+        }
+        match stub::required(&text, &file) {
+            Some(required) => file = required,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Whether this PHP file calls a function that only booted scripts may call, or a runner of the
+/// Composer package that does.
+fn calls_serve(php: &str) -> bool {
+    const FUNCTIONS: [&str; 3] = [
+        "surus_serve",
+        "surus_checkpoint",
+        "frankenphp_handle_request",
+    ];
+    const RUNNERS: [&str; 3] = [
+        r"Surus\Laravel\Runner",
+        r"Surus\Symfony\Server",
+        r"Surus\Psr15",
+    ];
+    let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
+    let code = || {
+        php.lines()
+            .map(str::trim_start)
+            .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
+    };
+    let named = || code().any(|line| RUNNERS.iter().any(|runner| line.contains(runner)));
+    code().any(|line| {
+        FUNCTIONS.iter().any(|function| {
+            line.match_indices(function).any(|(at, _)| {
+                let before = line[..at].trim_end_matches('\\');
+                let after = line[at + function.len()..].trim_start();
+                after.starts_with('(') && !before.ends_with(is_name)
+            })
+        }) || (line.contains("::serve(") && named())
+    })
+}
+
+/// A pool of PHP processes that the configuration asks for.
+#[derive(Clone)]
+pub struct Asked {
+    /// The pool's name, or its engine's.
+    pub name: &'static str,
+    pub entry: &'static Entry,
+    /// The configuration as the pool sees it.
+    pub config: Config,
+}
+
+/// The configured engine, and the engines and pools that routes name, each once.
+pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
+    let main = chosen(project, config)?;
+    let mut all = vec![Asked {
+        name: main.name,
+        entry: main,
+        config: config.clone(),
+    }];
+    for name in routes.engines() {
+        if all.iter().any(|asked| asked.name == name) {
+            continue;
+        }
+        all.push(match config.of_pool(name) {
+            Some(config) => Asked {
+                // Leaked because pool names, like engine names, are needed until the program exits.
+                name: name.to_string().leak(),
+                entry: chosen(project, &config)?,
+                config,
+            },
+            None => {
+                let entry = engines::find(name)
+                    .context("a [[route]] names neither an engine nor a [pool]")?;
+                Asked {
+                    name: entry.name,
+                    entry,
+                    config: config.clone(),
+                }
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// A pool and its plan.
+pub struct Planned {
+    pub asked: Asked,
+    pub plan: Plan,
+}
+
+/// Plans how to run a pool.
+pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
+    let ini = asked.config.php.iter();
+    let plan = engines::plan(
+        asked.name,
+        asked.entry,
+        &asked.config.engine,
+        finder(project.to_path_buf(), asked.config.clone()),
+        ini.flat_map(|(name, value)| {
+            value
+                .entries()
+                .into_iter()
+                .map(|value| (name.clone(), value))
+        })
+        .collect(),
+        asked.config.env.clone(),
+    )
+    .with_context(|| format!("engine `{}`", asked.name))?;
+    Ok(Planned { asked, plan })
+}
+
+/// Plans and boots a pool.
+pub async fn boot_one(
+    asked: &Asked,
+    project: &Path,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Engine>> {
+    let planned = plan(asked.clone(), project)?;
+    boot_planned(&planned, None, metrics).await
+}
+
+/// Boots a pool. `launch` starts its processes, or this process does.
+pub async fn boot_planned(
+    planned: &Planned,
+    launch: Option<Launch>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Engine>> {
+    let booted = engines::boot_plan(planned.plan.clone(), launch, metrics.clone());
+    booted
+        .await
+        .with_context(|| format!("engine `{}`", planned.asked.name))
+}
+
+/// The PHP file that an engine boots, and its site.
+pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathBuf, Site)> {
+    let site = open_site(project, config)?;
+    let script = match script(project, config) {
+        Some(script) => script
+            .canonicalize()
+            .with_context(|| match script.ends_with(LARAVEL) {
+                true => format!(
+                    "APP_RUNTIME is Laravel's, but {LARAVEL} is missing: run composer \
+                                 require surus/surus"
+                ),
+                false => format!("cannot find {} (engine.script)", script.display()),
+            })?,
+        None => match site.front_controller() {
+            Some(front) => front.filename.to_path_buf(),
+            None => bail!(
+                "no index.php in {}; name the PHP file to boot in engine.script or with --script",
+                site.root().display()
+            ),
+        },
+    };
+    Ok((script, site))
+}
+
+fn finder(project: PathBuf, config: Config) -> FindScript {
+    Arc::new(move || {
+        let (script, site) = script_and_site(&project, &config)?;
+        let document_root = site
+            .root()
+            .to_str()
+            .context("the document root is not UTF-8")?;
+        Ok(Boot {
+            script,
+            document_root: document_root.to_string(),
+            warmup: warmups(&config.engine.warmup, &site)?,
+        })
+    })
+}
+
+/// The requests of `engine.warmup`. `SURUS_WARMUP` tells PHP the number of the request and their
+/// total. An application can then skip what only a client's request may cause, and a runner can
+/// clean up after the last.
+fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
+    (1..)
+        .zip(urls)
+        .map(|(number, url)| {
+            let mut event = get(url, site).context("engine.warmup")?;
+            let which = format!("{number}/{}", urls.len());
+            event.variables.push(("SURUS_WARMUP".into(), which));
+            Ok(event)
+        })
+        .collect()
+}
+
+/// A request for `/path?query`, or for a whole URL if the application checks its host.
+pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
+    let wrong = || {
+        format!(
+            "engine.warmup has {url:?}; expected a URL such as \"/\" or \
+             \"https://example.org/login\""
+        )
+    };
+    let uri: Uri = url.parse().with_context(wrong)?;
+    let host = uri.authority().map_or("localhost", |host| host.as_str());
+    let Resolution::Script(script) = site.resolve(uri.path()) else {
+        bail!("engine.warmup has {url:?}, which PHP does not answer");
+    };
+    let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .body(Body::Empty)
+        .with_context(wrong)?;
+    let host = HeaderValue::from_str(host).with_context(wrong)?;
+    request.headers_mut().insert(header::HOST, host);
+    let local = Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    Ok(Event {
+        id: 0,
+        request,
+        script,
+        origin: Origin {
+            client: Some(local.clone()),
+            server: Some(local),
+            https: uri.scheme_str() == Some("https"),
+        },
+        variables: Vec::new(),
+        deadline: Instant::now() + Duration::from_secs(3600),
+        patience: None,
+        spool: None,
+        hold: None,
+        early_hints: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{APP_RUNTIME, Runtime, calls_serve, runtime};
+    use crate::config::Config;
+
+    #[test]
+    fn runtime_is_recognised_by_its_class() {
+        let of = |class: &str| {
+            let mut config = Config::default();
+            config.env.insert(APP_RUNTIME.into(), class.into());
+            runtime(&config)
+        };
+        assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
+        assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
+        assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));
+        let theirs = of(r"Runtime\FrankenPhpSymfony\Runtime");
+        assert_eq!(theirs, Some(Runtime::FrankenPhp));
+        assert_eq!(of(r"Symfony\Component\Runtime\SymfonyRuntime"), None);
+    }
+
+    #[test]
+    fn serving_script_is_recognised_by_its_call() {
+        for php in [
+            "<?php\nsurus_serve(fn () => print 'x');",
+            "<?php\n\\surus_serve($handler);",
+            "while (frankenphp_handle_request ($handler)) {}",
+            "surus_checkpoint();",
+            r"Surus\Laravel\Runner::serve(require 'bootstrap/app.php');",
+            "use Surus\\Symfony\\Server;\n\nServer::serve(new Kernel('prod', false));",
+        ] {
+            assert!(calls_serve(php), "{php}");
+        }
+        for php in [
+            "<?php\nif (function_exists('surus_serve')) { }",
+            "<?php\n// surus_serve($handler);",
+            "<?php\nmy_surus_serve($x);",
+            "<?php\n$app->surus_serve($x);",
+            "<?php\nrequire 'vendor/autoload.php';",
+            "<?php\nuse Surus\\Engine;\nOther::serve($x);",
+        ] {
+            assert!(!calls_serve(php), "{php}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! What the keeper of `surus serve` does for its front, from the configuration that it has read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use surus_sys::confine::Reach;
+use surus_sys::fork;
+use surus_sys::privileges::{self, Identity};
+use surus_sys::seqpacket::Seqpacket;
+use tracing::{error, warn};
+
+use super::engine_setup;
+use super::engine_setup::Planned;
+use super::serve;
+use crate::app::site::file_opener;
+use crate::app::site::file_opener::Opener;
+use crate::app::site::routes;
+use crate::app::site::routes::Routes;
+use crate::app::site::{Described, Reader, Site};
+use crate::app::x_sendfile::SendFile;
+use crate::config::Config;
+use crate::engines;
+use crate::engines::{Plan, external, keeper_tasks};
+use crate::fronts::http::Place;
+use crate::keeper::{self, Client, Directories, Duties};
+use crate::launcher::Role;
+
+/// What the front learns of the directories whose descriptors it gets.
+#[derive(Serialize, Deserialize)]
+struct Layout {
+    /// In the order of [`adopt`].
+    described: Vec<Described>,
+    /// Pools with a front controller of their own, whose directories are the last.
+    fronts: Vec<String>,
+}
+
+/// The keeper of a project.
+pub struct Kept {
+    project: PathBuf,
+    config: Config,
+    plans: Arc<Vec<Planned>>,
+    front: Identity,
+    /// PHP's user, with its groups as they were at the start: a look-up may need the network.
+    php: Identity,
+}
+
+impl Kept {
+    pub fn new(
+        project: &Path,
+        config: &Config,
+        plans: Arc<Vec<Planned>>,
+        front: Identity,
+        php: Identity,
+    ) -> Kept {
+        Kept {
+            project: project.to_path_buf(),
+            config: config.clone(),
+            plans,
+            front,
+            php,
+        }
+    }
+
+    fn plan(&self, pool: u16) -> anyhow::Result<&Plan> {
+        let planned = self.plans.get(usize::from(pool));
+        Ok(&planned.context("there is no such pool")?.plan)
+    }
+}
+
+impl Duties for Kept {
+    type Home = keeper_tasks::Home;
+    type Trees = Vec<file_opener::Tree>;
+
+    fn grace(&self) -> Duration {
+        self.config.http.drain_delay.0 + self.config.http.grace.0
+    }
+
+    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
+        let symlinks = self.config.site.symlinks;
+        let mut found: Vec<(Described, OwnedFd)> = Vec::new();
+        let mut note = |site: Site| -> anyhow::Result<Site> {
+            found.push((site.describe()?, site.dir()?));
+            Ok(site)
+        };
+        // In the order of `adopt`.
+        let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
+        SendFile::open_by(site, &self.config.send_file, &mut |directory| {
+            note(Site::of_files(&self.project.join(directory), symlinks)?)
+        })?;
+        let routes = Routes::open(&self.config.route, &mut |root| {
+            note(routes::files(root, &self.config.site)?)
+        })?;
+        let mut fronts = Vec::new();
+        for name in routes.engines() {
+            if let Some(front) = engine_setup::open_front(&self.project, &self.config, name)? {
+                note(front)?;
+                fronts.push(name.to_owned());
+            }
+        }
+        let trees = found
+            .iter()
+            .map(|(described, dir)| Ok(described.tree(dir.try_clone()?, symlinks)))
+            .collect::<std::io::Result<_>>()?;
+        let (described, fds): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        Ok(Directories {
+            text: serde_json::to_vec(&Layout { described, fronts })?,
+            fds,
+            trees,
+        })
+    }
+
+    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+        let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
+        let pid = start_opener(opener, trees, &self.php)?;
+        Ok((pid, front))
+    }
+
+    fn pools(&self) -> u16 {
+        u16::try_from(self.plans.len()).unwrap_or(u16::MAX)
+    }
+
+    fn most(&self, pool: u16) -> usize {
+        self.plan(pool).map_or(0, keeper_tasks::most)
+    }
+
+    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        keeper_tasks::template(self.plan(pool)?, fds, &self.php.groups)
+    }
+
+    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::Home)> {
+        keeper_tasks::home(self.plan(pool)?, self.front.uid, &self.php.groups)
+    }
+
+    fn php(
+        &mut self,
+        pool: u16,
+        home: &mut keeper_tasks::Home,
+        role: Role,
+        fds: Vec<OwnedFd>,
+    ) -> anyhow::Result<u32> {
+        keeper_tasks::php(self.plan(pool)?, home, role, fds)
+    }
+
+    fn probed(&mut self, home: &mut keeper_tasks::Home) -> anyhow::Result<()> {
+        keeper_tasks::probed(home)
+    }
+
+    fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
+        keeper_tasks::connect(self.plan(pool)?)
+    }
+}
+
+/// Starts the process that opens files as PHP's user. It ends when the front closes the other end of its socket.
+fn start_opener(
+    socket: OwnedFd,
+    trees: &[file_opener::Tree],
+    identity: &Identity,
+) -> anyhow::Result<u32> {
+    let keeper = std::process::id();
+    let mut keep = vec![socket.as_fd()];
+    keep.extend(trees.iter().map(file_opener::Tree::dir));
+    let run = || {
+        privileges::set_name(c"surus opener");
+        // Where PHP is root, what it may read takes root's capabilities.
+        let given_up = match identity.uid {
+            0 => Ok(true),
+            _ => privileges::give_up(identity),
+        };
+        let given_up = given_up.and_then(|_| privileges::leave_terminal());
+        if let Err(error) = given_up.and_then(|_| privileges::end_with(keeper)) {
+            error!(%error, "cannot become PHP's user (engine.user)");
+            return 1;
+        }
+        match socket.try_clone() {
+            Ok(socket) => file_opener::run(socket, trees),
+            Err(error) => error!(%error, "cannot open files for the front"),
+        }
+        0
+    };
+    fork::fork_into(&keep, run).context("cannot fork the process that opens files")
+}
+
+/// How often at most an opener is replaced.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// In the front: has the keeper replace the opener of a place whenever that has died or does not answer.
+pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
+    let (keeper, trouble) = (keeper.clone(), opener.trouble());
+    let opener = Arc::downgrade(&opener);
+    tokio::spawn(async move {
+        loop {
+            trouble.notified().await;
+            let Some(opener) = opener.upgrade() else {
+                return;
+            };
+            if opener.attend().await {
+                continue;
+            }
+            let replaced = keeper.opener(place).await;
+            if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
+                error!("cannot replace the process that opens files: {error:#}");
+                trouble.notify_one();
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
+}
+
+/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`] takes, too.
+pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u32, Arc<Opener>))> {
+    let number = place.number;
+    let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
+    let mut fds = place.fds.into_iter();
+    let socket = fds.next().context("no socket of an opener came")?;
+    let opener = Opener::new(socket)?;
+    if fds.len() != described.len() {
+        bail!("{} directories came for {}", fds.len(), described.len());
+    }
+    let mut all = described.into_iter().zip(fds).zip(0..);
+    let mut next = || {
+        let ((described, dir), tree) = all.next().context("a directory is missing")?;
+        Ok::<_, anyhow::Error>((described, dir, Reader::new(opener.clone(), tree)))
+    };
+    let (described, dir, reader) = next()?;
+    let site = Arc::new(Site::adopt(&config.site, described, dir, reader)?);
+    let mut files = |_: &Path| {
+        let (described, dir, reader) = next()?;
+        let symlinks = config.site.symlinks;
+        Ok(Site::adopt_files(symlinks, described, dir, reader))
+    };
+    let send_file = SendFile::open_by(site.clone(), &config.send_file, &mut files)?;
+    let routes = Routes::open(&config.route, &mut |root| {
+        files(root)?.hiding(&config.site.hidden)
+    })?;
+    let mut adopted = BTreeMap::new();
+    for name in fronts {
+        let (described, dir, reader) = next()?;
+        let front = Site::adopt(&config.site, described, dir, reader)?;
+        adopted.insert(name, Arc::new(front));
+    }
+    let place = Place {
+        site,
+        fronts: adopted,
+        send_file,
+        routes,
+    };
+    Ok((place, (number, opener)))
+}
+
+/// What the front of a project reaches.
+pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyhow::Result<Reach> {
+    let Layout { described, .. } = serde_json::from_slice(&place.text)?;
+    let mut reach = keeper::reach();
+    let served = described
+        .iter()
+        .map(|described| PathBuf::from(&described.path));
+    reach.reads.extend(served);
+    // A reload may find the project elsewhere. There, every file is opened by the opener.
+    let spool = config.http.spool.clone();
+    reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
+    reach.writes.push(std::env::temp_dir());
+    let mut ports = Some(Vec::new());
+    for planned in plans {
+        match &planned.plan {
+            Plan::Stock { spec, .. } if spec.way == external::Way::Builtin => ports = None,
+            Plan::Stock { spec, .. } => {
+                if let (Some(external::Address::Tcp(address)), Some(ports)) =
+                    (&spec.address, &mut ports)
+                {
+                    ports.push(address.port());
+                }
+            }
+            Plan::Ours { .. } => {}
+        }
+    }
+    reach.connects = ports;
+    Ok(reach)
+}
+
+/// PHP's user and the front's.
+pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
+    let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
+    let confinement = confinement(config);
+    let front = keeper::identity(&confinement, php.uid)?;
+    let identity = Identity::of(&php).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            php.name
+        )
+    })?;
+    if php.uid == 0 {
+        warn!(
+            "PHP runs as root (engine.user): whoever takes over a script, or the process that reads requests, is root; name another user"
+        );
+    }
+    Ok((identity, front))
+}
+
+/// What the front is to lose.
+pub fn confinement(config: &Config) -> keeper::Confinement {
+    keeper::Confinement {
+        user: config.http.user.clone(),
+        landlock: config.http.landlock,
+        seccomp: config.http.seccomp,
+    }
+}
+
+/// As [`serve::check_spool`], as the front's user. Called while this process has one thread.
+pub fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
+    if !surus_sys::process::has_other_users() {
+        return serve::check_spool(config);
+    }
+    let (_, front) = users(config)?;
+    let mut said = File::from(surus_sys::process::writable_memory_file()?);
+    let look = || {
+        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
+        let (status, text) = match looked.and_then(|_| serve::check_spool(config)) {
+            Ok(None) => return 0,
+            Ok(Some(trouble)) => (1, trouble),
+            Err(error) => (2, format!("{error:#}")),
+        };
+        let written = (&said).write_all(text.as_bytes());
+        written.map_or(2, |()| status)
+    };
+    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
+    let status = loop {
+        match fork::reap(pid) {
+            Some(status) => break surus_sys::process::exit_status(status),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let mut text = String::new();
+    said.rewind()?;
+    said.read_to_string(&mut text)?;
+    match status {
+        Some(0) => Ok(None),
+        Some(1) => Ok(Some(text)),
+        _ => bail!(text),
+    }
+}

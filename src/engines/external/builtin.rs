@@ -1,0 +1,539 @@
+//! The engine `builtin`: sends HTTP requests to `php -S`, one single-threaded server per concurrent
+//! event.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+
+use super::command::Launch;
+use super::daemon::Daemon;
+use super::exchange::{Exchange, Part};
+use super::runtime_dir::Home;
+use super::slots::{ProcessSlot, ProcessSlots};
+use super::variables::{self, Pairs};
+use super::{Php, Spec, no_slot};
+use crate::engine::Pending;
+use crate::engines::cgi::response::Head;
+use crate::event::{Body, Event, Failure};
+use crate::observe::php_log;
+use crate::observe::php_log::FirstLines;
+use crate::observe::status::WorkerStatus;
+use crate::spool::TempFile;
+
+/// The router script, which the server runs for every request.
+pub const ROUTER: &str = include_str!("builtin.php");
+/// The router's file name in the directory.
+pub const ROUTER_FILE: &str = "router.php";
+/// The file with the router's key.
+pub const KEY_FILE: &str = "key.php";
+
+/// The file with the CGI variables for the slot's next request.
+pub fn variables_file(index: usize) -> String {
+    format!("variables.{index}")
+}
+
+/// The header that proves to the router that the request comes from Surus.
+const KEY: HeaderName = HeaderName::from_static("surus-key");
+/// The header with the slot number. It names the file with `$_SERVER`, because PHP accepts at most
+/// 80 KiB of headers.
+const VARIABLES: HeaderName = HeaderName::from_static("surus-variables");
+
+pub struct Builtin(Arc<Inner>);
+
+struct Inner {
+    launch: Launch,
+    key: HeaderValue,
+    /// By slot; None if the server must be started.
+    servers: Vec<Mutex<Option<Server>>>,
+    slots: ProcessSlots,
+    max_events: u64,
+    /// How long a server may take to start.
+    boot_timeout: Duration,
+    home: Home,
+}
+
+struct Server {
+    daemon: Daemon,
+    address: SocketAddr,
+}
+
+/// Characters that a URL query must encode.
+const UNSAFE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+impl Builtin {
+    pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
+        let key = key()?;
+        home.fill(KEY_FILE, format!("<?php\nreturn '{key}';\n"))?;
+        let inner = Arc::new(Inner {
+            launch: Launch::new(spec, &home)?,
+            key: HeaderValue::from_str(&key)?,
+            servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
+            slots: ProcessSlots::new(spec.workers),
+            max_events: spec.max_events,
+            boot_timeout: spec.boot_timeout,
+            home,
+        });
+        let starts = (0..spec.workers).map(|index| inner.renew(index));
+        futures_util::future::try_join_all(starts).await?;
+        Ok(Builtin(inner))
+    }
+}
+
+/// An unguessable random key.
+fn key() -> anyhow::Result<String> {
+    let mut bytes = [0; 24];
+    let mut random = std::fs::File::open("/dev/urandom").context("cannot read /dev/urandom")?;
+    io::Read::read_exact(&mut random, &mut bytes).context("cannot read /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Inner {
+    /// Starts the server of a slot, and replaces the previous one.
+    async fn renew(&self, index: usize) -> anyhow::Result<()> {
+        let mut server_slot = self.servers[index].lock().await;
+        if let Some(old) = server_slot.take() {
+            old.daemon.kill();
+            old.daemon.ended().await;
+        }
+        let (daemon, output) = Daemon::start(&self.launch).await?;
+        let (to, mut started) = oneshot::channel();
+        let mut to = Some(to);
+        let words = FirstLines::default();
+        let said = words.clone();
+        let log = php_log::follow_stock(output, daemon.pid, None, move |line| {
+            if to.is_some() {
+                said.add(line);
+            }
+            match port(line) {
+                Some(port) => {
+                    let _ = to.take().map(|to| to.send(port));
+                    None
+                }
+                None => message(line),
+            }
+        });
+        let port = tokio::select! {
+            port = &mut started => port.map_err(|_| daemon.how()),
+            how = daemon.ended() => Err(how),
+            () = tokio::time::sleep(self.boot_timeout) => Err("it exceeded engine.boot_timeout"),
+        };
+        let port = match port {
+            Ok(port) => port,
+            Err(why) => {
+                log.catch_up().await;
+                bail!("php -S did not start: {why}\n{}", words.text());
+            }
+        };
+        self.slots.set_pid(index, daemon.pid);
+        *server_slot = Some(Server {
+            daemon,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        });
+        Ok(())
+    }
+
+    /// Builds the request from the client's, without hop-by-hop headers. The path is `/`, because
+    /// the router finds the script in the variables.
+    fn request(
+        &self,
+        event: &Event,
+        variables: Pairs,
+        index: usize,
+    ) -> Result<Request<Outbound>, Failure> {
+        let mut text = Vec::new();
+        for (name, value) in variables {
+            text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
+        }
+        let filled = self.home.fill(&variables_file(index), text);
+        filled.map_err(|error| Failure::Died(format!("{error:#}")))?;
+        let query = match &event.script.query {
+            // A rewrite rule may have added characters that a URL must encode.
+            Some(query) => percent_encoding::utf8_percent_encode(query, UNSAFE).to_string(),
+            None => event.request.uri().query().unwrap_or_default().to_owned(),
+        };
+        let body = match event.request.body() {
+            Body::Empty => Either::Left(Full::default()),
+            Body::Memory(bytes) => Either::Left(Full::new(bytes.clone())),
+            Body::Spooled { file, len } => Either::Right(spooled(file.clone(), *len)),
+        };
+        let mut request = Request::builder()
+            .method(event.request.method())
+            .uri(format!("/?{query}"))
+            .body(body)
+            .map_err(|error| Failure::Malformed(error.to_string()))?;
+        let headers = request.headers_mut();
+        let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+        let is_large = event.request.headers().iter().map(size).sum::<usize>() > MOST;
+        for (name, value) in event.request.headers() {
+            let is_needed = [header::CONTENT_TYPE, header::AUTHORIZATION].contains(name);
+            let passes = is_needed || !is_large && !HOP_BY_HOP.contains(name);
+            if passes && name != header::COOKIE && !is_reserved(name) {
+                headers.append(name, value.clone());
+            }
+        }
+        // Join several Cookie headers with a semicolon; php -S would use a comma.
+        let cookies = event.request.headers().get_all(header::COOKIE);
+        let cookies: Vec<_> = cookies.iter().map(HeaderValue::as_bytes).collect();
+        if !cookies.is_empty()
+            && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        {
+            headers.insert(header::COOKIE, joined);
+        }
+        headers.insert(header::CONTENT_LENGTH, event.request.body().len().into());
+        headers.insert(KEY, self.key.clone());
+        headers.insert(VARIABLES, index.into());
+        Ok(request)
+    }
+
+    /// Connects to the slot's server, and starts it if it has exited.
+    async fn connect(&self, index: usize) -> anyhow::Result<TcpStream> {
+        for _ in 0..2 {
+            let address = {
+                let place = self.servers[index].lock().await;
+                let running = place.as_ref().filter(|server| server.daemon.is_running());
+                running.map(|server| server.address)
+            };
+            if let Some(address) = address
+                && let Ok(stream) = TcpStream::connect(address).await
+            {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            self.renew(index).await?;
+        }
+        bail!("cannot connect to php -S")
+    }
+
+    /// Waits until the slot's server is idle. Fails if it has exited.
+    async fn is_free(&self, index: usize) -> io::Result<()> {
+        let address = {
+            let place = self.servers[index].lock().await;
+            let running = place.as_ref().filter(|server| server.daemon.is_running());
+            running.map(|server| server.address)
+        };
+        let address = address.ok_or(io::ErrorKind::NotConnected)?;
+        self.while_it_runs(index, self.ask(address)).await?
+    }
+
+    async fn ask(&self, address: SocketAddr) -> io::Result<()> {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = [
+            b"GET / HTTP/1.0\r\nsurus-key: ",
+            self.key.as_bytes(),
+            b"\r\n\r\n",
+        ];
+        stream.write_all(&request.concat()).await?;
+        match stream.read(&mut [0; 64]).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if the slot's server exits first. A process that it started may keep the connection
+    /// open.
+    async fn while_it_runs<T>(
+        &self,
+        index: usize,
+        future: impl Future<Output = T>,
+    ) -> io::Result<T> {
+        let server = {
+            let place = self.servers[index].lock().await;
+            place.as_ref().map(|server| server.daemon.its_end())
+        };
+        let end = server.ok_or(io::ErrorKind::NotConnected)?;
+        tokio::select! {
+            biased;
+            done = future => Ok(done),
+            _ = end.come() => Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+
+    async fn how_it_ended(&self, index: usize) -> String {
+        let place = self.servers[index].lock().await;
+        let Some(server) = place.as_ref() else {
+            return "killed".into();
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(1), server.daemon.ended()).await;
+        ended.unwrap_or("it closed the connection").to_string()
+    }
+}
+
+/// Reads the port from `[…] PHP 8.2.0 Development Server (http://127.0.0.1:40000) started`.
+fn port(line: &str) -> Option<u16> {
+    let (_, rest) = line.split_once("Development Server (http://127.0.0.1:")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+/// Removes the date, and drops the lines of each request, such as
+/// `[Sun Nov 22 04:50:05 2026] 127.0.0.1:40312 Accepted`.
+fn message(line: &str) -> Option<&str> {
+    match line.split_once("] ") {
+        Some((date, rest)) if date.starts_with('[') => {
+            (!rest.starts_with("127.0.0.1:")).then_some(rest)
+        }
+        _ => Some(line),
+    }
+}
+
+/// PHP treats `_` in a header name like `-`.
+fn is_reserved(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("surus-") || !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+}
+
+/// The limit in bytes for client headers that are passed on only for `getallheaders()`.
+const MOST: usize = 48 * 1024;
+
+const HOP_BY_HOP: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::UPGRADE,
+    header::EXPECT,
+];
+
+type Outbound = Either<Full<Bytes>, StreamBody<Pieces>>;
+type Pieces = Pin<Box<dyn futures_util::Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
+
+impl Php for Builtin {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let variables = variables::of(event)?;
+            let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
+            let request = self.0.request(event, variables, slot.index)?;
+            let died = |error: &dyn std::fmt::Display| Failure::Died(error.to_string());
+            let stream = self.0.connect(slot.index).await;
+            let stream = stream.map_err(|error| died(&format!("{error:#}")))?;
+            let (mut send, connection) = http1::Builder::new()
+                .max_headers(1024)
+                .handshake::<_, Outbound>(TokioIo::new(stream))
+                .await
+                .map_err(|error| died(&error))?;
+            Ok(Box::new(Http {
+                inner: self.0.clone(),
+                slot,
+                answer: Answer::Waiting(Box::pin(async move { send.send_request(request).await })),
+                connection: tokio::spawn(async move {
+                    let _ = connection.await;
+                }),
+                is_free: false,
+                is_killed: false,
+            }) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.0.slots.status()
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            for place in &self.0.servers {
+                if let Some(server) = place.lock().await.take() {
+                    server.daemon.kill();
+                    server.daemon.ended().await;
+                }
+            }
+        })
+    }
+}
+
+fn spooled(file: Arc<TempFile>, len: u64) -> StreamBody<Pieces> {
+    StreamBody::new(Box::pin(stream::try_unfold(0, move |at| {
+        let file = file.clone();
+        async move {
+            let mut buffer = vec![0; PIECE.min(usize::try_from(len - at).unwrap_or(PIECE))];
+            if buffer.is_empty() {
+                return Ok(None);
+            }
+            file.read_exact_at(&mut buffer, at)?;
+            let next = at + buffer.len() as u64;
+            Ok(Some((Frame::data(buffer.into()), next)))
+        }
+    })))
+}
+
+/// How much of a body is read at once, in bytes.
+const PIECE: usize = 64 * 1024;
+
+enum Answer {
+    Waiting(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>),
+    Arriving(Incoming),
+    Gone,
+}
+
+/// A request in progress at one server.
+struct Http {
+    inner: Arc<Inner>,
+    slot: ProcessSlot,
+    answer: Answer,
+    connection: JoinHandle<()>,
+    /// Whether the server has confirmed that it is idle.
+    is_free: bool,
+    is_killed: bool,
+}
+
+impl Http {
+    fn close(&mut self) {
+        self.answer = Answer::Gone;
+        self.connection.abort();
+    }
+
+    async fn broken(&mut self) -> Failure {
+        self.close();
+        Failure::Died(self.inner.how_it_ended(self.slot.index).await)
+    }
+}
+
+impl Exchange for Http {
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+        Box::pin(async {
+            let (inner, index) = (self.inner.clone(), self.slot.index);
+            match &mut self.answer {
+                Answer::Waiting(response) => match inner.while_it_runs(index, response).await {
+                    Ok(Ok(response)) => {
+                        let (mut head, body) = response.into_parts();
+                        // Remove the headers of the internal connection and those that Surus's HTTP
+                        // front end sets itself.
+                        for ours in [header::CONNECTION, header::HOST, header::DATE] {
+                            head.headers.remove(ours);
+                        }
+                        self.answer = Answer::Arriving(body);
+                        Ok(Some(Part::Head(Head {
+                            status: head.status,
+                            reason: head.extensions.remove(),
+                            headers: head.headers,
+                        })))
+                    }
+                    // For example, headers beyond hyper's limits.
+                    Ok(Err(error)) if error.is_parse() => {
+                        self.broken().await;
+                        let why = format!("the response's headers: {error}");
+                        Err(Failure::Malformed(why))
+                    }
+                    _ => Err(self.broken().await),
+                },
+                Answer::Arriving(body) => loop {
+                    match inner.while_it_runs(index, body.frame()).await {
+                        Ok(Some(Ok(frame))) => {
+                            if let Ok(data) = frame.into_data() {
+                                return Ok(Some(Part::Data(data)));
+                            }
+                        }
+                        Ok(Some(Err(_))) | Err(_) => return Err(self.broken().await),
+                        // The response ends when its connection closes, and so does a crash; so ask
+                        // the server whether it is idle.
+                        Ok(None) => match inner.is_free(index).await {
+                            Ok(()) => {
+                                self.is_free = true;
+                                return Ok(None);
+                            }
+                            Err(_) => return Err(self.broken().await),
+                        },
+                    }
+                },
+                Answer::Gone => Err(Failure::Died("the connection is closed".into())),
+            }
+        })
+    }
+
+    fn leave(&mut self) {
+        // PHP runs what it has received of a request as soon as the connection closes, possibly
+        // after the next request.
+        if !matches!(self.answer, Answer::Waiting(_)) {
+            self.close();
+        }
+    }
+
+    fn kill(&mut self) {
+        self.is_killed = true;
+        self.close();
+        let pid = self.slot.pid();
+        // The lock is held only while the server starts; there is nothing to kill then.
+        if let Ok(place) = self.inner.servers[self.slot.index].try_lock()
+            && let Some(server) = place.as_ref()
+            && server.daemon.pid == pid
+        {
+            server.daemon.kill();
+        }
+    }
+
+    fn over(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            let (inner, index) = (self.inner.clone(), self.slot.index);
+            if let Answer::Waiting(response) = &mut self.answer {
+                let _ = inner.while_it_runs(index, response).await;
+                self.close();
+            }
+            let is_free =
+                self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
+            let is_old =
+                self.inner.max_events > 0 && self.slot.served() + 1 >= self.inner.max_events;
+            if !is_free || is_old {
+                self.slot.counts = false;
+                if let Err(error) = inner.renew(index).await {
+                    // The next event tries again.
+                    tracing::error!("{error:#}");
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_read_and_request_lines_are_dropped() {
+        let started = "[Sun Nov 22 04:50:05 2026] PHP 8.2.29 Development Server \
+        (http://127.0.0.1:40312) started";
+        assert_eq!(port(started), Some(40312));
+        let at = "[Sun Nov 22 04:50:05 2026]";
+        assert_eq!(message(&format!("{at} 127.0.0.1:40312 Accepted")), None);
+        assert_eq!(message(&format!("{at} 127.0.0.1:40312 [200]: GET /")), None);
+        assert_eq!(
+            message(&format!("{at} PHP Warning:  x in y on line 1")),
+            Some("PHP Warning:  x in y on line 1")
+        );
+        assert_eq!(message("#0 {main}"), Some("#0 {main}"));
+        assert_eq!(port("127.0.0.1:80"), None);
+    }
+}

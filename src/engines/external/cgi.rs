@@ -1,0 +1,55 @@
+//! The engine `cgi`: starts php-cgi for each event (RFC 3875).
+
+use super::command::{Extra, Launch};
+use super::exchange::Exchange;
+use super::process::OneEvent;
+use super::runtime_dir::Home;
+use super::slots::ProcessSlots;
+use super::{Php, Spec, no_slot, variables};
+use crate::engine::Pending;
+use crate::event::{Event, Failure};
+use crate::observe::status::WorkerStatus;
+
+pub struct Cgi {
+    launch: Launch,
+    slots: ProcessSlots,
+    /// Keeps the directory with the settings.
+    _home: Home,
+}
+
+impl Cgi {
+    pub fn new(spec: &Spec, home: Home) -> anyhow::Result<Cgi> {
+        Ok(Cgi {
+            launch: Launch::new(spec, &home)?,
+            slots: ProcessSlots::new(spec.workers),
+            _home: home,
+        })
+    }
+}
+
+impl Php for Cgi {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let mut env = Vec::new();
+            for (name, value) in variables::of(event)? {
+                env.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
+            }
+            let extra = Extra {
+                env: &env,
+                ..Extra::default()
+            };
+            let slot = self.slots.take(event).ok_or_else(no_slot)?;
+            let body = event.request.body();
+            let started = OneEvent::start(&self.launch, extra, body, event.id, slot, None).await?;
+            Ok(Box::new(started) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.slots.status()
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {})
+    }
+}

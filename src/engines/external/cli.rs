@@ -1,0 +1,132 @@
+//! The engine `cli`: starts php for each event. The driver `cli.php` implements the request and
+//! response, which PHP's command line lacks.
+
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, bail};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use super::command::{Extra, Launch, nothing};
+use super::exchange::Exchange;
+use super::process::OneEvent;
+use super::runtime_dir::Home;
+use super::slots::ProcessSlots;
+use super::{Php, Spec, no_slot, variables};
+use crate::engine::Pending;
+use crate::event::{Event, Failure};
+use crate::launcher::Role;
+use crate::observe::status::WorkerStatus;
+
+/// The driver script, which runs the application's script.
+pub const DRIVER: &str = include_str!("cli.php");
+/// The driver's file name in the directory.
+pub const DRIVER_FILE: &str = "cli.php";
+/// Functions to disable because the driver replaces them, one per line.
+const REPLACED: &str = include_str!("cli.functions");
+
+/// The driver's file descriptors.
+pub const VARIABLES: i32 = 3;
+pub const HEAD: i32 = 4;
+
+pub struct Cli {
+    launch: Launch,
+    /// Functions that PHP's own settings disable.
+    disabled: String,
+    slots: ProcessSlots,
+    /// Keeps the directory with the settings and the driver.
+    _home: Home,
+}
+
+impl Cli {
+    pub async fn new(spec: &Spec, home: Home) -> anyhow::Result<Cli> {
+        let launch = Launch::new(spec, &home)?;
+        Ok(Cli {
+            disabled: disabled(&launch).await?,
+            launch,
+            slots: ProcessSlots::new(spec.workers),
+            _home: home,
+        })
+    }
+}
+
+/// Settings for `-d` options. They are not in an ini file, because PHP processes that the script
+/// starts read the same ini files.
+pub fn settings(disabled: &str) -> [String; 4] {
+    let replaced = REPLACED.lines().map(|name| format!(",{name}"));
+    [
+        format!(
+            "disable_functions={disabled}{}",
+            replaced.collect::<String>()
+        ),
+        "auto_prepend_file=".into(),
+        "auto_append_file=".into(),
+        "session.auto_start=0".into(),
+    ]
+}
+
+/// The functions that PHP's settings disable, separated by commas. Empty if the keeper reads and
+/// keeps them.
+async fn disabled(launch: &Launch) -> anyhow::Result<String> {
+    let (mut out, their_out) = pipe().context("cannot create a pipe")?;
+    let (mut err, their_err) = pipe().context("cannot create a pipe")?;
+    let stdio = [nothing()?, their_out, their_err];
+    let mut child = launch.start(Role::Probe, Extra::default(), stdio).await?;
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
+    let program = launch.program.display();
+    out.and(err)
+        .with_context(|| format!("cannot read the output of {program}"))?;
+    let status = child
+        .wait()
+        .await
+        .with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        bail!(
+            "{program} failed: {status}\n{}",
+            String::from_utf8_lossy(&complained)
+        );
+    }
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A pipe with an asynchronous read end.
+fn pipe() -> std::io::Result<(pipe::Receiver, OwnedFd)> {
+    let (ours, theirs) = std::io::pipe()?;
+    Ok((pipe::Receiver::from_owned_fd(ours.into())?, theirs.into()))
+}
+
+impl Php for Cli {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let mut text = Vec::new();
+            for (name, value) in variables::of(event)? {
+                text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
+            }
+            let prepare = || {
+                let variables = surus_sys::process::memory_file(&text)?;
+                Ok((variables, pipe()?))
+            };
+            let (variables, (head, their_head)) =
+                prepare().map_err(|error: std::io::Error| Failure::Died(error.to_string()))?;
+            let extra = Extra {
+                disabled: &self.disabled,
+                driver: Some([variables, their_head]),
+                ..Extra::default()
+            };
+            let slot = self.slots.take(event).ok_or_else(no_slot)?;
+            let body = event.request.body();
+            let started =
+                OneEvent::start(&self.launch, extra, body, event.id, slot, Some(head)).await?;
+            Ok(Box::new(started) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.slots.status()
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,257 @@
+//! Starts an external PHP: command line, environment, user and descriptors.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use surus_sys::process::{self, Orphan, User};
+
+use super::runtime_dir::{Home, Own};
+use super::{Spec, Way, builtin, cli, fpm};
+use crate::launcher::{Child, Launcher, Role};
+
+/// Starts PHP.
+pub struct Launch {
+    pub program: PathBuf,
+    how: How,
+}
+
+enum How {
+    /// As a child of this process.
+    Own(Box<Starter>),
+    /// By the keeper, with the directory of this number.
+    Kept(Arc<dyn Launcher>, u32),
+}
+
+/// What PHP gets in addition to stdin, stdout and stderr.
+#[derive(Default)]
+pub struct Extra<'a> {
+    /// NUL-terminated `NAME=value` pairs: environment variables in addition to the settings'.
+    pub env: &'a [u8],
+    /// Functions that PHP's settings disable. The keeper determines them itself.
+    pub disabled: &'a str,
+    /// The descriptors of the `cli` driver.
+    pub driver: Option<[OwnedFd; 2]>,
+}
+
+impl Launch {
+    pub fn new(spec: &Spec, home: &Home) -> anyhow::Result<Launch> {
+        Ok(Launch {
+            program: spec.program.clone(),
+            how: match home {
+                Home::Own(own) => {
+                    let groups = spec.user.as_ref().map(groups).transpose()?;
+                    How::Own(Box::new(Starter::new(
+                        spec,
+                        own,
+                        groups.unwrap_or_default(),
+                    )?))
+                }
+                Home::Kept(kept) => How::Kept(kept.launch.by.clone(), kept.home.number),
+            },
+        })
+    }
+
+    /// Starts PHP with stdin, stdout and stderr.
+    pub async fn start(
+        &self,
+        role: Role,
+        extra: Extra<'_>,
+        stdio: [OwnedFd; 3],
+    ) -> anyhow::Result<Child> {
+        match &self.how {
+            How::Own(starter) => {
+                let command = starter.command(role, extra, stdio)?;
+                let mut command = tokio::process::Command::from(command);
+                let child = command.kill_on_drop(role != Role::Server).spawn();
+                let child =
+                    child.with_context(|| format!("cannot start {}", self.program.display()))?;
+                Ok(Child::Own(Box::new(child)))
+            }
+            How::Kept(keeper, home) => {
+                let mut fds = Vec::from(stdio);
+                if !extra.env.is_empty() {
+                    fds.push(process::memory_file(extra.env)?);
+                }
+                fds.extend(extra.driver.into_iter().flatten());
+                keeper.php(*home, role, fds).await
+            }
+        }
+    }
+}
+
+/// Starts PHP as a child of this process with the configured user.
+pub struct Starter {
+    way: Way,
+    program: PathBuf,
+    user: Option<(User, Vec<u32>)>,
+    env: BTreeMap<OsString, OsString>,
+    home: PathBuf,
+    may_be_root: bool,
+}
+
+impl Starter {
+    /// `groups` are the supplementary groups of the user.
+    pub fn new(spec: &Spec, home: &Own, groups: Vec<u32>) -> anyhow::Result<Starter> {
+        let user = spec.user.clone().map(|user| (user, groups));
+        let mut env = environment(spec);
+        // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
+        // surus-php.
+        let named = env.get(OsStr::new(SCANNED)).cloned();
+        let mut scanned = named
+            .or_else(|| std::env::var_os(SCANNED))
+            .unwrap_or_default();
+        scanned.push(":");
+        scanned.push(home.ini());
+        env.insert(SCANNED.into(), scanned);
+        // php -S would fork worker processes that Surus does not know.
+        env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
+        if let Some(file) = &spec.ini_file {
+            // PHP itself would silently continue without the file.
+            std::fs::File::open(file)
+                .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
+            env.insert("PHPRC".into(), file.into());
+        }
+        Ok(Starter {
+            way: spec.way,
+            program: spec.program.clone(),
+            may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
+            user,
+            env,
+            home: home.path(""),
+        })
+    }
+
+    /// The command for a role.
+    pub fn command(
+        &self,
+        role: Role,
+        extra: Extra<'_>,
+        stdio: [OwnedFd; 3],
+    ) -> anyhow::Result<Command> {
+        let mut command = Command::new(&self.program);
+        command.env_clear().envs(&self.env);
+        for variable in extra.env.split(|byte| *byte == 0) {
+            let mut parts = variable.splitn(2, |byte| *byte == b'=');
+            let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        }
+        match (self.way, role) {
+            // No arguments: php-cgi would treat a query that begins with `-` and has no `=` as an
+            // option.
+            (Way::Cgi, Role::Event) => {}
+            (Way::Cli, Role::Probe) => {
+                // Keep startup errors out of the output.
+                for setting in ["display_startup_errors=0", "display_errors=stderr"] {
+                    command.args(["-d", setting]);
+                }
+                command.args(["-r", "echo ini_get('disable_functions');"]);
+            }
+            (Way::Cli, Role::Event) => {
+                for setting in cli::settings(extra.disabled) {
+                    command.args(["-d", &setting]);
+                }
+                command.arg("-f").arg(self.home.join(cli::DRIVER_FILE));
+            }
+            (Way::Builtin, Role::Server) => {
+                // Port 0 selects a free port.
+                command.args(["-S", "127.0.0.1:0", "-t"]);
+                command.arg(self.home.join("."));
+                command.arg(self.home.join(builtin::ROUTER_FILE));
+            }
+            (Way::Fpm, Role::Server) => {
+                command.arg("--nodaemonize").arg("--fpm-config");
+                command.arg(self.home.join(fpm::CONFIGURATION));
+                if self.may_be_root {
+                    command.arg("--allow-to-run-as-root");
+                }
+            }
+            (way, role) => bail!("engine {way:?} does not support role {role:?}"),
+        }
+        let [stdin, stdout, stderr] = stdio;
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        let driver = extra.driver.into_iter().flatten();
+        let fds = driver.zip([cli::VARIABLES, cli::HEAD]).collect();
+        // php-fpm opens its log and sockets as the current user; its children change to the
+        // configured user.
+        let user = self.user.as_ref().filter(|_| self.way != Way::Fpm);
+        let orphan = match self.way {
+            Way::Fpm => Orphan::Terminated,
+            _ => Orphan::Killed,
+        };
+        let user = user.map(|(user, groups)| (user, groups.as_slice()));
+        process::child(&mut command, user, orphan, fds)?;
+        Ok(command)
+    }
+}
+
+fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
+    process::groups(user).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            user.name
+        )
+    })
+}
+
+/// An empty input.
+pub fn nothing() -> io::Result<OwnedFd> {
+    Ok(std::fs::File::open("/dev/null")?.into())
+}
+
+/// Directories with ini files, separated by colons (PHP manual, "The configuration file").
+const SCANNED: &str = "PHP_INI_SCAN_DIR";
+
+/// The same environment as for surus-php's workers.
+fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
+    let mut env: BTreeMap<OsString, OsString> = std::env::vars_os()
+        .filter(|(name, _)| !spec.clear_env || name == "USER" || name == "HOME")
+        .collect();
+    if let Some(user) = &spec.user {
+        env.insert("USER".into(), user.name.clone().into());
+        env.insert("HOME".into(), user.home.clone().into());
+    }
+    let set = spec.env.iter();
+    env.extend(set.map(|(name, value)| (name.into(), value.into())));
+    env
+}
+
+/// Finds the program: the configured one, or the first of these names in PATH or in a system
+/// directory outside an ordinary user's PATH.
+pub fn find(
+    configured: Option<&Path>,
+    setting: &str,
+    names: &[String],
+    package: &str,
+) -> anyhow::Result<PathBuf> {
+    if let Some(program) = configured {
+        if !program.is_file() {
+            bail!(
+                "{setting} names {}, which does not exist",
+                program.display()
+            );
+        }
+        return Ok(program.to_path_buf());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
+    let candidates = names
+        .iter()
+        .flat_map(|name| places.iter().map(move |place| place.join(name)));
+    let found = candidates.into_iter().find(|program| program.is_file());
+    found.with_context(|| {
+        format!(
+            "no {} in PATH; install it (Debian: {package}) or name it in {setting}",
+            names.first().map_or("", String::as_str)
+        )
+    })
+}

@@ -1,0 +1,310 @@
+//! Drives one event from start to end on any external engine: response, deadline and client
+//! disconnect.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tracing::{debug, warn};
+
+use super::Boot;
+use crate::engine::Pending;
+use crate::engines::cgi::response;
+use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
+use crate::engines::queue::Place;
+use crate::engines::response_spool::{Gone, Taker, backlog};
+use crate::event::{Event, Failure, Response, ResponseBody};
+
+/// A part of a response; the header section comes first.
+pub enum Part {
+    Head(Head),
+    Data(Bytes),
+}
+
+/// One event in progress at PHP.
+pub trait Exchange: Send {
+    /// The next part; None at the end of a complete response. Dropping the future loses no data.
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>>;
+
+    /// The client is gone: PHP's next write must fail.
+    fn leave(&mut self);
+
+    /// Kills the process that runs the event.
+    fn kill(&mut self);
+
+    /// Waits until PHP has finished the event.
+    fn over(&mut self) -> Pending<'_, ()>;
+}
+
+/// Runs the event and returns the response. If the future is dropped, the event continues as after
+/// a client disconnect.
+pub async fn answer(boot: Arc<Boot>, event: Box<Event>, place: Place) -> Result<Response, Failure> {
+    let (to, from) = oneshot::channel();
+    tokio::spawn(run(boot, event, place, to));
+    from.await
+        .unwrap_or_else(|_| Err(Failure::Died("the engine has stopped".into())))
+}
+
+type Answer = oneshot::Sender<Result<Response, Failure>>;
+
+/// How a response ended.
+enum End {
+    Answered,
+    /// The rest is unwanted: the client disconnected or the response is invalid.
+    Left,
+    /// The deadline passed.
+    Late,
+}
+
+/// How long PHP may run beyond the event's deadline, without a client or after its response.
+const LINGER: Duration = Duration::from_secs(1);
+
+async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answer) {
+    let deadline = Instant::from_std(event.deadline);
+    let begun = {
+        let mut begin = pin!(timeout_at(deadline, boot.php.begin(&event)));
+        tokio::select! {
+            begun = &mut begin => begun.unwrap_or(Err(Failure::TimedOut)),
+            () = answer.closed() => return,
+        }
+    };
+    let mut exchange = match begun {
+        Ok(exchange) => exchange,
+        Err(failure) => {
+            drop(place);
+            let _ = answer.send(Err(failure));
+            return;
+        }
+    };
+    let dropped = boot.dropped.clone();
+    tokio::select! {
+        () = live(&mut *exchange, &event, answer) => {}
+        () = dropped.cancelled() => {
+            exchange.kill();
+            exchange.over().await;
+        }
+    }
+    drop(exchange);
+    // Drop the boot before the permit, so that a drained queue implies that the boot is released.
+    drop(boot);
+    drop(place);
+}
+
+async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
+    let deadline = Instant::from_std(event.deadline);
+    match drive(exchange, event, answer).await {
+        End::Answered => {}
+        End::Left => exchange.leave(),
+        End::Late => {
+            warn!(
+                event = event.id,
+                request = what(event),
+                "request timed out; process killed"
+            );
+            exchange.kill();
+        }
+    }
+    let patience = event.patience.map(|patience| Instant::now() + patience);
+    let last = patience.unwrap_or(deadline).max(deadline) + LINGER;
+    if timeout_at(last, exchange.over()).await.is_err() {
+        warn!(
+            event = event.id,
+            request = what(event),
+            "script continued without a client after its deadline; process killed"
+        );
+        exchange.kill();
+        exchange.over().await;
+    }
+}
+
+fn what(event: &Event) -> String {
+    format!("{} {}", event.request.method(), event.request.uri())
+}
+
+async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -> End {
+    let mut deadline = Instant::from_std(event.deadline);
+    let first = tokio::select! {
+        biased;
+        () = answer.closed() => return End::Left,
+        first = timeout_at(deadline, exchange.next()) => first,
+    };
+    let head = match first {
+        Ok(Ok(Some(Part::Head(head)))) => head,
+        Ok(Ok(_)) => {
+            let why = "the script ended without a response".into();
+            let _ = answer.send(Err(Failure::Malformed(why)));
+            return End::Left;
+        }
+        Ok(Err(failure)) => {
+            let _ = answer.send(Err(failure));
+            return End::Left;
+        }
+        Err(_) => {
+            let _ = answer.send(Err(Failure::TimedOut));
+            return End::Late;
+        }
+    };
+    // A response that is already complete needs no stream.
+    let mut there = Vec::new();
+    let mut size = 0;
+    while size < AT_ONCE {
+        match exchange.next().now_or_never() {
+            Some(Ok(Some(Part::Data(data)))) => {
+                size += data.len();
+                there.push(data);
+            }
+            Some(Ok(_)) => {
+                let body = ResponseBody::Full(there.concat().into());
+                return match answer.send(Ok(response(head, body))) {
+                    Ok(()) => End::Answered,
+                    Err(_) => End::Left,
+                };
+            }
+            // The error repeats at the next call.
+            Some(Err(failure)) => {
+                let _ = answer.send(Err(failure));
+                return End::Left;
+            }
+            None => break,
+        }
+    }
+    let (mut backlog, arriving) = backlog(event.spool.clone());
+    if answer.send(Ok(response(head, body(arriving)))).is_err() {
+        return End::Left;
+    }
+    let mut there = there.into_iter();
+    loop {
+        let part = match there.next() {
+            Some(data) => Ok(Ok(Some(Part::Data(data)))),
+            None => tokio::select! {
+                biased;
+                () = backlog.gone() => return End::Left,
+                part = timeout_at(deadline, exchange.next()) => part,
+            },
+        };
+        let data = match part {
+            Ok(Ok(Some(Part::Data(data)))) => data,
+            Ok(Ok(_)) => {
+                backlog.end(Ok(()));
+                return End::Answered;
+            }
+            Ok(Err(failure)) => {
+                backlog.end(Err(failure));
+                return End::Left;
+            }
+            Err(_) => {
+                backlog.end(Err(Failure::TimedOut));
+                return End::Late;
+            }
+        };
+        let giving = backlog.give(data, || false);
+        // PHP waits for a slow client, unless the complete response is due at the deadline.
+        let given = match event.patience {
+            Some(_) => Ok(giving.await),
+            None => timeout_at(deadline, giving).await,
+        };
+        match given {
+            Ok(Ok(())) => {}
+            Ok(Err(Gone)) => return End::Left,
+            Err(_) => {
+                backlog.end(Err(Failure::TimedOut));
+                return End::Late;
+            }
+        }
+        if let Some(patience) = event.patience {
+            deadline = Instant::now() + patience;
+        }
+    }
+}
+
+/// A response up to this size in bytes is sent in one piece if it is already complete.
+const AT_ONCE: usize = 256 * 1024;
+
+fn body(arriving: Taker) -> ResponseBody {
+    let pieces = stream::unfold(Some(arriving), |arriving| async {
+        let mut arriving = arriving?;
+        match poll_fn(|cx| arriving.poll_take(cx)).await? {
+            Ok(data) => Some((Ok(Frame::data(data)), Some(arriving))),
+            Err(failure) => Some((Err(failure), None)),
+        }
+    });
+    ResponseBody::stream(StreamBody::new(pieces))
+}
+
+fn response(head: Head, body: ResponseBody) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    if let Some(reason) = head.reason {
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
+
+/// Separates the header section from the body in a CGI script's output.
+#[derive(Default)]
+pub struct Reply {
+    buffer: BytesMut,
+    block: Block,
+    /// The first piece of the body, if it arrived with the header section.
+    rest: Bytes,
+    has_head: bool,
+}
+
+impl Reply {
+    /// The buffer for new output.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(ROOM);
+        &mut self.buffer
+    }
+
+    /// The next complete part.
+    pub fn next(&mut self) -> Result<Option<Part>, Failure> {
+        if !self.rest.is_empty() {
+            return Ok(Some(Part::Data(std::mem::take(&mut self.rest))));
+        }
+        let data = self.buffer.split().freeze();
+        if data.is_empty() {
+            return Ok(None);
+        }
+        if self.has_head {
+            return Ok(Some(Part::Data(data)));
+        }
+        match self.block.add(data) {
+            Ok(None) => Ok(None),
+            Ok(Some(Split { block, rest })) => {
+                self.has_head = true;
+                self.rest = rest;
+                head(&block).map(|head| Some(Part::Head(head)))
+            }
+            Err(TooLarge) => Err(Failure::Malformed(
+                "the response's headers are too large".into(),
+            )),
+        }
+    }
+
+    pub fn has_head(&self) -> bool {
+        self.has_head
+    }
+}
+
+/// How many bytes to read at once.
+const ROOM: usize = 64 * 1024;
+
+/// Parses a header section and logs rejected lines.
+pub fn head(block: &Bytes) -> Result<Head, Failure> {
+    let (head, refused) = response::parse(block).map_err(Failure::Malformed)?;
+    for line in refused {
+        warn!(line, "invalid response header removed");
+    }
+    debug!(status = head.status.as_u16(), "PHP answers");
+    Ok(head)
+}

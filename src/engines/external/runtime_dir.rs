@@ -1,0 +1,192 @@
+//! The directory with settings, scripts and sockets for an external PHP. It is removed with its
+//! boot, or by the next start if Surus was killed.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use surus_sys::dir_lock::{Held, hold};
+use surus_sys::process;
+
+use super::{Spec, Way, builtin, cli, fpm};
+use crate::engines::php_ini;
+use crate::launcher::{self, Launch};
+
+/// The directory of a boot.
+pub enum Home {
+    /// Created by this process.
+    Own(Own),
+    /// Created by the keeper, with all its files.
+    Kept(Kept),
+}
+
+impl Home {
+    pub fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Home::Own(own) => own.path(name),
+            Home::Kept(kept) => kept.home.path.join(name),
+        }
+    }
+
+    /// Writes one of the files that [`furnish`] created for this process.
+    pub fn fill(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        let path = self.path(name);
+        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// A directory of the keeper, which removes it when this is dropped.
+pub struct Kept {
+    pub launch: Launch,
+    pub home: launcher::Home,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.launch.by.close_home(self.home.number);
+    }
+}
+
+/// A directory that this process created and removes.
+pub struct Own {
+    dir: tempfile::TempDir,
+    gid: Option<u32>,
+    /// The user of the front end, if different.
+    front: Option<u32>,
+    /// Locks the directory, so that a later Surus sees that it is in use.
+    _held: Held,
+}
+
+/// The script that reports PHP's version and settings.
+pub const REPORT: &str = "report.php";
+
+/// Creates a directory with everything that PHP needs to start. `front` is the user of the front
+/// end, if different.
+pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
+    let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
+    home.put(REPORT, include_str!("report.php"))?;
+    match spec.way {
+        Way::Cgi => {}
+        Way::Cli => drop(home.put(cli::DRIVER_FILE, cli::DRIVER)?),
+        Way::Fpm if spec.address.is_some() => {}
+        Way::Fpm => drop(home.put(fpm::CONFIGURATION, &fpm::configuration(spec, &home)?)?),
+        Way::Builtin => {
+            home.put(builtin::ROUTER_FILE, builtin::ROUTER)?;
+            home.put_for_front(builtin::KEY_FILE)?;
+            for index in 0..spec.workers {
+                home.put_for_front(&builtin::variables_file(index))?;
+            }
+        }
+    }
+    Ok(home)
+}
+
+const PREFIX: &str = "surus-php-";
+
+/// Scanned after all other ini files, so that its settings win.
+const INI: &str = "ini";
+
+/// The first file that is written.
+const SETTINGS: &str = "ini/surus.ini";
+
+impl Own {
+    /// Writes the settings of `[php]`. PHP runs with this group, or with Surus's.
+    fn make(
+        settings: &[(String, String)],
+        gid: Option<u32>,
+        front: Option<u32>,
+    ) -> anyhow::Result<Own> {
+        sweep(&std::env::temp_dir());
+        let dir = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir()
+            .context("cannot create a directory for PHP's settings")?;
+        let held =
+            hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
+        let home = Own {
+            dir,
+            gid,
+            front,
+            _held: held,
+        };
+        let mut lines = String::new();
+        for (name, value) in settings {
+            let value = match name.as_str() {
+                // PHP must also be able to read this directory.
+                "open_basedir" if !value.is_empty() => {
+                    &format!("{value}:{}", home.dir.path().display())
+                }
+                _ => value,
+            };
+            lines += &php_ini::line(name, value)?;
+            lines.push('\n');
+        }
+        allow(home.dir.path(), 0o755)?;
+        let directory = home.ini();
+        std::fs::create_dir(&directory)
+            .and_then(|()| allow(&directory, 0o755))
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        home.put(SETTINGS, &lines)?;
+        Ok(home)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The directory for `PHP_INI_SCAN_DIR`.
+    pub fn ini(&self) -> PathBuf {
+        self.path(INI)
+    }
+
+    /// Writes a file that only PHP can read; it may contain passwords.
+    fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        self.write(name, content, None)
+    }
+
+    /// Creates a file that the front end writes and PHP reads.
+    fn put_for_front(&self, name: &str) -> anyhow::Result<PathBuf> {
+        self.write(name, "", self.front)
+    }
+
+    fn write(&self, name: &str, content: &str, owner: Option<u32>) -> anyhow::Result<PathBuf> {
+        let path = self.path(name);
+        let write = || {
+            std::fs::write(&path, "")?;
+            // Surus's own group may have other members.
+            allow(&path, if self.gid.is_some() { 0o640 } else { 0o600 })?;
+            chown(&path, owner, self.gid)?;
+            std::fs::write(&path, content)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// The user of the front end, if different.
+    pub fn front(&self) -> Option<u32> {
+        self.front
+    }
+}
+
+/// Removes the directories that killed processes of the same user left behind.
+fn sweep(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_one = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())
+            && entry
+                .metadata()
+                .is_ok_and(|about| about.is_dir() && about.uid() == process::uid());
+        // A new directory is locked before its settings exist.
+        if is_one && path.join(SETTINGS).exists() && hold(&path).is_ok() {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn allow(path: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}

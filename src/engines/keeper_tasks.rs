@@ -1,0 +1,240 @@
+//! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use surus_sys::process::{self, Kind};
+use surus_sys::rings::Rings;
+use surus_sys::scoreboard::Scoreboard;
+use surus_sys::shared_memory;
+
+use super::Plan;
+use super::cgi::server_vars;
+use super::external::command::{Extra, Starter};
+use super::external::runtime_dir;
+use super::external::runtime_dir::Own;
+use super::external::{Address, Way};
+use super::workers::generation;
+use super::workers::generation::master;
+use crate::launcher::{Role, TEMPLATE};
+
+/// Environment variables of one request may have so many bytes.
+const MOST_ENV: u64 = 1 << 20;
+/// The names of all functions that PHP's settings disable may have so many bytes.
+const MOST_DISABLED: usize = 32 * 1024;
+
+/// What an installed PHP of a pool is started with.
+pub struct Home {
+    own: Own,
+    starter: Starter,
+    disabled: Disabled,
+}
+
+/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that setting, so it could enable all.
+enum Disabled {
+    Unknown,
+    /// A process of [`Role::Probe`] writes them into this file, and has not ended well yet.
+    Asked(std::fs::File),
+    Known(String),
+}
+
+/// Starts the template of a pool; returns its number. `groups` are those of PHP's user.
+pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
+    let Plan::Ours { spec, limits, .. } = plan else {
+        bail!("this pool has no template");
+    };
+    let Ok(theirs) = <[OwnedFd; TEMPLATE]>::try_from(fds) else {
+        bail!("a template with another number of descriptors than {TEMPLATE}");
+    };
+    let requests = generation::requests(limits.capacity);
+    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
+    let are_sockets = [control, inbox, waiting].map(|fd| process::kind(fd) == Kind::Seqpacket);
+    let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == Kind::Pipe);
+    // A process that is still root maps them, and must not meet their end where it expects more.
+    let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
+    let is_board = shared_memory::is_sealed(board.as_fd(), board_size);
+    let are_rings = shared_memory::is_sealed(rings.as_fd(), Rings::size(spec.workers) as u64);
+    ensure!(
+        are_sockets == [true; 3]
+            && are_pipes == [true; 2]
+            && is_board
+            && are_rings
+            && process::is_event(bell),
+        "a template with descriptors of another kind"
+    );
+    let groups = master::groups_file(groups)?;
+    Ok(master::launch(spec, requests, theirs, Some(groups))?.id())
+}
+
+/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it; `groups` are those of PHP's user.
+pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
+    let Plan::Stock { spec, .. } = plan else {
+        bail!("this pool runs no installed PHP");
+    };
+    let own = runtime_dir::furnish(spec, Some(front))?;
+    let path = own.path("");
+    let path = path.components().as_path().to_path_buf();
+    let home = Home {
+        starter: Starter::new(spec, &own, groups.to_vec())?,
+        own,
+        disabled: Disabled::Unknown,
+    };
+    Ok((path, home))
+}
+
+/// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
+pub fn most(plan: &Plan) -> usize {
+    match plan {
+        Plan::Ours { .. } => 0,
+        Plan::Stock { spec, .. } => spec.workers * 4 + 8,
+    }
+}
+
+/// Starts an installed PHP; returns its number.
+pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+    let Plan::Stock { spec, .. } = plan else {
+        bail!("this pool runs no installed PHP");
+    };
+    ensure!(
+        home.own.path("").exists(),
+        "the directory of this PHP is gone"
+    );
+    let mut fds = fds.into_iter();
+    let mut next = |kinds: &[Kind]| {
+        let fd = fds.next().context("descriptors are missing")?;
+        let kind = process::kind(&fd);
+        ensure!(kinds.contains(&kind), "a descriptor of another kind");
+        Ok(fd)
+    };
+    // The standard input of a process that may be root's is nothing.
+    let stdin = next(&[Kind::File, Kind::Other])?;
+    let stdin = match role {
+        Role::Event => stdin,
+        Role::Probe | Role::Server => super::external::command::nothing()?,
+    };
+    let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
+    let mut env = Vec::new();
+    let mut extra = Extra::default();
+    match (spec.way, role) {
+        (Way::Cgi, Role::Event) => {
+            let file = next(&[Kind::File])?;
+            ensure!(
+                shared_memory::is_sealed_content(file.as_fd()),
+                "variables that may still change"
+            );
+            let mut file = std::fs::File::from(file).take(MOST_ENV + 1);
+            file.read_to_end(&mut env)?;
+            ensure!(env.len() as u64 <= MOST_ENV, "too many variables");
+            ensure!(
+                env.split(|byte| *byte == 0).all(is_of_request),
+                "variables that are none of a request"
+            );
+            extra.env = &env;
+        }
+        (Way::Cli, Role::Event) => {
+            let Disabled::Known(disabled) = &home.disabled else {
+                bail!("nobody has asked yet which functions PHP's settings disable");
+            };
+            extra.disabled = disabled;
+            extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+        }
+        (Way::Cli, Role::Probe) => {
+            ensure!(
+                matches!(home.disabled, Disabled::Unknown),
+                "this PHP has been asked already which functions its settings disable"
+            );
+            let file = process::writable_memory_file()?;
+            stdio[1] = file.try_clone()?;
+            home.disabled = Disabled::Asked(file.into());
+        }
+        _ => {}
+    }
+    ensure!(fds.next().is_none(), "too many descriptors");
+    let mut command = home.starter.command(role, extra, stdio)?;
+    let child = command
+        .spawn()
+        .with_context(|| format!("cannot start {}", spec.program.display()))?;
+    Ok(child.id())
+}
+
+/// A process of [`Role::Probe`] has ended well: notes what it has said.
+pub fn probed(home: &mut Home) -> anyhow::Result<()> {
+    let Disabled::Asked(file) = &home.disabled else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; MOST_DISABLED];
+    let length = file.read_at(&mut bytes, 0)?;
+    ensure!(length < MOST_DISABLED, "more than {MOST_DISABLED} bytes");
+    bytes.truncate(length);
+    let text = String::from_utf8(bytes)?;
+    // It becomes part of an argument, where a line break would begin another setting.
+    let is_name =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
+    ensure!(text.bytes().all(is_name), "{text:?} are no names");
+    home.disabled = Disabled::Known(text);
+    Ok(())
+}
+
+/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and other libraries heed more names than
+/// anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
+fn is_of_request(variable: &[u8]) -> bool {
+    let name = variable.split(|byte| *byte == b'=').next();
+    let name = std::str::from_utf8(name.unwrap_or_default());
+    variable.is_empty() || name.is_ok_and(server_vars::is_cgi)
+}
+
+/// Connects to the php-fpm that a pool has configured.
+pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
+    match plan {
+        Plan::Stock { spec, .. } => match &spec.address {
+            Some(Address::Unix(path)) => {
+                // The keeper waits for nobody.
+                let connected = surus_sys::socket::connect_at_once(path);
+                let connected =
+                    connected.with_context(|| format!("cannot connect to {}", path.display()))?;
+                Ok(connected)
+            }
+            _ => bail!("this pool has no unix socket of a php-fpm"),
+        },
+        Plan::Ours { .. } => bail!("this pool has no php-fpm"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::is_of_request;
+
+    #[test]
+    fn variables_that_libraries_heed_are_none_of_a_request() {
+        for variable in [
+            "REQUEST_METHOD=GET",
+            "HTTP_X=LD_PRELOAD",
+            "HTTPS=on",
+            "REDIRECT_STATUS=200",
+            "SCRIPT_FILENAME=/x=y",
+            "",
+        ] {
+            assert!(is_of_request(variable.as_bytes()), "{variable}");
+        }
+        for variable in [
+            "LD_PRELOAD=/tmp/x",
+            "PHPRC=/tmp",
+            "PHP_INI_SCAN_DIR=/tmp",
+            "GCONV_PATH=/tmp",
+            "OPENSSL_MODULES=/tmp",
+            "SSL_CERT_FILE=/tmp/x",
+            "HOSTALIASES=/tmp/x",
+            "PATH=/tmp",
+            "HTTP_PROXY=http://evil.example",
+            "LD_AUDIT",
+            "TZ=x",
+            "=x",
+        ] {
+            assert!(!is_of_request(variable.as_bytes()), "{variable}");
+        }
+    }
+}

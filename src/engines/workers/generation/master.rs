@@ -1,0 +1,425 @@
+//! The template process: started with what it needs, heard on its control socket.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use surus_sys::process::{self, User};
+use surus_sys::scoreboard::Scoreboard;
+use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+use tracing::error;
+
+use crate::engine::Report;
+use crate::engines::php_ini;
+use crate::engines::workers::ipc::doorbell::Post;
+use crate::engines::workers::ipc::requests;
+use crate::event::Event;
+use crate::launcher::{Child, Launch, TEMPLATE};
+
+/// How to run PHP; the same for every generation.
+#[derive(Clone)]
+pub struct Spec {
+    /// As metrics, logs and the status show it.
+    pub name: &'static str,
+    /// The engine's name in the catalogue.
+    pub engine: &'static str,
+    /// `surus-php8.x`.
+    pub program: PathBuf,
+    /// Starts `program` with the libraries beside it; none for the loader that `program` names itself.
+    pub loader: Option<PathBuf>,
+    pub workers: usize,
+    /// Finds what to boot, where the engine boots a script.
+    pub script: Option<FindScript>,
+    /// See [`Settings`](crate::engines::Settings::tells_leaks).
+    pub tells_leaks: bool,
+    /// Memory in which PHP notes how its start goes.
+    pub profile: Option<Arc<std::fs::File>>,
+    /// Peers whose connections the boot may leave open.
+    pub shared_sockets: Vec<String>,
+    /// Compare all memory after each rewind.
+    pub paranoid: bool,
+    /// See [`Settings`](crate::engines::Settings::direct_calls).
+    pub direct_calls: bool,
+    /// For how long somebody may look for what is to come before he sleeps.
+    pub spin: Duration,
+    pub max_events: u64,
+    /// Bytes; 0 means no limit.
+    pub max_memory: u64,
+    /// Whom the workers become; none to stay who we are.
+    pub user: Option<User>,
+    /// Instead of the php.ini that PHP would find.
+    pub ini_file: Option<PathBuf>,
+    /// Entries that override php.ini.
+    pub ini: Vec<(String, String)>,
+    pub clear_env: bool,
+    pub env: BTreeMap<String, String>,
+    /// By whom the template is started, if not by this process.
+    pub launch: Option<Launch>,
+}
+
+impl Spec {
+    /// Are the workers forked booted?
+    pub fn boots_in_template(&self) -> bool {
+        ["fork", "rewind"].contains(&self.engine)
+    }
+
+    /// Does each worker boot the application for itself?
+    pub fn boots_in_workers(&self) -> bool {
+        ["worker", "standby"].contains(&self.engine)
+    }
+}
+
+/// What to boot.
+pub struct Boot {
+    /// Absolute path of the PHP file.
+    pub script: PathBuf,
+    /// `DOCUMENT_ROOT` while it boots.
+    pub document_root: String,
+    /// Served once after the boot, before the first event.
+    pub warmup: Vec<Event>,
+}
+
+/// Finds what to boot; asked anew for each boot, since a reload may be there because a symbolic link leads elsewhere by now.
+pub type FindScript = Arc<dyn Fn() -> anyhow::Result<Boot> + Send + Sync>;
+
+/// A template that has been started.
+pub struct Template {
+    pub child: Child,
+    pub control: AsyncSeqpacket,
+    /// Our end of the inbox.
+    pub inbox: Seqpacket,
+    /// Each worker sends a message when it has come to wait for events.
+    pub waiting: AsyncSeqpacket,
+    /// What it writes.
+    pub output: [OwnedFd; 2],
+}
+
+/// Starts the template. `requests` is how many request ids the scoreboard has.
+pub async fn start(
+    spec: &Spec,
+    board: &Scoreboard,
+    requests: u16,
+    post: &Post,
+) -> anyhow::Result<Template> {
+    let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
+    let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
+    let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
+    let (stdout, their_stdout) = io::pipe().context("no pipe for the template")?;
+    let (stderr, their_stderr) = io::pipe().context("no pipe for the template")?;
+    let theirs: [OwnedFd; TEMPLATE] = [
+        their_control,
+        their_inbox,
+        board.fd().try_clone_to_owned()?,
+        their_waiting,
+        post.rings.fd().try_clone_to_owned()?,
+        post.bell.fd().try_clone_to_owned()?,
+        their_stdout.into(),
+        their_stderr.into(),
+    ];
+    let child = match &spec.launch {
+        Some(launch) => launch.by.template(launch.pool, theirs.into()).await?,
+        None => {
+            let groups = spec.user.as_ref().map(groups).transpose()?;
+            Child::Plain(launch(spec, requests, theirs, groups)?)
+        }
+    };
+    Ok(Template {
+        child,
+        control: AsyncSeqpacket::new(control)?,
+        inbox,
+        waiting: AsyncSeqpacket::new(waiting)?,
+        output: [stdout.into(), stderr.into()],
+    })
+}
+
+/// Starts the template as a child of this process, with descriptors in the order of [`TEMPLATE`]. `groups` has those of the
+/// user.
+pub fn launch(
+    spec: &Spec,
+    requests: u16,
+    theirs: [OwnedFd; TEMPLATE],
+    groups: Option<OwnedFd>,
+) -> anyhow::Result<std::process::Child> {
+    let boot = spec.script.as_ref().map(|find| find()).transpose()?;
+    let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
+        .context("no memory for the template's settings")?;
+    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = theirs;
+    let mut command = command(spec);
+    command
+        .arg("template")
+        // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
+        .envs(&spec.env)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr);
+    // The numbers are those of sapi/surus.h.
+    let mut fds: Vec<(OwnedFd, i32)> = vec![
+        (control, 3),
+        (inbox, 4),
+        (board, 5),
+        (settings, 6),
+        (waiting, 9),
+        (rings, 11),
+        (bell, 12),
+    ];
+    if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
+        let messages = process::memory_file(&warmups(boot)?)
+            .context("no memory for the warm-ups (engine.warmup)")?;
+        fds.push((messages, 7));
+    }
+    if let Some(profile) = &spec.profile {
+        fds.push((profile.try_clone()?.into(), 8));
+    }
+    fds.extend(groups.map(|groups| (groups, 10)));
+    process::spawn(command, fds).with_context(|| match &spec.loader {
+        Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
+        None => format!("cannot start {}", spec.program.display()),
+    })
+}
+
+/// A file with the groups of a user, as the template reads them.
+pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
+    let bytes: Vec<u8> = groups
+        .iter()
+        .flat_map(|group| group.to_ne_bytes())
+        .collect();
+    process::memory_file(&bytes)
+}
+
+/// A pipe that is going to have the groups of a user. To look them up may need the network, and takes milliseconds in any case: PHP
+/// starts meanwhile.
+fn groups(user: &User) -> anyhow::Result<OwnedFd> {
+    let (theirs, mut ours) = std::io::pipe().context("no pipe for the groups of engine.user")?;
+    let user = user.clone();
+    let look_up = move || match process::groups(&user) {
+        Ok(groups) => {
+            let bytes: Vec<u8> = groups.into_iter().flat_map(u32::to_ne_bytes).collect();
+            // A template that has ended does not need them.
+            let _ = ours.write_all(&bytes);
+        }
+        // Nothing comes through the pipe then, which the template says too.
+        Err(error) => error!(user = user.name, %error, "cannot look up the user's groups"),
+    };
+    thread::Builder::new()
+        .name("groups".into())
+        .spawn(look_up)
+        .context("no thread to look up the groups of engine.user")?;
+    Ok(theirs.into())
+}
+
+/// `surus-php`, without arguments.
+fn command(spec: &Spec) -> Command {
+    let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
+    let Some(loader) = &spec.loader else {
+        let mut command = Command::new(&spec.program);
+        command.arg0(name);
+        return command;
+    };
+    let mut command = Command::new(loader);
+    // On the command line and not in LD_LIBRARY_PATH, which the programs that PHP starts would inherit. What the system's cache
+    // names may be of another C library.
+    command.arg("--inhibit-cache").arg("--library-path");
+    command.arg(loader.parent().unwrap_or(Path::new("/")));
+    command.arg("--argv0").arg(name).arg(&spec.program);
+    command
+}
+
+/// NUL-terminated `key=value`, as sapi/settings.c reads them.
+fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec<u8>> {
+    let mut settings = Vec::new();
+    let mut put = |key: &str, value: &str| {
+        if value.contains('\0') {
+            return Err(anyhow!("a NUL byte in the setting {key}"));
+        }
+        settings.extend_from_slice(format!("{key}={value}\0").as_bytes());
+        Ok(())
+    };
+    put("engine", spec.engine)?;
+    if let Some(boot) = boot {
+        put(
+            "script",
+            boot.script
+                .to_str()
+                .context("the path of the script is not UTF-8")?,
+        )?;
+        put("document_root", &boot.document_root)?;
+        put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
+    }
+    put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
+    put("profiles", if spec.profile.is_some() { "1" } else { "0" })?;
+    for peer in &spec.shared_sockets {
+        put("socket", peer)?;
+    }
+    put("paranoid", if spec.paranoid { "1" } else { "0" })?;
+    put("direct_calls", if spec.direct_calls { "1" } else { "0" })?;
+    put("spin", &spec.spin.as_micros().to_string())?;
+    put("workers", &spec.workers.to_string())?;
+    put("requests", &requests.to_string())?;
+    put("max_events", &spec.max_events.to_string())?;
+    put("max_memory", &spec.max_memory.to_string())?;
+    put("clear_env", if spec.clear_env { "1" } else { "0" })?;
+    if let Some(user) = &spec.user {
+        put("user", &user.name)?;
+        put("uid", &user.uid.to_string())?;
+        put("gid", &user.gid.to_string())?;
+    }
+    if let Some(file) = &spec.ini_file {
+        // PHP would go on without it, and say nothing.
+        std::fs::File::open(file)
+            .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
+        put(
+            "ini_file",
+            file.to_str().context("the path of php.ini is not UTF-8")?,
+        )?;
+    }
+    for (name, value) in &spec.ini {
+        put("ini", &php_ini::line(name, value)?)?;
+    }
+    for (name, value) in &spec.env {
+        put("env", &format!("{name}={value}"))?;
+    }
+    Ok(settings)
+}
+
+/// Each as a message of the inbox, behind its length.
+fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
+    let mut messages = Vec::new();
+    for event in &boot.warmup {
+        let message = requests::encode_head(event, 1)
+            .map_err(|failure| anyhow!("the warm-up {}: {failure}", event.request.uri()))?;
+        messages.extend_from_slice(&u32::try_from(message.len())?.to_ne_bytes());
+        messages.extend_from_slice(&message);
+    }
+    Ok(messages)
+}
+
+/// What a template says.
+#[derive(Debug)]
+pub enum Said {
+    Ready(Report),
+    Worker {
+        index: usize,
+        pid: u32,
+        outbox: OwnedFd,
+        log: OwnedFd,
+        pidfd: Option<OwnedFd>,
+    },
+    Exited {
+        index: usize,
+        pid: u32,
+        wait_status: i32,
+        /// What its line says that it was doing, unchecked: state, request id and the tag of its ticket.
+        state: u32,
+        request: u32,
+        tag: u64,
+    },
+    /// It ends all workers that it has told of, so that others take their places.
+    Renewing,
+    /// OPcache takes nothing new until a reload.
+    OpcacheStuck(Stuck),
+    /// It is gone.
+    End,
+}
+
+/// Why OPcache takes nothing new (`sapi/opcache.c`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    Full,
+    /// It wants to be restarted, which it cannot be while booted processes hold pointers into it.
+    Restart,
+}
+
+/// Waits for the template's next words.
+pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
+    let mut buffer = [0; 16 * 1024];
+    let received = control.receive(&mut buffer).await?;
+    if received.len == 0 {
+        return Ok(Said::End);
+    }
+    let text = String::from_utf8_lossy(&buffer[..received.len]);
+    parse(&text, received.fds).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the template said `{}`", text.trim()),
+        )
+    })
+}
+
+fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
+    if let Some(lines) = text.strip_prefix("ready\n") {
+        return Some(Said::Ready(Report::read(lines)));
+    }
+    let mut words = text.split_whitespace();
+    match words.next()? {
+        "worker" => {
+            let index = words.next()?.parse().ok()?;
+            let pid = words.next()?.parse().ok()?;
+            let mut fds = fds.into_iter();
+            Some(Said::Worker {
+                index,
+                pid,
+                outbox: fds.next()?,
+                log: fds.next()?,
+                pidfd: fds.next(),
+            })
+        }
+        "exited" => Some(Said::Exited {
+            index: words.next()?.parse().ok()?,
+            pid: words.next()?.parse().ok()?,
+            wait_status: words.next()?.parse().ok()?,
+            state: words.next()?.parse().ok()?,
+            request: words.next()?.parse().ok()?,
+            tag: words.next()?.parse().ok()?,
+        }),
+        "renewing" => Some(Said::Renewing),
+        "opcache" => Some(Said::OpcacheStuck(match words.next()? {
+            "full" => Stuck::Full,
+            "restart" => Stuck::Restart,
+            _ => return None,
+        })),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_is_not_guessed() {
+        assert!(parse("worker x 1", vec![]).is_none());
+        assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
+        assert!(parse("nonsense", vec![]).is_none());
+        assert!(parse("opcache well", vec![]).is_none());
+        assert!(matches!(
+            parse("opcache restart", vec![]),
+            Some(Said::OpcacheStuck(Stuck::Restart))
+        ));
+        assert!(matches!(
+            parse("exited 1 2 3 4 5 6", vec![]),
+            Some(Said::Exited {
+                index: 1,
+                request: 5,
+                tag: 6,
+                ..
+            })
+        ));
+        // A worker can have written any number there, which is no reason to misunderstand the template.
+        let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
+        assert!(matches!(
+            parse(&most, vec![]),
+            Some(Said::Exited {
+                request: u32::MAX,
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,159 @@
+//! Notices that events wait although workers have nothing to do, and has those workers look.
+//!
+//! The event that has been waiting longest is claimed within a moment where any worker is free. If
+//! it is not, the message that was to wake a worker has woken somebody else (a process that a
+//! script has forked waits where the workers do), or no worker is able to take anything.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use surus_sys::scoreboard::{State, now_micros};
+use tracing::{debug, warn};
+
+use super::deadlines::{LOOKS, LOST_AFTER};
+use super::in_flight::Key;
+use super::state::Shared;
+use crate::launcher::Pid;
+use crate::observe::rate_limit::Rarely;
+
+/// After so long no request can be served, it seems. After the longer time, which no busy machine
+/// makes a worker wait, others take the places of those that take nothing.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
+
+/// Since when a worker waits that is signalled.
+const IDLE_FOR: Duration = Duration::from_millis(40);
+
+/// From this look on, workers that say that they wait are asked to look at the inbox.
+const SIGNALLED_AT: u32 = 2;
+/// At each of so many looks those are asked, too, that say something else: their lines may have
+/// been overwritten.
+const ALL_SIGNALLED_AT: u32 = 10;
+
+/// The event that has been waiting longest.
+#[derive(Debug, Clone, Copy)]
+pub struct Oldest {
+    pub key: Key,
+    pub since: Instant,
+}
+
+impl Oldest {
+    pub fn or(self, other: Oldest) -> Oldest {
+        match other.since < self.since {
+            true => other,
+            false => self,
+        }
+    }
+}
+
+/// What is remembered from one look to the next.
+#[derive(Default)]
+pub struct Stuck {
+    /// The event that was oldest at the last looks, since when nobody has taken it who could, and
+    /// how often that was seen.
+    unmoved: Option<(Key, Instant, u32)>,
+    doomed: Vec<(usize, Arc<Pid>)>,
+}
+
+impl Stuck {
+    /// Workers of which nothing good can be expected any more.
+    pub fn take_doomed(&mut self) -> Vec<(usize, Arc<Pid>)> {
+        std::mem::take(&mut self.doomed)
+    }
+
+    /// True: events wait for long although there are workers that hold none.
+    pub fn look(
+        &mut self,
+        shared: &Shared,
+        oldest: Option<Oldest>,
+        claimed: usize,
+        boot: Duration,
+    ) -> bool {
+        let now = Instant::now();
+        let Some(oldest) = oldest else {
+            return self.moves(shared);
+        };
+        let all = shared.without_event();
+        let count = all.len();
+        let mut free = all;
+        free.retain(|(worker, _)| !shared.boots(*worker, boot));
+        // One that boots takes as long as it takes; where others serve, one that is missing is
+        // about to be replaced.
+        let all_boot = free.is_empty() && count == shared.worker_count();
+        if free.is_empty() && (claimed > 0 || all_boot) {
+            return self.moves(shared);
+        }
+        let (since, looks) = match self.unmoved {
+            Some((key, since, looks)) if key == oldest.key => (since, looks + 1),
+            _ => {
+                self.moves(shared);
+                (now, 0)
+            }
+        };
+        self.unmoved = Some((oldest.key, since, looks));
+        let says_idle = |(worker, _): &(usize, Arc<Pid>)| {
+            let line = shared.line(*worker);
+            // One that has come back to the inbox just now is about to take it.
+            let idle_for = now_micros().saturating_sub(line.since);
+            line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
+        };
+        let signalled = looks >= SIGNALLED_AT
+            && (looks <= ALL_SIGNALLED_AT || looks.is_multiple_of(ALL_SIGNALLED_AT));
+        if signalled {
+            let all = looks.is_multiple_of(ALL_SIGNALLED_AT);
+            signal(shared, free.iter().filter(|one| all || says_idle(one)));
+        }
+        let stuck = now.duration_since(since);
+        if looks > LOOKS && stuck > STUCK_AFTER {
+            shared.is_stuck.store(true, Ordering::Release);
+        }
+        if looks > 3 * LOOKS && stuck > STUCK_FOR_GOOD {
+            self.give_up(shared, free, claimed, says_idle);
+        }
+        now.duration_since(oldest.since) > LOST_AFTER
+    }
+
+    fn give_up(
+        &mut self,
+        shared: &Shared,
+        mut free: Vec<(usize, Arc<Pid>)>,
+        claimed: usize,
+        says_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
+    ) {
+        let why = "requests wait, and no worker takes any";
+        if claimed > 0 {
+            // The others serve. Of these, one that has been told to retire may take its time.
+            free.retain(says_idle);
+        } else if shared.is_to_be_replaced(why) {
+            shared.repaired("stuck");
+        }
+        self.doomed = free;
+        self.unmoved = None;
+    }
+
+    fn moves(&mut self, shared: &Shared) -> bool {
+        self.unmoved = None;
+        shared.is_stuck.store(false, Ordering::Release);
+        false
+    }
+}
+
+/// Has these look at the inbox.
+fn signal<'a>(shared: &Shared, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
+    let mut count = 0;
+    for (worker, pid) in workers {
+        count += 1;
+        if let Err(error) = pid.stop() {
+            debug!(worker, %error, "cannot signal the worker");
+        }
+    }
+    if count == 0 {
+        return;
+    }
+    shared.repaired("wake");
+    static SAID: Rarely = Rarely::new();
+    if SAID.is_time(Instant::now()) {
+        warn!("a request waits although workers are idle; they are woken by a signal");
+    }
+}

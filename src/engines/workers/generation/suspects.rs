@@ -1,0 +1,123 @@
+//! Workers that may be running an event which Surus has given up, or that take nothing any more:
+//! ends them one after the other, unless it turns out that they are innocent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::warn;
+
+use super::state::Shared;
+use crate::engines::workers::exit_reason::Killed;
+use crate::launcher::Pid;
+
+/// A worker that had shown no ticket of an event that it held when it was suspected.
+struct Suspect {
+    worker: usize,
+    pid: Arc<Pid>,
+    /// How often it had shown a ticket by then. A worker serves one event at a time: once it has
+    /// shown another, it is innocent.
+    spoken: u64,
+    why: Killed,
+}
+
+/// Those that there are.
+#[derive(Default)]
+pub struct Suspects {
+    /// When what they may be running has to have ended.
+    until: Vec<(Instant, Vec<Suspect>)>,
+    /// To be ended.
+    due: VecDeque<Suspect>,
+}
+
+impl Suspects {
+    pub fn is_empty(&self) -> bool {
+        self.until.is_empty() && self.due.is_empty()
+    }
+
+    /// One of the workers that have shown nothing may be running an event that nobody knows of any
+    /// more. It has time until then.
+    pub fn suspect(&mut self, shared: &Shared, until: Instant) {
+        let all = shared.that_are_silent();
+        let all = all
+            .into_iter()
+            .map(|one| Suspect::new(shared, one, Killed::Late));
+        self.until.push((until, all.collect()));
+    }
+
+    /// These take no events although events wait.
+    pub fn add(&mut self, shared: &Shared, workers: Vec<(usize, Arc<Pid>)>) {
+        let new = workers
+            .into_iter()
+            .map(|one| Suspect::new(shared, one, Killed::Broken));
+        self.due.extend(new);
+    }
+
+    /// Ends at most one of those whose time is over.
+    pub fn look(&mut self, shared: &Shared) {
+        let now = Instant::now();
+        for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
+            shared.repaired("hidden");
+            self.due.extend(suspects);
+        }
+        for _ in 0..self.due.len() {
+            let Some(suspect) = self.due.pop_front() else {
+                return;
+            };
+            match suspect.judge(shared) {
+                Judgement::Innocent => {}
+                Judgement::Open => self.due.push_back(suspect),
+                Judgement::Guilty => {
+                    warn!(
+                        pid = suspect.pid.get(),
+                        "a worker takes no requests, or runs one that was given up; killed"
+                    );
+                    shared.kill(suspect.worker, &suspect.pid, suspect.why);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+enum Judgement {
+    Innocent,
+    /// It names an event in flight, so it is about to show that it holds it, or its line is a lie
+    /// that others will disprove.
+    Open,
+    Guilty,
+}
+
+impl Suspect {
+    fn new(shared: &Shared, (worker, pid): (usize, Arc<Pid>), why: Killed) -> Suspect {
+        Suspect {
+            worker,
+            pid,
+            spoken: shared.spoken(worker),
+            why,
+        }
+    }
+
+    fn judge(&self, shared: &Shared) -> Judgement {
+        let is_there = shared
+            .pid(self.worker)
+            .is_some_and(|pid| Arc::ptr_eq(&pid, &self.pid));
+        if !is_there || shared.spoken(self.worker) != self.spoken {
+            return Judgement::Innocent;
+        }
+        // The last look at the lines may be a tick ago.
+        let line = shared.line(self.worker);
+        let held = line.held().filter(|_| line.pid == self.pid.get());
+        let is_named = held.is_some_and(|held| {
+            let of_another = |slot: &mut super::in_flight::Slot| {
+                let holder = slot.holder.as_ref();
+                holder.is_some_and(|holder| !holder.is(&self.pid))
+            };
+            shared.slots.named(held, of_another) == Some(false)
+        });
+        match is_named || !shared.held_by(&self.pid).is_empty() {
+            true => Judgement::Open,
+            false => Judgement::Guilty,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Where requests arrive.
+
+mod connection_limit;
+pub mod proxy_protocol;
+
+use std::fmt;
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::net::{TcpListener, UnixListener};
+
+/// An address to listen at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err(format!("`{text}`: the path of a unix socket is absolute"));
+            }
+            return Ok(Address::Unix(path.into()));
+        }
+        let with_port = match text.parse::<u16>() {
+            Ok(port) => format!("127.0.0.1:{port}"),
+            Err(_) => text
+                .strip_prefix(':')
+                .map_or_else(|| text.to_string(), |port| format!("0.0.0.0:{port}")),
+        };
+        let with_port = with_port.replace("localhost:", "127.0.0.1:");
+        with_port.parse().map(Address::Tcp).map_err(|_| {
+            format!("`{text}` is no address; write `127.0.0.1:8080`, `[::1]:8080`, `8080` or `unix:/run/app.sock`")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Address::Tcp(address) => serializer.collect_str(address),
+            Address::Unix(path) => serializer.collect_str(&format_args!("unix:{}", path.display())),
+        }
+    }
+}
+
+/// Who may connect to a unix socket, as an octal number: `0660`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let is_octal = text.len() <= 4 && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| is_octal && *mode <= 0o777)
+            .map(Mode)
+            .ok_or_else(|| format!("`{text}` is no mode; write it as octal text, as `\"0660\"`"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04o}", self.0))
+    }
+}
+
+/// A bound address.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's file, removed with it.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// False where another process removes it.
+    is_ours: bool,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A bound address that no runtime knows yet.
+#[derive(Debug)]
+pub enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, SocketFile),
+}
+
+/// Connections that wait to be accepted; what the kernel allows, if that is less.
+const BACKLOG: i32 = 4096;
+
+impl Bound {
+    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
+    /// answers is not.
+    pub fn bind(address: &Address, setting: &str) -> anyhow::Result<Bound> {
+        let bound = match address {
+            Address::Tcp(address) => {
+                let listener = std::net::TcpListener::bind(address)
+                    .map_err(|error| refused(error, *address, setting))?;
+                surus_sys::socket::set_backlog(&listener, BACKLOG)
+                    .map_err(|error| refused(error, *address, setting))?;
+                listener.set_nonblocking(true)?;
+                Bound::Tcp(listener)
+            }
+            Address::Unix(path) => {
+                if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+                {
+                    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                        bail!(
+                            "cannot listen at unix:{}: another process does; end it, or choose another address with {setting}",
+                            path.display()
+                        );
+                    }
+                    std::fs::remove_file(path).with_context(|| {
+                        format!("cannot remove the abandoned socket {}", path.display())
+                    })?;
+                }
+                let listener = std::os::unix::net::UnixListener::bind(path).with_context(|| {
+                    format!(
+                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
+                        path.display()
+                    )
+                })?;
+                let file = SocketFile {
+                    path: path.clone(),
+                    is_ours: true,
+                };
+                let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
+                listener.set_nonblocking(true)?;
+                Bound::Unix(listener, file)
+            }
+        };
+        Ok(bound)
+    }
+
+    /// Says who may connect to a unix socket, and which group it is of.
+    pub fn admit(&self, mode: Option<Mode>, group: Option<u32>) -> anyhow::Result<()> {
+        let Bound::Unix(_, SocketFile { path, .. }) = self else {
+            return Ok(());
+        };
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group)
+                .with_context(|| format!("cannot give {} to its group", path.display()))?;
+        }
+        if let Some(Mode(mode)) = mode {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| {
+                format!(
+                    "cannot set the mode of {} (http.socket_mode)",
+                    path.display()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The same listener for another process, which leaves a socket's file to this one.
+    pub fn lend(&self) -> anyhow::Result<Bound> {
+        Ok(match self {
+            Bound::Tcp(listener) => Bound::Tcp(listener.try_clone()?),
+            Bound::Unix(listener, file) => {
+                let path = file.path.clone();
+                let is_ours = false;
+                Bound::Unix(listener.try_clone()?, SocketFile { path, is_ours })
+            }
+        })
+    }
+
+    /// Leaves a socket's file to another process.
+    pub fn leave_file(&mut self) {
+        if let Bound::Unix(_, file) = self {
+            file.is_ours = false;
+        }
+    }
+
+    /// Accepts connections in the runtime that this is called in.
+    pub fn listen(self) -> anyhow::Result<Listener> {
+        Ok(match self {
+            Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
+            Bound::Unix(listener, file) => Listener::Unix(UnixListener::from_std(listener)?, file),
+        })
+    }
+}
+
+impl Listener {
+    /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
+    pub fn name(&self) -> String {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => format!("http://{address}"),
+                Err(error) => format!("http://? ({error})"),
+            },
+            Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
+        }
+    }
+}
+
+/// Says what may help.
+fn refused(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => "another process does; end it, or ",
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; otherwise "
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; ",
+        _ => "",
+    };
+    anyhow::anyhow!(
+        "cannot listen at {address}: {why}choose another address with {setting} ({error})"
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read() {
+        assert_eq!("0660".parse(), Ok(Mode(0o660)));
+        assert_eq!("777".parse(), Ok(Mode(0o777)));
+        for wrong in ["", "0o660", "888", "1777", "+66", "-1", "00660", "rw"] {
+            assert!(wrong.parse::<Mode>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
+        assert_eq!("8080".parse(), Ok(tcp("127.0.0.1:8080")));
+        assert_eq!(":80".parse(), Ok(tcp("0.0.0.0:80")));
+        assert_eq!("localhost:81".parse(), Ok(tcp("127.0.0.1:81")));
+        assert_eq!("[::1]:8080".parse(), Ok(tcp("[::1]:8080")));
+        assert_eq!("unix:/run/x".parse(), Ok(Address::Unix("/run/x".into())));
+        for wrong in [
+            "",
+            "80a",
+            "unix:x",
+            "example.org:80",
+            "1.2.3.4",
+            "127.0.0.1:99999",
+        ] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+}

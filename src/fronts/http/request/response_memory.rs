@@ -1,0 +1,105 @@
+//! Counts what a response holds in memory until its client has taken it, and moves its body into a
+//! file where memory is short.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{StatusCode, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tracing::warn;
+
+use crate::app::response::plain;
+use crate::budget::{self, MEMORY, Taken};
+use crate::event::{Failure, Response, ResponseBody};
+use crate::observe::rate_limit::Rarely;
+use crate::spool::TempFile;
+
+/// A shorter body is part of what any connection costs. Counting it would cost more than it is.
+const SMALL: usize = 4 << 10;
+
+/// What is read of the file at a time.
+const CHUNK: u64 = 16 << 10;
+
+/// Counts the body where all of it is here. None: as it is.
+pub fn hold(response: &mut Response) -> Result<(), Bytes> {
+    let status = response.status();
+    let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
+    let ResponseBody::Full(body) = response.body_mut() else {
+        return Ok(());
+    };
+    if body.len() < SMALL || has_no_body {
+        return Ok(());
+    }
+    *body = budget::try_hold(std::mem::take(body))?;
+    Ok(())
+}
+
+/// Puts a body that memory has no room for into a file.
+pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>) -> Response {
+    let length = body.len() as u64;
+    let directory = directory.map(Path::to_path_buf);
+    let written = tokio::task::spawn_blocking(move || -> io::Result<TempFile> {
+        let file = TempFile::create(directory.as_deref())?;
+        file.reserve(length)?;
+        file.write_all_at(&body, 0)?;
+        Ok(file)
+    });
+    match written.await.unwrap_or_else(|error| Err(error.into())) {
+        Ok(file) => {
+            // HTTP does not derive it from a stream.
+            let headers = response.headers_mut();
+            headers
+                .entry(header::CONTENT_LENGTH)
+                .or_insert(length.into());
+            *response.body_mut() = file_body(Arc::new(file), length);
+            response
+        }
+        Err(error) => {
+            static SAID: Rarely = Rarely::new();
+            if SAID.is_time(std::time::Instant::now()) {
+                warn!(%error, "no room for responses that wait for their clients (http.buffer_memory, http.spool): 503");
+            }
+            plain(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no room for the response; too many wait for their clients",
+            )
+        }
+    }
+}
+
+fn file_body(file: Arc<TempFile>, length: u64) -> ResponseBody {
+    let pieces = stream::try_unfold(0, move |at| {
+        let file = file.clone();
+        async move {
+            let size = CHUNK.min(length - at);
+            if size == 0 {
+                return Ok(None);
+            }
+            let read = tokio::task::spawn_blocking(move || -> io::Result<Bytes> {
+                let mut buffer = vec![0; size as usize];
+                file.read_exact_at(&mut buffer, at)?;
+                Ok(budget::hold_anyway(buffer.into()))
+            });
+            match read.await.unwrap_or_else(|error| Err(error.into())) {
+                Ok(piece) => Ok(Some((Frame::data(piece), at + size))),
+                Err(error) => Err(Failure::Malformed(format!(
+                    "what was kept of a response cannot be read: {error}"
+                ))),
+            }
+        }
+    });
+    ResponseBody::stream(StreamBody::new(pieces))
+}
+
+/// Counts a response's headers.
+pub fn headers<B>(response: &http::Response<B>) -> Taken {
+    let length = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
+        name.as_str().len() + value.len() + 64
+    };
+    MEMORY.take(response.headers().iter().map(length).sum::<usize>() as u64)
+}

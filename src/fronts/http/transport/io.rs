@@ -1,0 +1,513 @@
+//! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early hints.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
+use tokio::time::Sleep;
+
+use crate::event::EarlyHints;
+
+use super::request_line::{Begun, Follower};
+use super::sendfile_body::{Files, is_placeholder};
+use super::timeouts::Activity;
+
+/// A client's socket.
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_write(bytes),
+            Socket::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    fn try_write_vectored(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_write_vectored(bytes),
+            Socket::Unix(stream) => stream.try_write_vectored(bytes),
+        }
+    }
+
+    fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
+            Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+            }),
+        }
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(stream) => stream.poll_write_ready(cx),
+            Socket::Unix(stream) => stream.poll_write_ready(cx),
+        }
+    }
+
+    /// Waits for bytes and appends them; 0 at the end.
+    pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_append(cx, to)).await
+    }
+
+    fn poll_append(&self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let mut piece = [0; 4096];
+        let mut buffer = ReadBuf::new(&mut piece);
+        let n = ready!(self.poll_read(cx, &mut buffer))?;
+        to.put_slice(buffer.filled());
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_read(to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_read_ready(cx))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Reads what is there. A read that leaves room has emptied the socket, so the next waits without having tried; tokio knows
+    /// no way to be told that but by an attempt that would have had to wait.
+    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        let room = buffer.remaining();
+        let mut emptied = None;
+        let read = match self {
+            Socket::Tcp(stream) => stream.try_io(Interest::READABLE, || {
+                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
+            }),
+            Socket::Unix(stream) => stream.try_io(Interest::READABLE, || {
+                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
+            }),
+        };
+        emptied.map_or(read, Ok)
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(stream) => stream.poll_read_ready(cx),
+            Socket::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+}
+
+/// `WouldBlock` when `read` bytes were all that there was; then they are in `emptied`.
+fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usize> {
+    if read == 0 || read == room {
+        return Ok(read);
+    }
+    *emptied = Some(read);
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// What hyper reads from and writes to.
+pub struct Io {
+    shared: Arc<Shared>,
+    /// Bytes that came before hyper did.
+    first: Bytes,
+    /// Bytes that hyper has had no room for.
+    ready: Bytes,
+    follower: Follower,
+    line: Line,
+    max_uri: u64,
+    /// The last read may have left something.
+    goes_on: bool,
+    /// The end of the connection's pause.
+    resumes: Option<Pin<Box<Sleep>>>,
+}
+
+/// The first line of what has come since something was last written.
+#[derive(Default)]
+struct Line {
+    len: u64,
+    ended: bool,
+}
+
+impl Line {
+    fn read(&mut self, bytes: &[u8]) {
+        if !self.ended {
+            let end = memchr::memchr(b'\n', bytes);
+            self.ended = end.is_some();
+            self.len += end.unwrap_or(bytes.len()) as u64;
+        }
+    }
+}
+
+/// What is shared with the requests of the connection.
+pub struct Shared {
+    pub socket: Socket,
+    pub activity: Activity,
+    /// Another connection needs the room.
+    pub leave: Notify,
+    pub begun: Begun,
+    /// The client has sent all that it will ever send.
+    ended: AtomicBool,
+    /// What the placeholders among the bytes to write stand for.
+    pub files: Files,
+    /// hyper has nothing buffered: what is written now does not cut a response in two.
+    quiet: AtomicBool,
+    /// The end of early hints that the socket did not take at once; goes out before anything else.
+    rest: Mutex<Vec<u8>>,
+    /// We have answered 414, with a body of so many bytes.
+    pub uri_too_long: OnceLock<u64>,
+}
+
+impl Io {
+    pub fn new(socket: Socket, max_uri: u64) -> Io {
+        let shared = Shared {
+            socket,
+            activity: Activity::new(),
+            leave: Notify::new(),
+            begun: Begun::default(),
+            ended: AtomicBool::new(false),
+            files: Files::default(),
+            quiet: AtomicBool::new(true),
+            rest: Mutex::new(Vec::new()),
+            uri_too_long: OnceLock::new(),
+        };
+        Io {
+            shared: Arc::new(shared),
+            first: Bytes::new(),
+            ready: Bytes::new(),
+            follower: Follower::default(),
+            line: Line::default(),
+            max_uri,
+            goes_on: false,
+            resumes: None,
+        }
+    }
+
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// These bytes have been read from the socket already.
+    pub fn begin_with(&mut self, first: Bytes) {
+        self.first = first;
+    }
+
+    /// Waits while the connection pauses: what its client sends meanwhile stays in the kernel.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(until) = self.shared.activity.paused_until() {
+            let until = tokio::time::Instant::from_std(until);
+            let sleep = || Box::pin(tokio::time::sleep_until(until));
+            let resumes = self.resumes.get_or_insert_with(sleep);
+            if resumes.deadline() != until {
+                resumes.as_mut().reset(until);
+            }
+            ready!(resumes.as_mut().poll(cx));
+            self.shared.activity.resume();
+        }
+        Poll::Ready(())
+    }
+
+    /// Sees to what has come since there were `before` bytes in the buffer.
+    fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        if self.shared.activity.is_multiplexed() {
+            return;
+        }
+        let is_idle = self.shared.activity.is_idle();
+        let bytes = &buffer.filled()[before..];
+        if let Some(encoded) = self.follower.read(bytes, is_idle, &self.shared.begun) {
+            buffer.set_filled(before);
+            self.ready = encoded.into();
+            let n = self.ready.len().min(buffer.remaining());
+            buffer.put_slice(&self.ready.split_to(n));
+        }
+    }
+
+    /// Does the client speak HTTP/2? What it has sent until that is known, is read again.
+    pub fn poll_recognize(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            let len = self.first.len().min(PREFACE.len());
+            if self.first[..len] != PREFACE[..len] {
+                return Poll::Ready(Ok(false));
+            }
+            if len == PREFACE.len() {
+                self.shared.activity.multiplexes();
+                return Poll::Ready(Ok(true));
+            }
+            let mut come = BytesMut::new();
+            let n = ready!(self.shared.socket.poll_append(cx, &mut come))?;
+            if n == 0 {
+                return Poll::Ready(Ok(false));
+            }
+            self.shared.activity.read();
+            self.first = match self.first.is_empty() {
+                true => come.freeze(),
+                false => [&self.first[..], &come].concat().into(),
+            };
+        }
+    }
+
+    /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC 9112, 3 demands 414; hyper
+    /// has not parsed anything then, so that only the bytes themselves can tell.
+    fn is_wrong_about_the_line(&mut self, bytes: &[u8]) -> bool {
+        let line = std::mem::take(&mut self.line);
+        !line.ended && line.len > self.max_uri && bytes.starts_with(b"HTTP/1.1 431 ")
+    }
+
+    fn say_uri_too_long(&self) {
+        let text = "414 URI Too Long: the request target is too long\n";
+        let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8";
+        let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let mut rest = self
+            .shared
+            .rest
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        rest.extend_from_slice(response.as_bytes());
+        let _ = self.shared.uri_too_long.set(text.len() as u64);
+    }
+
+    /// Writes the bytes up to the first placeholder, or the file that it stands for.
+    fn poll_write_parts(
+        &self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let is_file = |part: &IoSlice<'_>| !part.is_empty() && is_placeholder(part);
+        let Some(at) = parts.iter().position(is_file) else {
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(parts));
+        };
+        if parts[..at].iter().any(|part| !part.is_empty()) {
+            let bytes = &parts[..at];
+            return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes));
+        }
+        let most = parts[at].len();
+        poll_write(&self.shared, cx, |socket| {
+            let send = |file: &File, offset, most| socket.try_send_file(file, offset, most);
+            match self.shared.files.send(most, send) {
+                Some(Ok(0)) => Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a file became shorter while it was sent",
+                )),
+                Some(result) => result,
+                None => Err(io::Error::other("a placeholder without a file")),
+            }
+        })
+    }
+
+    /// Writes what early hints have left over.
+    fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut rest = self
+            .shared
+            .rest
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        while !rest.is_empty() {
+            let n = ready!(poll_write(&self.shared, cx, |socket| socket.try_write(&rest)))?;
+            rest.drain(..n);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a client that speaks HTTP/2 begins with (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A client that sends nothing gets so long to notice that nobody listens.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// And so long when everybody waits for the end.
+const LINGER_DRAINING: Duration = Duration::from_millis(500);
+
+/// One that is still sending gets so many times as long.
+const LINGER_SENDING: u32 = 5;
+
+impl Shared {
+    /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
+    /// a reset takes the response with it that says why (RFC 9112, 9.6).
+    pub async fn linger(&self) {
+        // hyper has done so, except where it takes the connection for a tunnel.
+        if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        let silence = match self.activity.is_draining() {
+            true => LINGER_DRAINING,
+            false => LINGER,
+        };
+        let silent = async {
+            let mut ignored = BytesMut::new();
+            while let Ok(Ok(1..)) =
+                tokio::time::timeout(silence, self.socket.read(&mut ignored)).await
+            {
+                ignored.clear();
+            }
+        };
+        let _ = tokio::time::timeout(silence * LINGER_SENDING, silent).await;
+    }
+
+    fn shut_down(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(stream) => shutdown(stream),
+            Socket::Unix(stream) => shutdown(stream),
+        }
+    }
+}
+
+/// Bytes of early hints that a client may be slow to take.
+const MAX_HINTS: usize = 16 << 10;
+
+impl EarlyHints for Shared {
+    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is being sent: hints may
+    /// be left out, responses must not be damaged. hyper has no way of its own for this.
+    fn send(&self, headers: &HeaderMap) {
+        if !self.quiet.load(Ordering::Acquire) {
+            return;
+        }
+        let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+        for value in headers.get_all(http::header::LINK) {
+            text.extend_from_slice(b"link: ");
+            text.extend_from_slice(value.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"\r\n");
+        if text.len() > MAX_HINTS {
+            return;
+        }
+        let mut rest = self
+            .rest
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !rest.is_empty() {
+            return;
+        }
+        if let Ok(n) = self.socket.try_write(&text)
+            && n < text.len()
+        {
+            rest.extend_from_slice(&text[n..]);
+        }
+    }
+}
+
+fn poll_write(
+    shared: &Shared,
+    cx: &mut Context<'_>,
+    mut write: impl FnMut(&Socket) -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match write(&shared.socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if shared.socket.poll_write_ready(cx)?.is_pending() {
+                    shared.activity.write_blocked();
+                    return Poll::Pending;
+                }
+            }
+            Ok(n) => {
+                shared.activity.written();
+                return Poll::Ready(Ok(n));
+            }
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(this.poll_pause(cx));
+        if !this.ready.is_empty() {
+            let n = this.ready.len().min(buffer.remaining());
+            buffer.put_slice(&this.ready.split_to(n));
+        } else if this.first.is_empty() {
+            // Who reads without end has its turn like others; tokio counts only reads that find nothing.
+            if this.goes_on {
+                ready!(pin!(tokio::task::coop::consume_budget()).poll(cx));
+            }
+            let n = ready!(this.shared.socket.poll_read(cx, buffer))?;
+            this.goes_on = buffer.remaining() == 0;
+            if n == 0 {
+                this.shared.ended.store(true, Ordering::Relaxed);
+                return Poll::Ready(Ok(()));
+            }
+            this.follow(buffer, before);
+        } else {
+            let n = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first.split_to(n));
+            this.follow(buffer, before);
+        }
+        this.shared.activity.read();
+        if this.shared.activity.is_idle() {
+            this.line.read(&buffer.filled()[before..]);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_wrong_about_the_line(bytes) {
+            self.say_uri_too_long();
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        self.shared.quiet.store(false, Ordering::Release);
+        ready!(self.poll_rest(cx))?;
+        self.poll_write_parts(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_wrong_about_the_line(bytes.first().map_or(&[], |first| first)) {
+            self.say_uri_too_long();
+            return Poll::Ready(Ok(bytes.iter().map(|slice| slice.len()).sum()));
+        }
+        self.shared.quiet.store(false, Ordering::Release);
+        ready!(self.poll_rest(cx))?;
+        self.poll_write_parts(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_rest(cx))?;
+        // hyper flushes when it has written all that it had.
+        self.shared.quiet.store(true, Ordering::Release);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shared.shut_down())
+    }
+}
+
+/// Closes the sending direction.
+fn shutdown(stream: &impl AsFd) -> io::Result<()> {
+    match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
+        // The client was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        other => other,
+    }
+}

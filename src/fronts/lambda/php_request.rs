@@ -1,0 +1,125 @@
+//! Converts an event of Lambda to an [`Event`] for PHP.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Method, Request};
+use tokio_util::task::TaskTracker;
+
+use super::invocation::Invocation;
+use crate::app::site::normalize;
+use crate::event::{Address, Body, Event, Origin, Script};
+use crate::observe::log_context::Named;
+
+/// What every event has, whatever its type.
+pub struct Task<'a> {
+    pub invocation: &'a Invocation,
+    /// Surus's own id of the event.
+    pub id: u64,
+    /// When PHP must stop, so that time remains to report it.
+    pub deadline: Instant,
+    /// The deadline that PHP is told: Lambda's, or that of a record.
+    pub reported_deadline: Instant,
+    /// The event's X-Ray trace.
+    pub trace: Option<&'a str>,
+    pub thawed: Option<Duration>,
+    /// The event's request id in the log.
+    pub named: &'a Named,
+    /// Empty once no worker has work left for the event.
+    pub workers: &'a TaskTracker,
+}
+
+/// The path of events that are not HTTP; AWS's Lambda Web Adapter uses the same.
+pub const PATH: &str = "/events";
+
+impl Task<'_> {
+    /// Builds the event for an engine.
+    pub fn event(&self, request: Request<Body>, script: Script, origin: Origin) -> Event {
+        Event {
+            id: self.id,
+            request,
+            script,
+            origin,
+            variables: self
+                .invocation
+                .variables(self.reported_deadline, self.trace, self.thawed),
+            deadline: self.deadline,
+            patience: None,
+            spool: None,
+            hold: Some(self.workers.token()),
+            early_hints: None,
+        }
+    }
+}
+
+/// Whether PHP would take an HTTP request for an event that Lambda has sent.
+pub fn looks_like_event<B>(request: &Request<B>) -> bool {
+    if request.method() != Method::POST {
+        return false;
+    }
+    // Malformed paths are rejected anyway.
+    let Ok(path) = normalize(request.uri().path()) else {
+        return false;
+    };
+    // Frameworks take what follows the script's name as the path.
+    let path = path.path();
+    let path = path.rfind(".php/").map_or(path, |at| &path[at + 4..]);
+    path.trim_end_matches('/').eq_ignore_ascii_case(PATH)
+}
+
+/// An event as a request.
+pub fn request(payload: Bytes) -> Request<Body> {
+    let mut request = Request::new(Body::Memory(payload));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = http::Uri::from_static(PATH);
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(header::CONTENT_TYPE, json);
+    request
+}
+
+/// The origin of events that did not come over HTTP.
+pub fn origin() -> Origin {
+    static LOCAL: LazyLock<Address> =
+        LazyLock::new(|| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+    Origin {
+        client: Some(LOCAL.clone()),
+        server: Some(LOCAL.clone()),
+        https: false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_looks_like_an_event_is_recognized_in_any_spelling() {
+        let looks = |method, target: &str| {
+            let request = Request::builder().method(method).uri(target);
+            looks_like_event(&request.body(()).unwrap())
+        };
+        for target in [
+            "/events",
+            "/events/",
+            "//events",
+            "/./events?x=1",
+            "/a/../events",
+            "/%65vents",
+            "/Events",
+            "/index.php/events",
+            "/index.php/events/",
+        ] {
+            assert!(looks(Method::POST, target), "{target}");
+        }
+        for target in ["/", "/events2", "/my/events", "/events/1", "/events.php"] {
+            assert!(!looks(Method::POST, target), "{target}");
+        }
+        assert!(!looks(Method::GET, "/events"));
+    }
+}
