@@ -1,11 +1,12 @@
 /* surus-php: PHP as surus runs it. */
-#include "surus.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <php_version.h>
+
+#include "base/descriptors.h"
+#include "run.h"
 
 int main(int argc, char **argv)
 {

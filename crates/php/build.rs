@@ -22,12 +22,8 @@ fn main() {
     let version = php.ask("--version");
     let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
-    let mut sources: Vec<PathBuf> = sapi
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "c"))
-        .collect();
+    let mut sources = Vec::new();
+    find_sources(&sapi, &mut sources);
     let sanitizers = env::var("SURUS_SANITIZE")
         .ok()
         .map(|s| format!("-fsanitize={s}"));
@@ -99,6 +95,18 @@ fn main() {
         "cargo:rustc-env=SURUS_PHP_LIBRARY={}",
         library.file.display()
     );
+}
+
+/// Finds the C files in `directory` and below it.
+fn find_sources(directory: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in directory.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find_sources(&path, sources);
+        } else if path.extension().is_some_and(|e| e == "c") {
+            sources.push(path);
+        }
+    }
 }
 
 /// Puts the PHP library where `surus lambda` looks for what hands events to handlers.

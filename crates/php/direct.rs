@@ -1,4 +1,4 @@
-//! Where PHP's library calls its own functions, and reads the addresses of its own variables, by way of its table of symbols: `sapi/direct.c`
+//! Where PHP's library calls its own functions, and reads the addresses of its own variables, by way of its table of symbols: `sapi/php/direct_binding.c`
 //! has these places do so directly. Only a disassembler can tell instructions from what merely looks like them; that is this
 //! build script's part.
 
@@ -85,7 +85,7 @@ pub fn find(library: &Path) -> Option<Sites> {
 }
 
 impl Sites {
-    /// The C file for `sapi/direct.c`: each site is its distance to the one before, seven bits to a byte, the low ones first, with
+    /// The C file for `sapi/php/direct_binding.c`: each site is its distance to the one before, seven bits to a byte, the low ones first, with
     /// the eighth bit where more follow (LEB128).
     pub fn to_c(sites: Option<&Sites>) -> String {
         let mut coded = Vec::new();
@@ -101,7 +101,7 @@ impl Sites {
         }
         let id = sites.map_or(&[][..], |sites| &sites.build_id);
         format!(
-            "/* Made by build.rs. */\n#include \"direct.h\"\n\
+            "/* Made by build.rs. */\n#include \"php/direct_binding.h\"\n\
              const unsigned char surus_direct_id[] = {{{}}};\nconst size_t surus_direct_id_len = {};\n\
              const unsigned char surus_direct_sites[] = {{{}}};\nconst size_t surus_direct_sites_len = {};\n",
             list(id),

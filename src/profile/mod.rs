@@ -22,7 +22,7 @@ pub struct Measured {
     pub first: (u64, u64),
     /// The same for the second request.
     pub second: (u64, u64),
-    /// The trace of PHP's start; see `sapi/profile.c`.
+    /// The trace of PHP's start; see `sapi/base/startup_trace.c`.
     pub notes: Notes,
 }
 

@@ -105,13 +105,13 @@ fn memory(site: &Site) -> File {
     File::options().read(true).write(true).open(rings).unwrap()
 }
 
-/// Where the bits of the workers that look for events are (sapi/rings.h): behind two cache lines, and the bits of those that sleep.
+/// Where the bits of the workers that look for events are (sapi/ipc/rings.h): behind two cache lines, and the bits of those that sleep.
 const SPINNING: u64 = 64 * 3;
 
 /// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
 fn passed(site: &Site, workers: u64) -> Vec<u64> {
     let mut file = memory(site);
-    // sapi/rings.h: two cache lines, one for each of three arrays of bits, then two for each ring.
+    // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each ring.
     let tail = |ring: u64| {
         let mut bytes = [0; 8];
         file.seek(SeekFrom::Start(64 * (5 + 2 * ring + 1))).unwrap();

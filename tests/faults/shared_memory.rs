@@ -25,7 +25,7 @@ function memory(string $name): array {
     }
     throw new Exception("no $name in " . file_get_contents('/proc/self/maps'));
 }
-// sapi/scoreboard.h and sapi/rings.h, for four workers.
+// sapi/base/scoreboard_layout.h and sapi/ipc/rings.h, for four workers.
 function line(int $worker): int { return memory('surus-scoreboard')[0] + 64 * $worker; }
 function own_line(): int {
     for ($i = 0; $i < 4; $i++) if (unpack('V', peek(line($i) + 48, 4))[1] === getmypid()) return line($i);

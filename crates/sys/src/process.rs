@@ -179,7 +179,7 @@ impl Pid {
     }
 
     /// Sends the signal on which a worker checks `stop` in its scoreboard line (`SIGRTMIN`,
-    /// sapi/stop.c).
+    /// sapi/php/request_timeout.c).
     pub fn stop(&self) -> io::Result<()> {
         self.signal(libc::SIGRTMIN())
     }

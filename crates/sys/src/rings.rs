@@ -1,7 +1,7 @@
 //! The inbox and the outboxes of a pool as rings in memory that its workers share with surus: as long as who is to hear of an
 //! event or an answer is awake, neither side needs a system call.
 //!
-//! The layout is `sapi/rings.h`; both sides assert the sizes. Whatever a worker may have written there, nothing here reads or
+//! The layout is `sapi/ipc/rings.h`; both sides assert the sizes. Whatever a worker may have written there, nothing here reads or
 //! writes outside of the memory, and no position that surus writes is ever read back: it has its own copy.
 
 use std::io::{self, IoSlice};

@@ -1,7 +1,7 @@
 //! The memory that a pool's workers share with surus: who does what, read without a system call, and who has claimed which
 //! request.
 //!
-//! The layout is `sapi/scoreboard.h`; both sides assert the sizes. Every worker can write to all of it, so whatever is read
+//! The layout is `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker can write to all of it, so whatever is read
 //! here may be any number: docs/shared-memory.md says what each is used for, and why a wrong one does no harm.
 
 use std::io;
@@ -85,7 +85,7 @@ pub enum State {
 }
 
 impl State {
-    /// From the number that `sapi/scoreboard.h` gives it.
+    /// From the number that `sapi/base/scoreboard_layout.h` gives it.
     pub fn from_number(number: u32) -> State {
         match number {
             1 => State::Idle,
@@ -262,7 +262,7 @@ mod tests {
         assert!(!board.revoke(5, second), "another request's");
         assert!(board.revoke(5, first) && !board.revoke(5, first));
         board.offer(5, second);
-        // As sapi/worker.c claims it.
+        // As sapi/worker/worker.c claims it.
         board.word(5).store(CLAIMED, Ordering::SeqCst);
         assert!(!board.revoke(5, second) && !board.is_offered(5, second));
         board.set_gone(5, second);

@@ -1,7 +1,7 @@
 //! FastCGI records, the protocol of php-fpm and of surus-php's workers.
 //!
 //! See <https://fastcgi-archives.github.io/FastCGI_Specification.html>, sections 3.3 and 3.4. Surus
-//! adds three record types (`sapi/fastcgi.h`), which it never sends to php-fpm.
+//! adds three record types (`sapi/ipc/fastcgi.h`), which it never sends to php-fpm.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -1,5 +1,5 @@
 <?php
-// Reports PHP's version and settings in the format of sapi/report.c.
+// Reports PHP's version and settings in the format of sapi/php/startup_report.c.
 namespace Surus\Stock;
 
 header('Content-Type: text/plain');

@@ -43,7 +43,7 @@ pub const RENEWED: Why = Why {
     remedy: None,
 };
 
-/// From its wait status; the numbers are those of sapi/surus.h.
+/// From its wait status; the numbers are those of sapi/base/exit_status.h.
 pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
     let status = process::exit_status(wait_status);
     if let Some((_, label, remedy)) = REPLACED.iter().find(|(known, ..)| Some(*known) == status) {

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What `sapi/rings.c` does.
+/// What `sapi/ipc/rings.c` does.
 impl Rings {
     fn take_event(&self) -> Option<Vec<u8>> {
         let ends = self.ends(0);

@@ -160,7 +160,7 @@ pub fn launch(
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    // The numbers are those of sapi/surus.h.
+    // The numbers are those of sapi/base/exit_status.h.
     let mut fds: Vec<(OwnedFd, i32)> = vec![
         (control, 3),
         (inbox, 4),
@@ -232,7 +232,7 @@ fn command(spec: &Spec) -> Command {
     command
 }
 
-/// NUL-terminated `key=value`, as sapi/settings.c reads them.
+/// NUL-terminated `key=value`, as sapi/base/settings.c reads them.
 fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec<u8>> {
     let mut settings = Vec::new();
     let mut put = |key: &str, value: &str| {
@@ -329,7 +329,7 @@ pub enum Said {
     End,
 }
 
-/// Why OPcache takes nothing new (`sapi/opcache.c`).
+/// Why OPcache takes nothing new (`sapi/php/opcache.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stuck {
     Full,

@@ -1,4 +1,4 @@
-//! Hands events to the workers: one message is one whole request (`sapi/event.c` reads it). While all of them are awake, it goes
+//! Hands events to the workers: one message is one whole request (`sapi/ipc/inbox.c` reads it). While all of them are awake, it goes
 //! into a ring in memory, where the next one that is free finds it; else through a socket, which wakes one.
 
 use std::io::{self, IoSlice};

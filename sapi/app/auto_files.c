@@ -1,0 +1,188 @@
+/* auto_prepend_file and auto_append_file of a booted application: they belong to its requests, and the
+ * boot is none. PHP runs both around its main script, which would be once, at the boot. */
+#include "app/auto_files.h"
+
+#include <php.h>
+#include <php_ini.h>
+#include <zend_exceptions.h>
+#include <zend_observer.h>
+
+#include "app/auto_once.h"
+#include "base/process_state.h"
+#include "base/settings.h"
+#include "php/exceptions.h"
+
+/* NULL where there is none. */
+static const char *prepended, *appended;
+
+/* Global variables that the files have made for the event in our hands, where the next one runs in the same
+ * process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
+static HashTable its_globals;
+
+static const char *setting(const char *name)
+{
+	const char *value = zend_ini_string(name, strlen(name), 0);
+
+	return value && *value ? value : NULL;
+}
+
+void surus_auto_files_take(void)
+{
+	prepended = setting("auto_prepend_file");
+	zend_hash_init(&its_globals, 0, NULL, NULL, 0);
+	appended = setting("auto_append_file");
+	/* The settings stay as they are for ini_get(). Only php_execute_script reads these. */
+	PG(auto_prepend_file) = NULL;
+	PG(auto_append_file) = NULL;
+}
+
+/* As zend_execute_scripts, but in the global scope however deep the boot script stands, and with its
+ * frames below, because PHP reattaches their variables where they share this scope. */
+static void execute(zend_op_array *code)
+{
+	zend_execute_data *call = zend_vm_stack_push_call_frame(
+	    ZEND_CALL_TOP_CODE | ZEND_CALL_HAS_SYMBOL_TABLE, (zend_function *)code, 0, NULL);
+
+	call->symbol_table = &EG(symbol_table);
+	call->prev_execute_data = EG(current_execute_data);
+	zend_init_code_execute_data(call, code, NULL);
+	ZEND_OBSERVER_FCALL_BEGIN(call);
+	zend_execute_ex(call);
+	zend_vm_stack_free_call_frame(call);
+#if PHP_VERSION_ID < 80600
+	zend_exception_restore();
+#endif
+}
+
+/* False: the request ends here, by exit() or an exception. */
+static bool run(const char *path)
+{
+	/* Warm-ups belong to the boot. What they declared could not be declared again. */
+	if (!path || (surus_self->has_no_client && !surus_self->child)) {
+		return true;
+	}
+	zend_op_array *code = surus_auto_compile(path);
+	if (code) {
+		execute(code);
+	}
+	bool goes_on = surus_handle_exception();
+	if (code) {
+		surus_auto_destroy(code);
+	}
+	return code && goes_on;
+}
+
+/* Puts the names of all into `names`, but for those that are there already or in `known`. */
+static void note_globals(HashTable *names, HashTable *known)
+{
+	zend_string *name;
+	zval *value;
+
+	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
+		(void)value;
+		if (name && !(known && zend_hash_exists(known, name)) && !zend_hash_exists(CG(auto_globals), name)) {
+			zend_hash_add_empty_element(names, name);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+/* Runs it so that it can be run again. */
+static bool run_for_event(const char *path)
+{
+	HashTable before;
+
+	if (!path || surus_settings.engine != SURUS_WORKER) {
+		return run(path);
+	}
+	zend_hash_init(&before, 32, NULL, NULL, 0);
+	note_globals(&before, NULL);
+	surus_auto_once_begin(path);
+	bool goes_on = run(path);
+	surus_auto_once_end();
+	note_globals(&its_globals, &before);
+	zend_hash_destroy(&before);
+	return goes_on;
+}
+
+bool surus_auto_prepend(void)
+{
+	return run_for_event(prepended);
+}
+
+void surus_auto_append(void)
+{
+	run_for_event(appended);
+}
+
+/* As PHP's shutdown_destructors: objects that nothing but a variable has, the last variable first. */
+static void destroy_objects(void)
+{
+	zend_string *name;
+	bool again;
+
+	do {
+		again = false;
+		ZEND_HASH_REVERSE_FOREACH_STR_KEY(&its_globals, name) {
+			zval *value = zend_hash_find_ind(&EG(symbol_table), name);
+			if (value && Z_TYPE_P(value) == IS_OBJECT && Z_REFCOUNT_P(value) == 1) {
+				zend_hash_del_ind(&EG(symbol_table), name);
+				again = true;
+			}
+		} ZEND_HASH_FOREACH_END();
+	} while (again);
+}
+
+/* Holds the objects in a value, which it may share with other variables. */
+static void hold(HashTable *held, zval *value)
+{
+	zval *element;
+
+	ZVAL_DEREF(value);
+	if (Z_TYPE_P(value) == IS_OBJECT && zend_hash_index_add(held, Z_OBJ_HANDLE_P(value), value)) {
+		Z_ADDREF_P(value);
+	} else if (Z_TYPE_P(value) == IS_ARRAY && Z_REFCOUNTED_P(value) && !Z_IS_RECURSIVE_P(value)) {
+		Z_PROTECT_RECURSION_P(value);
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), element) {
+			hold(held, element);
+		} ZEND_HASH_FOREACH_END();
+		Z_UNPROTECT_RECURSION_P(value);
+	}
+}
+
+/* All other objects, when no variable of the files is left: PHP destroys them in the order in which they were
+ * made, which mostly is that of the variables. */
+static void destroy_rest(void)
+{
+	HashTable held;
+	zend_string *name;
+
+	zend_hash_init(&held, 8, NULL, ZVAL_PTR_DTOR, 0);
+	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+		zval *value = zend_hash_find_ind(&EG(symbol_table), name);
+		if (value) {
+			hold(&held, value);
+		}
+	} ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+		zend_hash_del_ind(&EG(symbol_table), name);
+	} ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(&held);
+}
+
+void surus_auto_files_end(void)
+{
+	zend_try {
+		destroy_objects();
+		destroy_rest();
+		zend_hash_clean(&its_globals);
+		surus_auto_once_undo();
+	} zend_catch {
+		/* As PHP where a destructor ends the request; it costs this worker. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	} zend_end_try();
+}
+
+bool surus_auto_files_are_repeatable(void)
+{
+	return surus_settings.engine != SURUS_WORKER || surus_auto_once_none(prepended, appended);
+}

@@ -1,0 +1,164 @@
+/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has there. */
+#include "app/functions.h"
+
+#include <string.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <ext/standard/head.h>
+#include <ext/standard/info.h>
+
+#include "app/serve.h"
+#include "base/process_state.h"
+#include "base/scoreboard.h"
+#include "base/scoreboard_layout.h"
+#include "base/startup_trace.h"
+#include "ipc/outbox.h"
+#include "ipc/request_decode.h"
+#include "php/form_parser.h"
+#include "php/frankenphp.h"
+#include "php/sapi_module.h"
+#include "php/server_variables.h"
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_fastcgi_finish_request, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_apache_request_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
+
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
+ZEND_END_ARG_INFO()
+
+/* fastcgi_finish_request(): bool. The client has its answer, PHP goes on. */
+static PHP_FUNCTION(fastcgi_finish_request)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (!surus_request->id || surus_self->state == SURUS_FINISHING) {
+		RETURN_FALSE;
+	}
+	php_output_end_all();
+	php_header();
+	surus_outbox_finish();
+	surus_set_state(SURUS_FINISHING);
+	RETURN_TRUE;
+}
+
+/* apache_request_headers(): array, also known as getallheaders(). */
+static PHP_FUNCTION(apache_request_headers)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	array_init(return_value);
+	for (uint32_t i = 0; i < surus_request->var_count && surus_request->id; i++) {
+		struct surus_var *var = &surus_request->vars[i];
+		char name[256];
+
+		if (var->name_len < sizeof(name)) {
+			memcpy(name, var->name, var->name_len);
+			name[var->name_len] = '\0';
+			sapi_add_request_header(name, var->name_len, var->value, var->value_len, return_value);
+		}
+	}
+}
+
+/* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now; 103 sends them as early hints and the script
+ * goes on to its real answer. Returns the status. */
+static PHP_FUNCTION(headers_send)
+{
+	zend_long status = 200;
+
+	ZEND_PARSE_PARAMETERS_START(0, 1)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_LONG(status)
+	ZEND_PARSE_PARAMETERS_END();
+	if (status < 100 || status > 599) {
+		zend_argument_value_error(1, "must be a status from 100 to 599");
+		RETURN_THROWS();
+	}
+	surus_headers_send((int)status);
+	RETURN_LONG(status);
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_form, 0, 0, IS_ARRAY, 1)
+ZEND_END_ARG_INFO()
+
+/* surus_form(): ?array. What $_POST and $_FILES would be if the request's method were POST, for a body with parts that nobody has read. */
+static PHP_FUNCTION(surus_form)
+{
+	zval fields, files;
+
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (!surus_request->id || !surus_form_read(&fields, &files)) {
+		RETURN_NULL();
+	}
+	array_init_size(return_value, 2);
+	add_next_index_zval(return_value, &fields);
+	add_next_index_zval(return_value, &files);
+}
+
+static const zend_function_entry functions[] = {
+	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
+	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
+	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)
+	PHP_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_fastcgi_finish_request)
+	PHP_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_apache_request_headers)
+	PHP_FE(headers_send, arginfo_headers_send)
+	PHP_FE(surus_form, arginfo_surus_form)
+	PHP_FE_END
+};
+
+/* Applications read these; we keep php-fpm's defaults. The front decides what they would decide. */
+PHP_INI_BEGIN()
+
+	PHP_INI_ENTRY("cgi.rfc2616_headers", "0", PHP_INI_ALL, NULL)
+	PHP_INI_ENTRY("cgi.nph", "0", PHP_INI_ALL, NULL)
+#if PHP_VERSION_ID < 80500
+	PHP_INI_ENTRY("cgi.force_redirect", "1", PHP_INI_SYSTEM, NULL)
+	PHP_INI_ENTRY("cgi.redirect_status_env", NULL, PHP_INI_SYSTEM, NULL)
+#else
+	PHP_INI_ENTRY("fastcgi.script_path_encoded", "1", PHP_INI_SYSTEM, NULL)
+#endif
+	PHP_INI_ENTRY("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, NULL)
+	PHP_INI_ENTRY("cgi.discard_path", "0", PHP_INI_SYSTEM, NULL)
+	PHP_INI_ENTRY("fastcgi.logging", "1", PHP_INI_SYSTEM, NULL)
+	PHP_INI_ENTRY("fastcgi.error_header", NULL, PHP_INI_SYSTEM, NULL)
+	PHP_INI_ENTRY("fpm.config", NULL, PHP_INI_SYSTEM, NULL)
+PHP_INI_END()
+
+static PHP_MINIT_FUNCTION(surus)
+{
+	REGISTER_INI_ENTRIES();
+	surus_profile_extensions();
+	surus_variables_intern();
+	return surus_serve_register(type) && surus_frankenphp_register(type) ? SUCCESS : FAILURE;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(surus)
+{
+	(void)type;
+	UNREGISTER_INI_ENTRIES();
+	return SUCCESS;
+}
+
+static PHP_MINFO_FUNCTION(surus)
+{
+	php_info_print_table_start();
+	php_info_print_table_row(2, "Surus", SURUS_VERSION);
+	php_info_print_table_end();
+	DISPLAY_INI_ENTRIES();
+}
+
+zend_module_entry surus_module_entry = {
+	STANDARD_MODULE_HEADER,
+	"cgi-fcgi",
+	functions,
+	PHP_MINIT(surus),
+	PHP_MSHUTDOWN(surus),
+	NULL,
+	NULL,
+	PHP_MINFO(surus),
+	SURUS_VERSION,
+	STANDARD_MODULE_PROPERTIES,
+};

@@ -1,0 +1,487 @@
+/* What there is in this process after an event that was not there before: for `surus leaks`, on the engine `worker`. */
+#include "app/leak_inventory.h"
+
+#include <dirent.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <php_output.h>
+#include <php_streams.h>
+#include <zend_closures.h>
+#include <ext/standard/basic_functions.h>
+#include <zend_smart_str.h>
+
+#include "base/scoreboard_layout.h"
+
+extern char **environ;
+
+/* Of a value; each object in it is looked into once. */
+enum { DEPTH = 64, NODES = 200000 };
+
+/* A thing that has a name, and in short what it is. Two inventories are compared by both. */
+static HashTable before;
+
+static HashTable *into;
+static uint32_t nodes;
+
+/* By handle: in which value an object has been met last. */
+static uint32_t *met, met_size, value_number;
+
+static void note(zend_string *name, zend_string *value)
+{
+	zval zv;
+	ZVAL_STR(&zv, value);
+	zend_hash_update(into, name, &zv);
+	zend_string_release(name);
+}
+
+#define NOTE(value, ...) note(strpprintf(0, __VA_ARGS__), value)
+
+/* --- values --- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	return (hash ^ value) * 0x100000001b3u;
+}
+
+static uint64_t digest(const zval *value, int depth);
+
+static uint64_t digest_table(HashTable *table, uint64_t hash, int depth)
+{
+	zend_ulong number;
+	zend_string *key;
+	zval *value;
+
+	ZEND_HASH_FOREACH_KEY_VAL_IND(table, number, key, value) {
+		hash = mix(hash, key ? zend_string_hash_val(key) : number);
+		hash = mix(hash, digest(value, depth - 1));
+	} ZEND_HASH_FOREACH_END();
+	return hash;
+}
+
+/* Is it the first time in this value? One that there is no room to remember is not looked into. */
+static bool meet(uint32_t handle)
+{
+	if (handle >= met_size) {
+		uint32_t size = EG(objects_store).top > handle ? EG(objects_store).top : handle + 1;
+		uint32_t *more = realloc(met, size * sizeof(*met));
+		if (!more) {
+			return false;
+		}
+		memset(more + met_size, 0, (size - met_size) * sizeof(*met));
+		met = more;
+		met_size = size;
+	}
+	if (met[handle] == value_number) {
+		return false;
+	}
+	met[handle] = value_number;
+	return true;
+}
+
+/* A number that changes when the value does, to some depth. */
+static uint64_t digest(const zval *value, int depth)
+{
+	uint64_t hash = mix(0xcbf29ce484222325u, Z_TYPE_P(value));
+
+	if (depth == 0 || ++nodes > NODES) {
+		return hash;
+	}
+	switch (Z_TYPE_P(value)) {
+		case IS_LONG:
+			return mix(hash, (uint64_t)Z_LVAL_P(value));
+		case IS_DOUBLE: {
+			uint64_t bits;
+			memcpy(&bits, &Z_DVAL_P(value), sizeof(bits));
+			return mix(hash, bits);
+		}
+		case IS_STRING:
+			return mix(hash, zend_string_hash_func(Z_STR_P(value)));
+		case IS_ARRAY:
+			return digest_table(Z_ARRVAL_P(value), mix(hash, zend_hash_num_elements(Z_ARRVAL_P(value))), depth);
+		case IS_REFERENCE:
+			return digest(Z_REFVAL_P(value), depth);
+		case IS_OBJECT: {
+			zend_object *object = Z_OBJ_P(value);
+			hash = mix(hash, object->handle);
+			if (!meet(object->handle)) {
+				return hash;
+			}
+			for (int i = 0; i < object->ce->default_properties_count; i++) {
+				hash = mix(hash, digest(&object->properties_table[i], depth - 1));
+			}
+			if (object->properties) {
+				hash = digest_table(object->properties, hash, depth);
+			}
+			return hash;
+		}
+		case IS_RESOURCE:
+			return mix(hash, (uint64_t)Z_RES_HANDLE_P(value));
+		default:
+			return hash;
+	}
+}
+
+/* In short what a value is, and its digest behind a NUL, which nobody is shown. */
+static zend_string *describe(const zval *value)
+{
+	smart_str text = {0};
+
+	ZVAL_DEREF(value);
+	switch (Z_TYPE_P(value)) {
+		case IS_ARRAY:
+			smart_str_append_printf(&text, "array of %u", zend_hash_num_elements(Z_ARRVAL_P(value)));
+			break;
+		case IS_OBJECT:
+			smart_str_append_printf(&text, "%s", ZSTR_VAL(Z_OBJCE_P(value)->name));
+			break;
+		case IS_STRING:
+			smart_str_append_printf(&text, "string of %zu", Z_STRLEN_P(value));
+			break;
+		case IS_LONG:
+			smart_str_append_long(&text, Z_LVAL_P(value));
+			break;
+		case IS_TRUE:
+		case IS_FALSE:
+			smart_str_appends(&text, Z_TYPE_P(value) == IS_TRUE ? "true" : "false");
+			break;
+		default:
+			smart_str_appends(&text, zend_zval_type_name(value));
+	}
+	nodes = 0;
+	value_number++;
+	smart_str_appendc(&text, '\0');
+	smart_str_append_printf(&text, "%016lx", (unsigned long)digest(value, DEPTH));
+	smart_str_0(&text);
+	return text.s;
+}
+
+/* --- PHP's tables --- */
+
+/* New for each event. */
+static bool is_superglobal(const char *name)
+{
+	static const char *const names[] = {"_GET", "_POST", "_COOKIE", "_FILES", "_SERVER", "_ENV", "_REQUEST", "_SESSION", "GLOBALS"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void note_globals(void)
+{
+	zend_string *name;
+	zval *value;
+
+	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
+		if (name && Z_TYPE_P(value) != IS_UNDEF && !is_superglobal(ZSTR_VAL(name))) {
+			NOTE(describe(value), "global $%s", ZSTR_VAL(name));
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+/* `of` is whose they are. */
+static void note_statics(zend_op_array *code, const char *of)
+{
+	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr) : NULL;
+	zend_string *name;
+	zval *value;
+
+	if (!statics) {
+		return;
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, name, value) {
+		if (Z_TYPE_P(value) != IS_CONSTANT_AST) {
+			NOTE(describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void note_statics_of(zend_op_array *code, const char *class_name)
+{
+	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "", class_name ? "::" : "", ZSTR_VAL(code->function_name));
+
+	note_statics(code, ZSTR_VAL(of));
+	zend_string_release(of);
+}
+
+/* Static variables and what `use` has bound: a closure has either for itself. */
+static void note_closures(void)
+{
+	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
+		zend_object *object = EG(objects_store).object_buckets[i];
+		if (!IS_OBJ_VALID(object) || object->ce != zend_ce_closure) {
+			continue;
+		}
+		const zend_function *function = zend_get_closure_method_def(object);
+		if (function->type == ZEND_USER_FUNCTION) {
+			zend_op_array *code = (zend_op_array *)&function->op_array;
+			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename), code->line_start);
+			note_statics(code, ZSTR_VAL(of));
+			zend_string_release(of);
+		}
+	}
+}
+
+static void note_classes_and_functions(void)
+{
+	zend_class_entry *class;
+	zend_function *function;
+
+	ZEND_HASH_FOREACH_PTR(EG(class_table), class) {
+		if (class->type != ZEND_USER_CLASS) {
+			continue;
+		}
+		NOTE(ZSTR_EMPTY_ALLOC(), "class %s", ZSTR_VAL(class->name));
+		zval *statics = class->default_static_members_count ? CE_STATIC_MEMBERS(class) : NULL;
+		zend_property_info *property;
+		if (statics) {
+			ZEND_HASH_FOREACH_PTR(&class->properties_info, property) {
+				if ((property->flags & ZEND_ACC_STATIC) && property->ce == class) {
+					const char *short_name, *of;
+					zend_unmangle_property_name(property->name, &of, &short_name);
+					NOTE(describe(&statics[property->offset]), "static property %s::$%s", ZSTR_VAL(class->name), short_name);
+				}
+			} ZEND_HASH_FOREACH_END();
+		}
+		ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
+			if (function->type == ZEND_USER_FUNCTION && function->common.scope == class) {
+				note_statics_of(&function->op_array, ZSTR_VAL(class->name));
+			}
+		} ZEND_HASH_FOREACH_END();
+	} ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_PTR(EG(function_table), function) {
+		if (function->type == ZEND_USER_FUNCTION) {
+			NOTE(ZSTR_EMPTY_ALLOC(), "function %s()", ZSTR_VAL(function->common.function_name));
+			note_statics_of(&function->op_array, NULL);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void note_constants(void)
+{
+	zend_constant *constant;
+
+	ZEND_HASH_FOREACH_PTR(EG(zend_constants), constant) {
+		if (ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && constant->name) {
+			NOTE(describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void note_settings(void)
+{
+	zend_ini_entry *entry;
+
+	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
+		NOTE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s", ZSTR_VAL(entry->name));
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void note_objects(void)
+{
+	HashTable counts;
+	zend_string *name;
+	zval *count;
+
+	zend_hash_init(&counts, 64, NULL, NULL, 0);
+	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
+		zend_object *object = EG(objects_store).object_buckets[i];
+		if (IS_OBJ_VALID(object)) {
+			zval one;
+			ZVAL_LONG(&one, 1);
+			count = zend_hash_find(&counts, object->ce->name);
+			if (count) {
+				Z_LVAL_P(count)++;
+			} else {
+				zend_hash_add(&counts, object->ce->name, &one);
+			}
+		}
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(&counts, name, count) {
+		NOTE(zend_long_to_str(Z_LVAL_P(count)), "objects of class %s", ZSTR_VAL(name));
+	} ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(&counts);
+}
+
+static zend_string *callable(const zval *value)
+{
+	return Z_TYPE_P(value) == IS_UNDEF ? zend_string_copy(ZSTR_CHAR('-')) : zend_get_callable_name((zval *)value);
+}
+
+/* What a function without arguments says, where there is one. */
+static bool ask(const char *function, zval *answer)
+{
+	zval name;
+	bool known = zend_hash_str_exists(EG(function_table), function, strlen(function));
+
+	ZVAL_UNDEF(answer);
+	if (known) {
+		ZVAL_STRING(&name, function);
+		known = call_user_function(NULL, NULL, &name, answer, 0, NULL) == SUCCESS;
+		zval_ptr_dtor(&name);
+	}
+	return known;
+}
+
+static void note_handlers(void)
+{
+	zval functions, *function;
+	uint32_t number = 0;
+
+	NOTE(callable(&EG(user_error_handler)), "error handler");
+	NOTE(callable(&EG(user_exception_handler)), "exception handler");
+	NOTE(zend_long_to_str(php_output_get_level()), "output buffers");
+	if (ask("spl_autoload_functions", &functions) && Z_TYPE(functions) == IS_ARRAY) {
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(functions), function) {
+			NOTE(callable(function), "autoloader %u", ++number);
+		} ZEND_HASH_FOREACH_END();
+	}
+	zval_ptr_dtor(&functions);
+}
+
+static void note_names(HashTable *table, const char *what)
+{
+	zend_string *name;
+
+	ZEND_HASH_FOREACH_STR_KEY(table, name) {
+		if (name) {
+			NOTE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+/* What extensions keep beside ini settings. */
+static void note_extensions(void)
+{
+	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding", "mb_language", "mb_regex_encoding",
+	                                   "mb_substitute_character", "mb_detect_order", "mb_http_output", "libxml_use_internal_errors",
+	                                   "spl_autoload_extensions"};
+
+	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
+		zval answer;
+		if (ask(says[i], &answer)) {
+			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer), "%s()", says[i]);
+		}
+		zval_ptr_dtor(&answer);
+	}
+	note_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
+	note_names(php_get_stream_filters_hash(), "stream filter");
+}
+
+/* --- the process --- */
+
+static void note_signals(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	char line[256], name[8], value[32];
+
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "Sig%7[^:]: %31s", name, value) == 2) {
+			const char *what = strcmp(name, "Cgt") == 0   ? "signals with a handler"
+			                   : strcmp(name, "Ign") == 0 ? "ignored signals"
+			                   : strcmp(name, "Blk") == 0 ? "blocked signals"
+			                                              : NULL;
+			if (what) {
+				NOTE(strpprintf(0, "%s", value), "%s", what);
+			}
+		}
+	}
+	if (status) {
+		fclose(status);
+	}
+}
+
+static void note_process(void)
+{
+	char path[4096];
+	mode_t mask = umask(0);
+	DIR *directory = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	umask(mask);
+	NOTE(strpprintf(0, "%04o", (unsigned)mask), "umask");
+	NOTE(strpprintf(0, "%s", getcwd(path, sizeof(path)) ? path : "?"), "working directory");
+	NOTE(strpprintf(0, "%s", setlocale(LC_ALL, NULL)), "locale");
+	for (char **pair = environ; *pair; pair++) {
+		const char *equals = strchr(*pair, '=');
+		if (equals) {
+			NOTE(strpprintf(0, "%s", equals + 1), "environment variable %.*s", (int)(equals - *pair), *pair);
+		}
+	}
+	while (directory && (entry = readdir(directory))) {
+		char link[300];
+		snprintf(link, sizeof(link), "/proc/self/fd/%s", entry->d_name);
+		ssize_t len = readlink(link, path, sizeof(path) - 1);
+		if (len > 0 && atoi(entry->d_name) != dirfd(directory)) {
+			path[len] = '\0';
+			NOTE(strpprintf(0, "%s", path), "descriptor %s", entry->d_name);
+		}
+	}
+	if (directory) {
+		closedir(directory);
+	}
+}
+
+static void take(HashTable *inventory)
+{
+	zend_hash_init(inventory, 4096, NULL, ZVAL_PTR_DTOR, 0);
+	into = inventory;
+	note_globals();
+	note_classes_and_functions();
+	note_constants();
+	note_settings();
+	note_closures();
+	note_objects();
+	note_handlers();
+	note_extensions();
+	note_signals();
+	note_process();
+}
+
+void surus_inventory_take(void)
+{
+	if (before.arData) {
+		zend_hash_destroy(&before);
+	}
+	take(&before);
+}
+
+bool surus_inventory_compare(void)
+{
+	HashTable after;
+	zend_string *name;
+	zval *now, *then;
+
+	if (!before.arData) {
+		return false;
+	}
+	take(&after);
+	ZEND_HASH_FOREACH_STR_KEY_VAL(&after, name, now) {
+		then = zend_hash_find(&before, name);
+		if (!then) {
+			php_printf("%s appeared%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(now) ? ": " : "", Z_STRVAL_P(now));
+		} else if (!zend_string_equals(Z_STR_P(then), Z_STR_P(now))) {
+			if (strcmp(Z_STRVAL_P(then), Z_STRVAL_P(now)) == 0) {
+				php_printf("%s changed inside: %s\n", ZSTR_VAL(name), Z_STRVAL_P(now));
+			} else {
+				php_printf("%s changed: %s, was %s\n", ZSTR_VAL(name), Z_STRVAL_P(now), Z_STRVAL_P(then));
+			}
+		}
+	} ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_STR_KEY_VAL(&before, name, then) {
+		if (!zend_hash_exists(&after, name)) {
+			php_printf("%s is gone%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(then) ? ": was " : "", Z_STRVAL_P(then));
+		}
+	} ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(&after);
+	return true;
+}

@@ -1,0 +1,170 @@
+/* Warm-ups: requests that are served before the first event, and answered to nobody. */
+#include "app/warmup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <SAPI.h>
+
+#include "app/request.h"
+#include "base/descriptors.h"
+#include "base/process_state.h"
+#include "base/scoreboard_layout.h"
+#include "base/settings.h"
+#include "ipc/outbox.h"
+#include "ipc/request_decode.h"
+#include "php/sapi_module.h"
+#include "rewind/boot_check.h"
+
+/* From a place of our own: all workers have the same open file, and where they boot each for itself they read at the same time. */
+static bool read_exactly(off_t *from, void *to, size_t len)
+{
+	char *at = to;
+
+	while (len > 0) {
+		ssize_t got = pread(SURUS_FD_WARMUP, at, len, *from);
+		if (got <= 0) {
+			return false;
+		}
+		at += got;
+		*from += got;
+		len -= (size_t)got;
+	}
+	return true;
+}
+
+/* One of the messages, of `len` bytes. */
+static bool read_event(off_t at, uint32_t len)
+{
+	return len <= SURUS_MESSAGE_MAX && read_exactly(&at, surus_request_message, len) &&
+	       surus_event_decode(surus_request, len);
+}
+
+/* What a request was answered with. */
+struct page {
+	bool survived;
+	int status;
+	uint64_t len;
+};
+
+static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	struct page page = {.len = surus_php_written()};
+
+	surus_handle_begin();
+	page.survived = surus_handle_call(handler, cache);
+	page.status = SG(sapi_headers).http_response_code;
+	surus_handle_end();
+	page.survived &= !CG(unclean_shutdown);
+	page.len = surus_php_written() - page.len;
+	return page;
+}
+
+static bool is_good(const struct page *page)
+{
+	return page->survived && page->status < 500;
+}
+
+/* Another page than before, and not the same with other values in it (times, tokens, names). */
+static bool is_another(const struct page *first, const struct page *again)
+{
+	return !is_good(again) || again->status != first->status || again->len < first->len / 2;
+}
+
+/* Asks twice, the first time silently: the template itself says what there is to say of that. */
+_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	struct page pages[2] = {{0}};
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+	dup2(null, STDERR_FILENO);
+	if (read_event(at, len)) {
+		pages[0] = ask(handler, cache);
+	}
+	dup2(log, STDERR_FILENO);
+	if (is_good(&pages[0]) && read_event(at, len)) {
+		pages[1] = ask(handler, cache);
+	}
+	_exit(write(result, pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
+}
+
+/* Does the application answer otherwise once it has answered this? Requests come to a process in which
+ * the warm-up has run, as the second one does in a fork. */
+static bool spoils(off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	struct page pages[2] = {{0}};
+	int result[2];
+
+	if (!surus_boots_in_template() || pipe2(result, O_CLOEXEC) != 0) {
+		return false;
+	}
+	fflush(NULL);
+	surus_self->forks_workers = true; /* no script does */
+	pid_t pid = fork();
+	surus_self->forks_workers = false;
+	if (pid == 0) {
+		try_in_fork(result[1], at, len, handler, cache);
+	}
+	close(result[1]);
+	bool told = pid > 0 && read(result[0], pages, sizeof(pages)) == sizeof(pages);
+	close(result[0]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+	/* One that fails when it is asked first, fails in the template too, which says so. */
+	if (!told || !is_good(&pages[0]) || !is_another(&pages[0], &pages[1])) {
+		return false;
+	}
+	if (read_event(at, len)) {
+		fprintf(stderr,
+		        "surus-php: the warm-up %s is left out: asked again after it, the application answers with status %d and "
+		        "%llu bytes instead of %d and %llu, as it would answer all requests; take it out of engine.warmup, or find "
+		        "what the application keeps of a request\n",
+		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status, (unsigned long long)pages[1].len,
+		        pages[0].status, (unsigned long long)pages[0].len);
+		surus_event_close(surus_request);
+	}
+	return true;
+}
+
+/* Serves one warm-up. False: it could not be served as an event is, said on stderr. */
+static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	char uri[256];
+
+	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
+	struct page page = ask(handler, cache);
+	const char *why = page.survived && surus_boots_in_template() ? surus_boot_refuses() : NULL;
+	if (why) {
+		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", uri, why);
+		return false;
+	}
+	if (!is_good(&page)) {
+		fprintf(stderr, "surus-php: the warm-up %s %s; see the lines above, or take it out of engine.warmup\n", uri,
+		        page.survived ? "was answered with an error" : "ended in a fatal error");
+		return false;
+	}
+	return true;
+}
+
+bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+{
+	off_t at = 0;
+	uint32_t len;
+
+	if (!surus_settings.warms_up) {
+		return true;
+	}
+	surus_outbox_discard(true);
+	while (read_exactly(&at, &len, sizeof(len))) {
+		if (!spoils(at, len, handler, cache) && (!read_event(at, len) || !warm_up(handler, cache))) {
+			return false;
+		}
+		at += len;
+	}
+	surus_outbox_discard(false);
+	return true;
+}

@@ -1,0 +1,10 @@
+/* The clock that deadlines and states are measured by. */
+#ifndef SURUS_BASE_CLOCK_H
+#define SURUS_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC in microseconds. */
+uint64_t surus_now(void);
+
+#endif

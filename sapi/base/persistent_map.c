@@ -1,0 +1,72 @@
+/* Memory that is never put back. */
+#include "base/persistent_map.h"
+
+#include <sys/mman.h>
+
+#include "base/scoreboard_layout.h"
+
+static struct {
+	uintptr_t start, end;
+} exempt[16];
+
+static size_t exempt_count;
+
+void *surus_exempt_map(size_t size)
+{
+	enum { GUARD = 65536 }; /* the largest page of the architectures that we run on */
+	size_t rounded = (size + GUARD - 1) / GUARD * GUARD;
+	/* Pages without access on both sides keep the kernel from merging this mapping with another. */
+	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED || exempt_count == sizeof(exempt) / sizeof(*exempt) ||
+	    mprotect(memory + GUARD, rounded, PROT_READ | PROT_WRITE) != 0) {
+		return NULL;
+	}
+	exempt[exempt_count].start = (uintptr_t)memory;
+	exempt[exempt_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
+	exempt_count++;
+	return memory + GUARD;
+}
+
+/* One mapping for all: every mapping lengthens /proc/self/maps, which a rewind may have to read. */
+void *surus_persistent_alloc(size_t size)
+{
+	enum { ARENA = 1024 * 1024, ALIGNMENT = 64 };
+	static char *arena;
+	static size_t used;
+	size_t rounded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+
+	if (!arena) {
+		arena = surus_exempt_map(ARENA);
+	}
+	if (!arena || rounded > ARENA - used) {
+		return NULL;
+	}
+	used += rounded;
+	return arena + used - rounded;
+}
+
+void surus_exempt_unmap(void *memory)
+{
+	for (size_t i = 0; i < exempt_count; i++) {
+		if ((uintptr_t)memory > exempt[i].start && (uintptr_t)memory < exempt[i].end) {
+			munmap((void *)exempt[i].start, exempt[i].end - exempt[i].start);
+			exempt[i] = exempt[--exempt_count];
+			return;
+		}
+	}
+}
+
+uintptr_t surus_exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next)
+{
+	*next = end;
+	for (size_t i = 0; i < exempt_count; i++) {
+		if (start >= exempt[i].start && start < exempt[i].end) {
+			return exempt[i].end < end ? exempt[i].end : end;
+		}
+		if (exempt[i].start > start && exempt[i].start < *next) {
+			*next = exempt[i].start;
+		}
+	}
+	return 0;
+}

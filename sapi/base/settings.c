@@ -1,0 +1,164 @@
+/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a descriptor and not on the
+ * command line, where everybody could read the passwords that an environment or an ini setting may hold. */
+#include "base/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/scoreboard_layout.h"
+
+struct surus_settings surus_settings = {.workers = 1};
+
+static char *read_all(int fd, size_t *len)
+{
+	size_t capacity = 4096;
+	char *text = malloc(capacity);
+
+	*len = 0;
+	while (text) {
+		ssize_t got = read(fd, text + *len, capacity - *len - 1);
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got <= 0) {
+			text[*len] = '\0';
+			break;
+		}
+		*len += (size_t)got;
+		if (*len + 1 == capacity) {
+			capacity *= 2;
+			text = realloc(text, capacity);
+		}
+	}
+	return text;
+}
+
+/* Appends a line to the ini entries. */
+static void add_ini(const char *line)
+{
+	size_t old = surus_settings.ini_entries ? strlen(surus_settings.ini_entries) : 0;
+	size_t len = strlen(line);
+	char *entries = realloc(surus_settings.ini_entries, old + len + 2);
+
+	if (!entries) {
+		abort();
+	}
+	memcpy(entries + old, line, len);
+	memcpy(entries + old + len, "\n", 2);
+	surus_settings.ini_entries = entries;
+}
+
+/* Appends to a NULL-terminated list. */
+static void add(char ***list, char *value)
+{
+	size_t count = 0;
+
+	while (*list && (*list)[count]) {
+		count++;
+	}
+	*list = realloc(*list, (count + 2) * sizeof(char *));
+	if (!*list) {
+		abort();
+	}
+	(*list)[count] = value;
+	(*list)[count + 1] = NULL;
+}
+
+static bool choose_engine(const char *name)
+{
+	static const char *names[] = {
+		[SURUS_CLASSIC] = "classic", [SURUS_WORKER] = "worker", [SURUS_STANDBY] = "standby",
+		[SURUS_FORK] = "fork",       [SURUS_REWIND] = "rewind",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			surus_settings.engine = (enum surus_engine)i;
+			return true;
+		}
+	}
+	fprintf(stderr, "surus-php: unknown engine: %s (surus and surus-php are not of the same version)\n", name);
+	return false;
+}
+
+bool surus_settings_read(int fd)
+{
+	size_t len;
+	/* Lives as long as the process: the settings point into it. */
+	char *text = read_all(fd, &len);
+
+	if (!text) {
+		fprintf(stderr, "surus-php: no memory for the settings\n");
+		return false;
+	}
+	close(fd);
+	for (char *entry = text; entry < text + len; entry += strlen(entry) + 1) {
+		char *value = strchr(entry, '=');
+		size_t key_len = value ? (size_t)(value - entry) : 0;
+
+		if (!value) {
+			fprintf(stderr, "surus-php: setting without a value: %s\n", entry);
+			return false;
+		}
+		value++;
+#define IS(key) (key_len == sizeof(key) - 1 && memcmp(entry, key, sizeof(key) - 1) == 0)
+		if (IS("engine")) {
+			if (!choose_engine(value)) {
+				return false;
+			}
+		} else if (IS("script")) {
+			surus_settings.script = value;
+		} else if (IS("document_root")) {
+			surus_settings.document_root = value;
+		} else if (IS("warms_up")) {
+			surus_settings.warms_up = *value == '1';
+		} else if (IS("workers")) {
+			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("requests")) {
+			surus_settings.requests = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("max_events")) {
+			surus_settings.max_events = strtoull(value, NULL, 10);
+		} else if (IS("max_memory")) {
+			surus_settings.max_memory = strtoull(value, NULL, 10);
+		} else if (IS("user")) {
+			surus_settings.user = value;
+		} else if (IS("uid")) {
+			surus_settings.uid = (uid_t)strtoul(value, NULL, 10);
+		} else if (IS("gid")) {
+			surus_settings.gid = (gid_t)strtoul(value, NULL, 10);
+		} else if (IS("ini_file")) {
+			surus_settings.ini_file = value;
+		} else if (IS("clear_env")) {
+			surus_settings.clear_env = *value == '1';
+		} else if (IS("ini")) {
+			add_ini(value);
+		} else if (IS("spin")) {
+			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("direct_calls")) {
+			surus_settings.direct_calls = *value == '1';
+		} else if (IS("paranoid")) {
+			surus_settings.paranoid = *value == '1';
+		} else if (IS("tells_leaks")) {
+			surus_settings.tells_leaks = *value == '1';
+		} else if (IS("profiles")) {
+			surus_settings.profiles = *value == '1';
+		} else if (IS("socket")) {
+			add(&surus_settings.sockets, value);
+		} else if (IS("env")) {
+			add(&surus_settings.environment, value);
+		} else {
+			fprintf(stderr, "surus-php: unknown setting: %s (surus and surus-php are not of the same version)\n", entry);
+			return false;
+		}
+#undef IS
+	}
+	if (surus_boots()) {
+		/* A restart of OPcache would pull its memory away from under booted processes. It waits for them as it waits for requests,
+		 * and must not lose its patience and kill them (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
+		add_ini("opcache.force_restart_timeout=0");
+	}
+	return true;
+}

@@ -1,0 +1,62 @@
+/* Tells the objects and resources of the boot from those of a request. */
+#include "php/boot_objects.h"
+
+#include <php.h>
+#include <zend_weakrefs.h>
+
+enum { OBJECTS = 4096 }; /* that an event may have at a time before it makes the table of objects larger */
+
+/* Objects of the boot; weak, so that one that an event ends leaves. */
+static HashTable boot_objects;
+
+static uint32_t boot_object_count;
+static uint32_t first_object;          /* slots of objects from this one on are the event's */
+static zend_long first_resource;       /* resources from this number on are the event's */
+static uint32_t persistent_at_boot;    /* used slots of EG(persistent_list) */
+
+void surus_boot_objects_note(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+
+	zend_hash_init(&boot_objects, 64, NULL, NULL, 0);
+	for (uint32_t i = 1; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object)) {
+			zval present;
+			ZVAL_TRUE(&present);
+			zend_weakrefs_hash_add(&boot_objects, object, &present);
+		}
+	}
+	boot_object_count = zend_hash_num_elements(&boot_objects);
+	/* No object of an event gets a slot among them, unless the event has freed one: that of the boot has left then. */
+	first_object = store->top;
+	store->free_list_head = -1;
+	if (store->size - store->top < OBJECTS) {
+		/* So that the table need not grow in every event. */
+		store->size = store->top + OBJECTS;
+		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(*store->object_buckets));
+	}
+	first_resource = EG(regular_list).nNextFreeElement;
+	persistent_at_boot = EG(persistent_list).nNumUsed;
+}
+
+/* From where on there are objects that are the event's; most are in slots of their own, so that the boot's need not be looked at. */
+uint32_t surus_boot_objects_first_slot(void)
+{
+	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
+}
+
+bool surus_ours_is_boots(zend_object *object)
+{
+	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
+}
+
+int64_t surus_boot_first_resource(void)
+{
+	return first_resource;
+}
+
+uint32_t surus_boot_persistent_slots(void)
+{
+	return persistent_at_boot;
+}

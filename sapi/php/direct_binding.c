@@ -1,0 +1,278 @@
+/* PHP's library asks its table of symbols for the address of each of its own functions and variables, 40,000 times in its code, since the program
+ * could have put its own in their places (ELF's symbol interposition). php-fpm's executable does not have to. Once the library is loaded, every
+ * address is known, so the template has its code say them: a copy of the code replaces it, the same in all other respects.
+ *
+ * Which instructions these are has been found out at the build, for that very library. Each is looked at again before it is changed; where
+ * anything is not as expected, everything stays as it was. */
+#include "php/direct_binding.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <php_main.h>
+
+#include "base/scoreboard_layout.h"
+
+#define HUGE_PAGE ((uintptr_t)2 << 20)
+
+static const char *state = "off";
+static size_t replaced;
+
+struct library {
+	const char *file;
+	uintptr_t base, end;
+	uintptr_t code, code_end; /* whole pages */
+	off_t offset;             /* of the code in the file */
+	size_t in_file;           /* so much of the code is from there; zeros follow */
+	bool is_ours;             /* the one of the build */
+	bool is_bound;            /* the table has every address, and is not filled in as functions are called */
+};
+
+static bool has_our_id(uintptr_t at, uintptr_t end)
+{
+	while (at + sizeof(ElfW(Nhdr)) <= end) {
+		const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+		uintptr_t name = at + sizeof(*note), value = name + ((note->n_namesz + 3) & ~3u);
+
+		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp((const char *)name, "GNU", 4) == 0) {
+			return note->n_descsz == surus_direct_id_len && memcmp((const void *)value, surus_direct_id, surus_direct_id_len) == 0;
+		}
+		at = value + ((note->n_descsz + 3) & ~3u);
+	}
+	return false;
+}
+
+static bool binds_at_once(const ElfW(Dyn) *entry)
+{
+	for (; entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_BIND_NOW || (entry->d_tag == DT_FLAGS && entry->d_un.d_val & DF_BIND_NOW) ||
+		    (entry->d_tag == DT_FLAGS_1 && entry->d_un.d_val & DF_1_NOW)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Finds the library that has php_request_startup(). */
+static int find(struct dl_phdr_info *info, size_t size, void *found)
+{
+	struct library *library = found;
+	uintptr_t known = (uintptr_t)php_request_startup, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	library->code = 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + segment->p_vaddr, end = start + segment->p_memsz;
+
+		if (segment->p_type == PT_LOAD) {
+			library->end = end;
+			if (known >= start && known < end) {
+				library->code = start & ~(page - 1);
+				library->code_end = (end + page - 1) & ~(page - 1);
+				library->offset = (off_t)(segment->p_offset - (start - library->code));
+				library->in_file = start + segment->p_filesz - library->code;
+			}
+		} else if (segment->p_type == PT_NOTE) {
+			library->is_ours |= has_our_id(start, end);
+		} else if (segment->p_type == PT_DYNAMIC) {
+			library->is_bound |= binds_at_once((const ElfW(Dyn) *)start);
+		}
+	}
+	if (!library->code) {
+		library->is_ours = library->is_bound = false;
+	}
+	library->file = info->dlpi_name;
+	library->base = info->dlpi_addr;
+	return library->code != 0;
+}
+
+static int32_t read32(const unsigned char *at)
+{
+	int32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+/* Has the instruction, `len` bytes whose last four say how far its operand is, mean `target`. False: it is too far. */
+static bool aim(unsigned char *copy, uintptr_t at, size_t len, uintptr_t target)
+{
+	intptr_t distance = (intptr_t)(target - (at + len));
+	int32_t operand = (int32_t)distance;
+
+	if (operand != distance) {
+		return false;
+	}
+	memcpy(copy + len - sizeof(operand), &operand, sizeof(operand));
+	return true;
+}
+
+/* The value of a slot of the table; NULL: it is not the library's. */
+static const uintptr_t *slot_at(const struct library *library, uintptr_t address)
+{
+	return address >= library->base && address + sizeof(uintptr_t) <= library->end ? (const uintptr_t *)address : NULL;
+}
+
+/* The slot from which the stub at `address` (.plt, .plt.sec) takes where to jump. NULL: it is none. */
+static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t address)
+{
+	static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+	const unsigned char *stub = (const unsigned char *)address;
+
+	if (address < library->code || address + 16 > library->code_end) {
+		return NULL;
+	}
+	stub += memcmp(stub, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+	stub += *stub == 0xf2; /* bnd */
+	return stub[0] == 0xff && stub[1] == 0x25 ? slot_at(library, (uintptr_t)stub + 6 + (uintptr_t)(intptr_t)read32(stub + 2)) : NULL;
+}
+
+/* Changes the instruction at `at`, whose copy is at `copy`. False: it is not one of ours. */
+static bool change(const struct library *library, unsigned char *copy, uintptr_t at)
+{
+	bool calls = copy[0] == 0xe8 || copy[0] == 0xe9;                                          /* call, jmp rel32 */
+	bool loads = (copy[0] & 0xfb) == 0x48 && copy[1] == 0x8b && (copy[2] & 0xc7) == 0x05; /* mov rel32(%rip), register */
+	size_t len = calls ? 5 : 7;
+	uintptr_t operand;
+	const uintptr_t *slot;
+
+	if (!calls && !loads) {
+		return false;
+	}
+	operand = at + len + (uintptr_t)(intptr_t)read32(copy + len - 4);
+	slot = calls ? slot_of_stub(library, operand) : slot_at(library, operand);
+	if (!slot) {
+		return false;
+	}
+	/* What it takes from others, they may have exchanged later (profilers do, for read() and write()). */
+	if (*slot >= library->base && *slot < library->end && aim(copy, at, len, *slot) && loads) {
+		copy[1] = 0x8d; /* lea */
+	}
+	return true;
+}
+
+static bool change_all(const struct library *library, unsigned char *copy)
+{
+	const unsigned char *coded = surus_direct_sites, *end = coded + surus_direct_sites_len;
+	uintptr_t at = library->base;
+
+	while (coded < end) {
+		uintptr_t distance = 0;
+		for (int shift = 0;; shift += 7) {
+			distance |= (uintptr_t)(*coded & 0x7f) << shift;
+			if (!(*coded++ & 0x80)) {
+				break;
+			}
+		}
+		at += distance;
+		if (at < library->code || at + 8 > library->code_end || !change(library, copy + (at - library->code), at)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Reads the code from its file. False: that cannot be read, or has other code than is in memory, where a tracer's breakpoints (uprobes) lie. They
+ * are nothing without the file under them. */
+static bool read_code(const struct library *library, unsigned char *copy)
+{
+	int file = open(library->file, O_RDONLY | O_CLOEXEC);
+	size_t done = 0;
+	ssize_t len = 0;
+
+	while (file >= 0 && done < library->in_file && (len = pread(file, copy + done, library->in_file - done, library->offset + (off_t)done)) > 0) {
+		done += (size_t)len;
+	}
+	if (file >= 0) {
+		close(file);
+	}
+	return done == library->in_file && memcmp(copy, (const void *)library->code, done) == 0;
+}
+
+/* Makes it executable, and puts it where the library's is. NULL, or why not. */
+static const char *put(const struct library *library, unsigned char *copy, size_t size)
+{
+	if (mprotect(copy, size, PROT_READ | PROT_EXEC) != 0) {
+		/* systemd's MemoryDenyWriteExecute, SELinux's execmem */
+		return errno == ENOMEM ? "failed: no memory" : "failed: the system lets nobody make code";
+	}
+#ifdef PR_SET_VMA
+	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, copy, size, "code of PHP's library"); /* in /proc/PID/maps */
+#endif
+	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) == MAP_FAILED) {
+		/* What was there is gone, perhaps. */
+		perror("The code of PHP's library cannot be replaced (engine.direct_calls): mremap");
+		_exit(1);
+	}
+	replaced = size;
+	return NULL;
+}
+
+static const char *replace(const struct library *library)
+{
+	size_t size = library->code_end - library->code, area_size = size + 3 * HUGE_PAGE;
+	unsigned char *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *copy;
+	const char *failed;
+
+	if (area == MAP_FAILED) {
+		return "failed: no memory";
+	}
+	/* Of huge pages, where the kernel gives them. In its place each small page is mapped by itself again, but they lie side by side in memory: one
+	 * entry of the CPU's table of pages does for several. */
+	madvise(area, area_size, MADV_HUGEPAGE);
+	copy = area + (-(uintptr_t)area & (HUGE_PAGE - 1)) + (library->code & (HUGE_PAGE - 1));
+	if (!read_code(library, copy)) {
+		failed = "failed: its code is not that of its file, as while it is traced";
+	} else if (!change_all(library, copy)) {
+		failed = "failed: it has other code than at the build";
+	} else {
+		failed = put(library, copy, size);
+	}
+	/* What is left of it. Between the two, others may have theirs by now. */
+	munmap(area, (size_t)(copy - area));
+	munmap(failed ? copy : copy + size, (size_t)(area + area_size - copy) - (failed ? 0 : size));
+	return failed ? failed : "on";
+}
+
+void surus_direct_calls(void)
+{
+	struct library library = {0};
+	const char *at_once = getenv("LD_BIND_NOW");
+
+	if (surus_direct_sites_len == 0) {
+#ifdef __x86_64__
+		state = "impossible: the build knows nothing of PHP's library";
+#else
+		state = "impossible: only on x86-64";
+#endif
+		return;
+	}
+	dl_iterate_phdr(find, &library);
+	if (!library.is_ours) {
+		state = "other library";
+	} else if (library.is_bound || (at_once && *at_once)) {
+		state = replace(&library);
+	} else {
+		state = "impossible: PHP's library finds its functions as they are called; it has to be linked with -z now";
+	}
+}
+
+size_t surus_direct_replaced(void)
+{
+	return replaced;
+}
+
+const char *surus_direct_state(void)
+{
+	return state;
+}

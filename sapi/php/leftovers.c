@@ -1,0 +1,141 @@
+/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP frees
+ * it at the end of its request, which comes here when the worker ends. */
+#include "php/leftovers.h"
+
+#include <string.h>
+
+#include <php.h>
+#include <SAPI.h>
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/url_scanner_ex.h>
+
+#include "base/scoreboard_layout.h"
+#include "base/settings.h"
+#include "php/archives.h"
+#include "php/get_resources.h"
+#include "php/request_body.h"
+#include "php/stream_wrappers.h"
+
+/* Handlers that events may stack up; restore_error_handler() beyond them reaches those of the boot. */
+enum { HANDLERS = 16 };
+
+static int boot_error_handlers, boot_exception_handlers;
+static size_t boot_ticks;
+static zend_function *libxml_clear_errors; /* NULL without the extension */
+
+/* What error_get_last() and strtok() would tell the next event. */
+static void free_texts(void)
+{
+	if (PG(last_error_message)) {
+		zend_string_release(PG(last_error_message));
+		PG(last_error_message) = NULL;
+	}
+	if (PG(last_error_file)) {
+		zend_string_release(PG(last_error_file));
+		PG(last_error_file) = NULL;
+	}
+	if (BG(strtok_string)) {
+		zend_string_release(BG(strtok_string));
+		BG(strtok_string) = NULL;
+	}
+}
+
+static size_t count_ticks(void)
+{
+	return BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
+}
+
+void surus_leftovers_note(void)
+{
+	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
+	boot_exception_handlers = zend_stack_count(&EG(user_exception_handlers));
+	boot_ticks = count_ticks();
+	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("libxml_clear_errors"));
+	if (surus_settings.engine == SURUS_WORKER) {
+		free_texts(); /* so that the first event finds what all others do */
+		surus_wrappers_note();
+		surus_archives_note();
+		surus_get_resources_install();
+	}
+}
+
+/* Takes the element out of the middle. */
+static void take(zend_stack *stack, int at, void *element, size_t size)
+{
+	char *from = (char *)zend_stack_base(stack) + (size_t)at * size;
+
+	memcpy(element, from, size);
+	memmove(from, from + size, (size_t)(zend_stack_count(stack) - at - 1) * size);
+	stack->top--;
+}
+
+/* A handler that every event sets and none restores would be kept for each of them. */
+static void limit_handlers(void)
+{
+	zval handler;
+	int reporting;
+
+	while (zend_stack_count(&EG(user_error_handlers)) > boot_error_handlers + HANDLERS) {
+		take(&EG(user_error_handlers_error_reporting), boot_error_handlers, &reporting, sizeof(reporting));
+		take(&EG(user_error_handlers), boot_error_handlers, &handler, sizeof(handler));
+		zval_ptr_dtor(&handler);
+	}
+	while (zend_stack_count(&EG(user_exception_handlers)) > boot_exception_handlers + HANDLERS) {
+		take(&EG(user_exception_handlers), boot_exception_handlers, &handler, sizeof(handler));
+		zval_ptr_dtor(&handler);
+	}
+}
+
+/* That of header_register_callback(), where headers had been sent already: the next activation forgets it. */
+static void free_header_callback(void)
+{
+#if PHP_VERSION_ID >= 80600
+	if (ZEND_FCC_INITIALIZED(SG(send_header_fcc))) {
+		zend_fcc_dtor(&SG(send_header_fcc));
+	}
+#else
+	zval_ptr_dtor(&SG(callback_func));
+	ZVAL_UNDEF(&SG(callback_func));
+#endif
+}
+
+static zend_llist ticks; /* what runs with every tick, while an event ends */
+
+void surus_leftovers_stop_ticks(void)
+{
+	ticks = PG(tick_functions);
+	zend_llist_init(&PG(tick_functions), ticks.size, NULL, 1);
+}
+
+/* One that the script has registered meanwhile, PHP adds only once. */
+static void continue_ticks(void)
+{
+	zend_llist added = PG(tick_functions);
+
+	PG(tick_functions) = ticks;
+	for (zend_llist_element *element = added.head; element; element = element->next) {
+		zend_llist_add_element(&PG(tick_functions), element->data);
+	}
+	zend_llist_destroy(&added);
+	while (count_ticks() > boot_ticks) {
+		zend_llist_remove_tail(BG(user_tick_functions));
+	}
+}
+
+void surus_leftovers_free(void)
+{
+	continue_ticks();
+	surus_body_close();
+	free_header_callback();
+	php_url_scanner_reset_vars();
+	/* Where a script has libxml collect its errors, and does not clear them. */
+	if (libxml_clear_errors) {
+		zend_call_known_function(libxml_clear_errors, NULL, NULL, NULL, 0, NULL, NULL);
+	}
+	limit_handlers();
+	if (surus_settings.engine == SURUS_WORKER) {
+		surus_archives_close();
+		surus_wrappers_renew();
+	}
+	free_texts();
+}

@@ -1,0 +1,22 @@
+/* PHP's own streams of files and pipes, by their descriptors. */
+#include "php/streams.h"
+
+#include <php.h>
+
+php_stream *surus_stream_of(int fd)
+{
+	zend_resource *resource;
+
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+		php_stream *stream = resource->ptr;
+		int own = -1;
+
+		/* Asked for a descriptor, other streams might make one. */
+		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) &&
+		    stream->ops == &php_stream_stdio_ops && stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS &&
+		    own == fd) {
+			return stream;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return NULL;
+}

@@ -1,0 +1,31 @@
+/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a process that lives on.
+ * PHP does so as its extension "standard" ends with the request, which here it does not; while PHP takes the rewriting for
+ * active, no later event begins it. */
+#include "php/url_rewriter.h"
+
+#include <php.h>
+#include <zend_smart_str.h>
+#include <ext/standard/basic_functions.h>
+
+/* As php_url_scanner_ex_deactivate and what follows it (ext/standard/url_scanner_ex.re). */
+static void end(url_adapt_state_ex_t *state)
+{
+	if (state->active) {
+		smart_str_free(&state->result);
+		smart_str_free(&state->buf);
+		smart_str_free(&state->tag);
+		smart_str_free(&state->arg);
+		smart_str_free(&state->attr_val);
+		state->active = 0;
+		state->tag_type = 0;
+		state->attr_type = 0;
+	}
+	smart_str_free(&state->form_app);
+	smart_str_free(&state->url_app);
+}
+
+void surus_url_rewriter_end(void)
+{
+	end(&BG(url_adapt_session_ex));
+	end(&BG(url_adapt_output_ex));
+}

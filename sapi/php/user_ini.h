@@ -1,0 +1,7 @@
+/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and php-fpm. */
+#ifndef SURUS_PHP_USER_INI_H
+#define SURUS_PHP_USER_INI_H
+
+void surus_user_ini_activate(const char *script, const char *root);
+
+#endif

@@ -1,0 +1,269 @@
+/* What the boot has left that its workers cannot have: connections, pipes, threads, children, of which each would have a part of what is
+ * one thing to its other end; files that cannot be opened again; more than they can open anything beside. */
+#include "rewind/boot_check.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <php.h>
+
+#include "base/descriptors.h"
+#include "base/procfs.h"
+#include "base/scoreboard_layout.h"
+#include "base/settings.h"
+#include "php/streams.h"
+#include "rewind/kernel/anon_fds.h"
+#include "rewind/kernel/boot_fds.h"
+#include "rewind/kernel/log_fds.h"
+#include "rewind/kernel/socket_pairs.h"
+#include "rewind/kernel/temp_files.h"
+
+static char text[768];
+
+/* --- connections --- */
+
+static void name_peer(int fd, char *text, size_t size)
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof(address);
+	char host[256], port[32];
+
+	if (getpeername(fd, (struct sockaddr *)&address, &len) != 0) {
+		len = sizeof(address);
+		if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+			snprintf(text, size, "?");
+			return;
+		}
+	}
+	if (address.ss_family == AF_UNIX) {
+		const char *path = ((struct sockaddr_un *)&address)->sun_path;
+		snprintf(text, size, "unix:%s", len > sizeof(sa_family_t) ? path : "");
+	} else if (getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port, sizeof(port),
+	                       NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+		snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	} else {
+		snprintf(text, size, "?");
+	}
+}
+
+static bool is_allowed(const char *peer)
+{
+	for (char **allowed = surus_settings.sockets; allowed && *allowed; allowed++) {
+		if (strcmp(*allowed, peer) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static const char *refuse_connection(int fd)
+{
+	char peer[300];
+
+	name_peer(fd, peer, sizeof(peer));
+	if (surus_pairs_has(fd) || is_allowed(peer)) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), connect in the "
+	         "handler, or name it in engine.shared_sockets if they may share it",
+	         peer);
+	return text;
+}
+
+/* --- files --- */
+
+static void read_path(int fd, char *path, size_t size)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t len = readlink(link, path, size - 1);
+	path[len < 0 ? 0 : len] = '\0';
+}
+
+/* Each worker opens it anew (rewind/kernel/kernel_state.c). Here that is not tried: closing it again would release the locks that a library has on it. */
+static const char *refuse_file(int fd)
+{
+	char link[64], path[300];
+	int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
+	int wanted = (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (flags & O_PATH || access(link, wanted) == 0) {
+		return NULL;
+	}
+	int error = errno;
+	read_path(fd, path, sizeof(path));
+	snprintf(text, sizeof(text),
+	         "the boot leaves %s open (descriptor %d), which each worker has to open for itself, and cannot: %s; close it before "
+	         "surus_serve(), open it in the handler, or let the user that PHP runs as %s it",
+	         path, fd, strerror(error), wanted == R_OK ? "read" : "read and write");
+	return text;
+}
+
+/* A worker opens about ten before its first event, in which nothing works that can open none. */
+static const char *refuse_number(int last)
+{
+	enum { ENOUGH = 32 };
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (last + ENOUGH < (long long)limit.rlim_cur && last + ENOUGH < SURUS_DESCRIPTORS * 8) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves so many files open that its workers could hardly open any: a process may have %llu (RLIMIT_NOFILE), on this "
+	         "engine %d at most; close some before surus_serve(), or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
+	         (unsigned long long)limit.rlim_cur, SURUS_DESCRIPTORS * 8);
+	return text;
+}
+
+/* --- pipes --- */
+
+/* Who has opened the descriptor, as far as that is known. */
+static void name_opener(int fd, char *name, size_t size)
+{
+	const php_stream *stream = surus_stream_of(fd);
+
+	if (!stream) {
+		snprintf(name, size, "opened by a library, not by PHP");
+	} else if (stream->orig_path) {
+		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, (zend_long)stream->res->handle);
+	} else {
+		/* Only those have no name. */
+		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, (zend_long)stream->res->handle);
+	}
+}
+
+static bool is_same(const struct stat *pipe, int fd)
+{
+	struct stat file;
+	return fstat(fd, &file) == 0 && file.st_dev == pipe->st_dev && file.st_ino == pipe->st_ino;
+}
+
+/* Are both ends of an anonymous pipe ours, as libraries have to wake themselves? */
+static bool has_both_ends(const struct stat *pipe, int last)
+{
+	bool reads = false, writes = false;
+
+	for (int fd = 3; fd <= last; fd++) {
+		if (is_same(pipe, fd)) {
+			int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+			reads |= mode != O_WRONLY;
+			writes |= mode != O_RDONLY;
+		}
+	}
+	return reads && writes;
+}
+
+static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
+{
+	char path[300], opener[300];
+
+	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO)) {
+		return NULL;
+	}
+	if (is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
+		surus_log_note(fd);
+		return NULL;
+	}
+	name_opener(fd, opener, sizeof(opener));
+	memcpy(path, "fifo:", 5);
+	read_path(fd, path + 5, sizeof(path) - 5);
+	if (path[5] == '/') {
+		if (is_allowed(path)) {
+			return NULL;
+		}
+		snprintf(text, sizeof(text),
+		         "the boot leaves the FIFO %s open (descriptor %d, %s), which the workers would share; close it before surus_serve(), open "
+		         "it in the handler, or name it in engine.shared_sockets, as %s, if they may share it",
+		         path + 5, fd, opener, path);
+		return text;
+	}
+	if (has_both_ends(pipe, last)) {
+		if (surus_pairs_note_pipe(fd, pipe)) {
+			return NULL;
+		}
+		snprintf(text, sizeof(text),
+		         "the boot leaves a pipe open (descriptor %d, %s) in which something waits to be read; every worker gets such a pipe of its "
+		         "own, which is empty: read what is there before surus_serve(), or make the pipe in the handler",
+		         fd, opener);
+		return text;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; close it before surus_serve(), or open it in "
+	         "the handler",
+	         fd, opener);
+	return text;
+}
+
+static const char *refuse_anonymous(int fd)
+{
+	const char *shared = surus_anonymous_shared(fd);
+
+	if (!shared) {
+		return NULL;
+	}
+	snprintf(text, sizeof(text),
+	         "the boot leaves %s open (descriptor %d), which the workers would share; close it before surus_serve(), or open it in the "
+	         "handler",
+	         shared, fd);
+	return text;
+}
+
+/* --- all of it --- */
+
+const char *surus_boot_refuses(void)
+{
+	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	const char *why;
+	int last;
+
+	if (!surus_kernel_note_boot(open_ones, &last)) {
+		/* Else /proc is not there; who needs it says so. */
+		return errno == EMFILE ? refuse_number(INT_MAX / 2) : NULL;
+	}
+	if ((why = refuse_number(last)) || (why = surus_pairs_note_sockets(open_ones, last))) {
+		return why;
+	}
+	for (int fd = 3; fd <= last; fd++) {
+		struct stat file;
+
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fd == SURUS_FD_WAITING ||
+		    fstat(fd, &file) != 0) {
+			continue;
+		}
+		if (S_ISSOCK(file.st_mode)) {
+			why = refuse_connection(fd);
+		} else if (S_ISFIFO(file.st_mode)) {
+			why = refuse_pipe(fd, &file, last);
+		} else if (surus_kernel_is_boots(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
+			surus_temporary_note(fd, &file);
+			why = refuse_file(fd);
+		} else if (surus_kernel_is_boots(fd)) {
+			why = refuse_anonymous(fd);
+		}
+		if (why) {
+			return why;
+		}
+	}
+	if (surus_has_threads()) {
+		return "the boot leaves a thread running, which no fork has; end it before surus_serve()";
+	}
+	if (waitpid(-1, NULL, WNOHANG) == 0) {
+		return "the boot leaves a child process running; end it before surus_serve()";
+	}
+	return NULL;
+}

@@ -1,0 +1,335 @@
+/* What a request leaves in the kernel: descriptors, the working directory, children, signal handlers. What is cheap is put back
+ * after every request; for the rest a process has to be replaced. */
+#include "rewind/kernel/kernel_state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/single_threaded.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <php.h>
+
+#include "base/persistent_map.h"
+#include "base/procfs.h"
+#include "base/scoreboard_layout.h"
+#include "base/settings.h"
+#include "php/boot_objects.h"
+#include "php/fd_flags.h"
+#include "rewind/kernel/anon_fds.h"
+#include "rewind/kernel/boot_fds.h"
+#include "rewind/kernel/file_locks.h"
+#include "rewind/kernel/log_fds.h"
+#include "rewind/kernel/signals.h"
+#include "rewind/kernel/socket_pairs.h"
+#include "rewind/kernel/temp_files.h"
+
+static struct kernel {
+	int last;      /* descriptors 0 to this one are open between requests, without a hole */
+	int directory; /* the working directory */
+	mode_t umask;
+	const char *touched; /* what a function has changed that cannot be put back */
+	/* What descriptors of the boot lead to, and where in it they are. */
+	struct file {
+		int fd;
+		dev_t device;
+		ino_t inode;
+		off_t offset; /* -1: it has no place, or always the end */
+		bool temporary;
+		bool counter; /* an eventfd, and what it held */
+		uint64_t count;
+	} files[SURUS_DESCRIPTORS * 8];
+	size_t file_count;
+} *k;
+
+/* --- functions whose effect is on the process, noted as they are called --- */
+
+static const struct {
+	const char *name, *why;
+} touching[] = {
+	{"pcntl_signal", "signals: a signal handler was set (pcntl_signal)"},
+	{"pcntl_sigprocmask", "signals: signals were blocked (pcntl_sigprocmask)"},
+	{"pcntl_alarm", "signals: an alarm was set (pcntl_alarm)"},
+	{"pcntl_fork", "process: a process was forked (pcntl_fork)"},
+	{"pcntl_rfork", "process: a process was forked (pcntl_rfork)"},
+	{"pcntl_forkx", "process: a process was forked (pcntl_forkx)"},
+	{"pcntl_unshare", "identity: a namespace was left (pcntl_unshare)"},
+	{"pcntl_setns", "identity: a namespace was entered (pcntl_setns)"},
+	{"pcntl_setpriority", "limits: the priority was changed (pcntl_setpriority)"},
+	{"pcntl_setcpuaffinity", "limits: the CPU affinity was changed (pcntl_setcpuaffinity)"},
+	{"proc_nice", "limits: the priority was changed (proc_nice)"},
+	{"posix_setrlimit", "limits: a limit was changed (posix_setrlimit)"},
+	{"posix_setuid", "identity: the user was changed (posix_setuid)"},
+	{"posix_seteuid", "identity: the user was changed (posix_seteuid)"},
+	{"posix_setgid", "identity: the group was changed (posix_setgid)"},
+	{"posix_setegid", "identity: the group was changed (posix_setegid)"},
+	{"posix_initgroups", "identity: the groups were changed (posix_initgroups)"},
+	{"posix_setsid", "identity: a session was begun (posix_setsid)"},
+	{"posix_setpgid", "identity: the process group was changed (posix_setpgid)"},
+	{"chroot", "identity: the root directory was changed (chroot)"},
+	{"dl", "native: an extension was loaded (dl)"},
+	{"cli_set_process_title", "identity: the title of the process was changed"},
+	/* Only where what they are given first has been made by the boot. */
+	{"socket_shutdown", "descriptor: a socket of the boot was shut down (socket_shutdown)"},
+	{"socket_set_option", "descriptor: a socket of the boot was given another option (socket_set_option)"},
+	{"socket_setopt", "descriptor: a socket of the boot was given another option (socket_setopt)"},
+	{"stream_socket_shutdown", "descriptor: a socket of the boot was shut down (stream_socket_shutdown)"},
+	{"socket_connect", "descriptor: a socket of the boot was connected (socket_connect)"},
+	{"socket_bind", "descriptor: a socket of the boot was bound (socket_bind)"},
+	{"socket_listen", "descriptor: a socket of the boot was made to listen (socket_listen)"},
+	{"socket_import_stream", "descriptor: a socket of the boot was taken out of its stream (socket_import_stream)"},
+	{"socket_export_stream", "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
+};
+
+enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 9 };
+
+static struct {
+	const zend_string *name; /* closures have a copy of the function with the same name */
+	zif_handler handler;
+} hooked[TOUCHING];
+
+static bool is_given_boots(zend_execute_data *call)
+{
+	const zval *first = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL;
+
+	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_ours_is_boots(Z_OBJ_P(first))) ||
+	                 (Z_TYPE_P(first) == IS_RESOURCE && surus_kernel_is_boots_resource(Z_RES_HANDLE_P(first))));
+}
+
+static ZEND_FUNCTION(surus_touching)
+{
+	for (size_t i = 0; i < TOUCHING; i++) {
+		if (hooked[i].name == EX(func)->common.function_name) {
+			if (i < OF_BOOT || is_given_boots(execute_data)) {
+				k->touched = touching[i].why;
+			}
+			hooked[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+static zif_handler ffi_handlers[3];
+static const char *const ffi_names[] = {"cdef", "load", "scope"};
+
+static ZEND_FUNCTION(surus_ffi)
+{
+	k->touched = "native: native code was called, which may have changed anything (FFI)";
+	for (size_t i = 0; i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
+		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i], strlen(ffi_names[i]))) {
+			ffi_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+static void hook(void)
+{
+	for (size_t i = 0; i < TOUCHING; i++) {
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name, strlen(touching[i].name));
+		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+			hooked[i].name = function->common.function_name;
+			hooked[i].handler = function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(surus_touching);
+		}
+	}
+	zend_class_entry *ffi = zend_hash_str_find_ptr(CG(class_table), "ffi", sizeof("ffi") - 1);
+	for (size_t i = 0; ffi && i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
+		zend_function *method = zend_hash_str_find_ptr(&ffi->function_table, ffi_names[i], strlen(ffi_names[i]));
+		if (method && method->type == ZEND_INTERNAL_FUNCTION) {
+			ffi_handlers[i] = method->internal_function.handler;
+			method->internal_function.handler = ZEND_FN(surus_ffi);
+		}
+	}
+}
+
+/* --- descriptors --- */
+
+/* Opens what the boot's descriptor leads to, by its path of /proc; -1 on failure. */
+static int open_own(int fd, const char *path, int flags)
+{
+	if (surus_log_is(fd)) {
+		return surus_log_open(STDERR_FILENO, flags);
+	}
+	return surus_temporary_is(fd) ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+}
+
+/* Workers share what the template has opened, and so the place in it and locks on it: a file of the boot is opened anew. NULL, or why
+ * that cannot be. */
+static const char *own_file(int fd, const struct stat *file)
+{
+	static char text[512];
+	char path[64];
+	int flags = fcntl(fd, F_GETFL), own;
+	bool opens = surus_log_is(fd) || ((S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH));
+	bool temporary = surus_temporary_is(fd);
+	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
+	struct file *noted = &k->files[k->file_count++];
+
+	surus_locks_note(fd, file);
+	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset, .temporary = temporary};
+	if (!opens) {
+		noted->counter = surus_counter_own(fd, &noted->count);
+		return NULL;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open_own(fd, path, flags);
+	if (own < 0 && !temporary && offset < 0) {
+		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
+	}
+	if (own < 0) {
+		int error = errno;
+		char name[256];
+		ssize_t len = readlink(path, name, sizeof(name));
+		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s", (int)(len < 0 ? 0 : len), name,
+		         strerror(error));
+		return text;
+	}
+	int descriptor_flags = fcntl(fd, F_GETFD);
+	struct stat now;
+	if (fstat(own, &now) == 0) {
+		noted->device = now.st_dev;
+		noted->inode = now.st_ino;
+	}
+	if (offset >= 0) {
+		lseek(own, offset, SEEK_SET);
+	}
+	dup2(own, fd);
+	fcntl(fd, F_SETFD, descriptor_flags);
+	close(own);
+	return NULL;
+}
+
+bool surus_kernel_prepare(void)
+{
+	k = surus_exempt_map(sizeof(*k));
+
+	if (k && surus_settings.engine == SURUS_REWIND) {
+		hook();
+	}
+	if (k) {
+		surus_locks_watch();
+		surus_temporary_watch();
+	}
+	return k && surus_boot_fds_prepare();
+}
+
+const char *surus_kernel_note(void)
+{
+	static unsigned char open_ones[SURUS_DESCRIPTORS];
+	const char *why;
+
+	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	k->umask = umask(0);
+	umask(k->umask);
+	k->touched = NULL;
+	if ((why = surus_pairs_own())) {
+		return why;
+	}
+	if (k->directory < 0 || !surus_open_descriptors(open_ones, &k->last)) {
+		/* A fork for each event works without /proc, too. */
+		return surus_settings.engine == SURUS_REWIND ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
+	}
+	for (int fd = 0; fd <= k->last; fd++) {
+		struct stat file;
+		if (!(open_ones[fd / 8] & 1 << fd % 8)) {
+			/* So that whatever a request opens comes behind, and a gap means that it has closed something. */
+			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
+			if (filler != fd) {
+				return "its descriptors cannot be put in a row";
+			}
+			continue;
+		}
+		if (!surus_kernel_is_boots(fd)) {
+			continue;
+		}
+		if (fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
+			return why;
+		}
+		surus_flags_note(fd);
+	}
+	return NULL;
+}
+
+static const char *put_back_descriptors(void)
+{
+	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+
+	if (lowest <= k->last) {
+		return "descriptor: a descriptor of the boot was closed";
+	}
+	if (syscall(SYS_close_range, (unsigned)k->last + 1, ~0u, 0) != 0) {
+		static unsigned char open_ones[SURUS_DESCRIPTORS];
+		int last;
+		if (!surus_open_descriptors(open_ones, &last)) {
+			return "descriptor: descriptors cannot be closed";
+		}
+		for (int fd = k->last + 1; fd <= last; fd++) {
+			close(fd);
+		}
+	}
+	for (size_t i = 0; i < k->file_count; i++) {
+		struct file *file = &k->files[i];
+		struct stat now;
+		/* Closed, and the number taken by another. */
+		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
+			return "descriptor: a descriptor of the boot was closed";
+		}
+		if (file->temporary && surus_temporary_is_written(&now)) {
+			return "descriptor: a temporary file that the boot had opened was written to (php://temp, tmpfile)";
+		}
+		if (file->counter && !surus_counter_put_back(file->fd, file->count)) {
+			return "descriptor: a counter that the boot had opened cannot be put back (eventfd)";
+		}
+		if (file->offset >= 0) {
+			lseek(file->fd, file->offset, SEEK_SET);
+		}
+	}
+	return surus_pairs_are_empty() ? NULL
+	                               : "descriptor: something was left in a pair of sockets or a pipe that the boot had opened";
+}
+
+bool surus_kernel_is_as_it_was(void)
+{
+	struct stat here, before;
+	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+	mode_t mask = umask(k->umask);
+
+	close(lowest);
+	return lowest == k->last + 1 && mask == k->umask && waitpid(-1, NULL, WNOHANG | __WALL) < 0 && fstat(k->directory, &before) == 0 &&
+	       stat(".", &here) == 0 && here.st_dev == before.st_dev && here.st_ino == before.st_ino;
+}
+
+const char *surus_kernel_put_back(bool no_calls)
+{
+	pid_t child;
+
+	if (k->touched) {
+		return k->touched;
+	}
+	if (surus_signals_wait()) {
+		return "signals: a signal that the boot has blocked was left waiting";
+	}
+	if (no_calls) {
+		return NULL;
+	}
+	while ((child = waitpid(-1, NULL, WNOHANG | __WALL)) > 0) {
+	}
+	if (child == 0) {
+		return "process: a child process was left running";
+	}
+	const char *why = put_back_descriptors();
+	if (why) {
+		return why;
+	}
+	umask(k->umask);
+	return fchdir(k->directory) == 0 ? NULL : "directory: the working directory has gone";
+}

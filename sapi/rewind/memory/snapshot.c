@@ -1,0 +1,244 @@
+/* The memory of this process: a copy of it as it was when the application had booted, and a mark at which it is that again.
+ *
+ * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file; which of its pages are
+ * written then and have to be put back, rewind/memory/pages.c knows.
+ *
+ * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
+#include "rewind/memory/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fenv.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/persistent_map.h"
+#include "base/scoreboard_layout.h"
+#include "rewind/memory/copy_back.h"
+#include "rewind/memory/mappings.h"
+#include "rewind/memory/pages.h"
+
+enum {
+	PAGE = 4096,
+	STACK_COPY = 1 << 20,
+	BELOW_THE_MARK = 16 * 1024, /* how far from the marked frames the restoring code runs */
+};
+
+static struct snapshot {
+	struct surus_copy copy;
+	surus_restore *restore;
+	jmp_buf mark;
+	sigset_t mask; /* signals that were blocked there */
+	fenv_t floats; /* how the processor computed with them: a library may change that for good, as -ffast-math does */
+	uintptr_t stack_low, stack_high;
+	unsigned char stack[STACK_COPY];
+} *s;
+
+static bool add_region(uintptr_t start, uintptr_t end, int prot, bool anonymous)
+{
+	struct surus_copy *copy = &s->copy;
+
+	if (copy->region_count == SURUS_REGIONS) {
+		return false;
+	}
+	copy->regions[copy->region_count++] =
+	    (struct surus_region){.start = start, .end = end, .offset = copy->size, .prot = prot, .anonymous = anonymous};
+	copy->size += end - start;
+	return true;
+}
+
+static bool is_zero(const void *page)
+{
+	const uint64_t *words = page;
+	for (size_t i = 0; i < PAGE / sizeof(*words); i++) {
+		if (words[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool write_all(int file, const void *bytes, size_t len, size_t offset)
+{
+	for (size_t done = 0; done < len;) {
+		ssize_t written = pwrite(file, (const char *)bytes + done, len - done, (off_t)(offset + done));
+		if (written <= 0) {
+			return false;
+		}
+		done += (size_t)written;
+	}
+	return true;
+}
+
+/* Is it a page that may not be touched (MADV_GUARD_INSTALL), as those behind the stacks of threads since glibc 2.42? The page map says so
+ * since Linux 6.15, with bit 58; before, such a page looks like one that is swapped out, and only trying tells. */
+static bool is_guard(uint64_t entry, const void *page, int file, size_t offset)
+{
+	const uint64_t present = (uint64_t)1 << 63, swapped = (uint64_t)1 << 62, guard = (uint64_t)1 << 58;
+
+	return entry & guard || ((entry & (present | swapped)) == swapped && pwrite(file, page, 1, (off_t)offset) < 0 && errno == EFAULT);
+}
+
+/* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not even looked at, where no file is behind
+ * them: the page map says so (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
+static bool save(const struct surus_region *r, int file, int pagemap)
+{
+	enum { AT_ONCE = 512 };
+	const uint64_t there = (uint64_t)3 << 62;
+	uint64_t entries[AT_ONCE];
+
+	for (uintptr_t at = r->start; at < r->end;) {
+		size_t pages = (r->end - at) / PAGE < AT_ONCE ? (r->end - at) / PAGE : AT_ONCE, begun = 0;
+		ssize_t known = r->anonymous ? pread(pagemap, entries, pages * 8, (off_t)(at / PAGE * 8)) : 0;
+
+		for (size_t i = 0; i <= pages; i++) {
+			void *page = (void *)(at + i * PAGE);
+			size_t offset = r->offset + (at - r->start);
+			bool is_known = i < (size_t)(known > 0 ? known : 0) / 8;
+			if (i < pages && !(is_known && (!(entries[i] & there) || is_guard(entries[i], page, file, offset + i * PAGE))) && !is_zero(page)) {
+				continue;
+			}
+			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE, offset + begun * PAGE)) {
+				return false;
+			}
+			begun = i + 1;
+		}
+		at += pages * PAGE;
+	}
+	return true;
+}
+
+/* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it have it themselves. */
+static bool begin_anew(void)
+{
+	if (!s) {
+		s = surus_exempt_map(sizeof(*s));
+		return s && surus_mappings_prepare() && surus_pages_prepare();
+	}
+	munmap((void *)s->copy.bytes, s->copy.size);
+	s->copy.region_count = s->copy.size = 0;
+	return true;
+}
+
+/* Replaces all that is copied by mappings of the copy. NULL, or why that cannot be. */
+static const char *copy_and_map(int file, int pagemap)
+{
+	if (ftruncate(file, (off_t)s->copy.size) != 0) {
+		return "no memory file (memfd_create)";
+	}
+	/* All is copied before anything is replaced; nothing in between writes to a region. */
+	for (size_t i = 0; i < s->copy.region_count; i++) {
+		if (!save(&s->copy.regions[i], file, pagemap)) {
+			return "no memory for the snapshot";
+		}
+	}
+	/* Kernels before 5.1 do not know how; then it is only that nobody has a descriptor of it. */
+	fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	for (size_t i = 0; i < s->copy.region_count; i++) {
+		struct surus_region *r = &s->copy.regions[i];
+		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)r->offset) ==
+		    MAP_FAILED) {
+			/* Half of the memory is the file's; that is as good as the memory before. */
+			return "the snapshot cannot be mapped";
+		}
+	}
+	s->copy.bytes = mmap(NULL, s->copy.size, PROT_READ, MAP_SHARED, file, 0);
+	return s->copy.bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
+}
+
+const char *surus_snapshot_take(int maps, int smaps, int pagemap)
+{
+	const char *why;
+
+	if (!begin_anew()) {
+		return "no memory for its bookkeeping";
+	}
+	if (!surus_mappings_read(maps)) {
+		return "/proc/self/maps cannot be read";
+	}
+	if (!surus_mappings_note_wiped(smaps)) {
+		return "/proc/self/smaps cannot be read";
+	}
+	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {
+		return "surus_serve() was called inside of a Fiber, or too deep in the stack";
+	}
+	if (!surus_mappings_each_writable(add_region)) {
+		return "it has too many mappings";
+	}
+	if (s->copy.size > (size_t)64 << 30) {
+		return "it has mapped more than 64 GiB"; /* sanitizers do */
+	}
+	s->restore = surus_restore_fastest();
+	if ((why = surus_pages_begin(&s->copy, pagemap))) {
+		return why;
+	}
+	/* Open until all is mapped: no script shall have it. */
+	int file = (int)syscall(SYS_memfd_create, "surus-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file < 0) {
+		return "no memory file (memfd_create)";
+	}
+	why = copy_and_map(file, pagemap);
+	close(file);
+	return why;
+}
+
+/* --- the mark --- */
+
+const char *surus_snapshot_mark(int maps, int pagemap, int statm)
+{
+	if (!surus_pages_mark(pagemap)) {
+		return "too much has been written since";
+	}
+	if (!surus_mappings_mark(maps, statm)) {
+		return "/proc/self/maps cannot be read";
+	}
+	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
+	s->stack_high = surus_mappings_stack_end();
+	if (s->stack_high <= s->stack_low || s->stack_high - s->stack_low > STACK_COPY) {
+		return "its stack is too deep";
+	}
+	sigprocmask(SIG_SETMASK, NULL, &s->mask);
+	fegetenv(&s->floats);
+	if (_setjmp(s->mark)) {
+		return NULL; /* rewound */
+	}
+	memcpy(s->stack, (void *)s->stack_low, s->stack_high - s->stack_low);
+	return NULL;
+}
+
+/* --- putting back --- */
+
+const char *surus_snapshot_check(bool no_calls)
+{
+	const char *why = no_calls ? NULL : surus_mappings_put_back();
+
+	return why ? why : surus_pages_check();
+}
+
+static __attribute__((noinline, noreturn)) void put_back(bool mask)
+{
+	s->restore((void *)s->stack_low, s->stack, s->stack_high - s->stack_low, s->stack, s->stack);
+	surus_pages_put_back();
+	surus_mappings_wipe();
+	if (mask) {
+		sigprocmask(SIG_SETMASK, &s->mask, NULL);
+	}
+	fesetenv(&s->floats);
+	_longjmp(s->mark, 1);
+}
+
+void surus_snapshot_put_back(bool mask)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0), there = s->stack_low - BELOW_THE_MARK;
+
+	/* The frames that are put back must not be those that do it. */
+	if (here > there) {
+		volatile char *room = __builtin_alloca(here - there);
+		room[0] = 0;
+	}
+	put_back(mask);
+}

@@ -1,0 +1,148 @@
+/* Runs a surus-php process from its start: the master process, and each worker that it forks. */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "app/boot.h"
+#include "app/boot_time.h"
+#include "app/functions.h"
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/exit_status.h"
+#include "base/process_state.h"
+#include "base/scoreboard.h"
+#include "base/scoreboard_layout.h"
+#include "base/settings.h"
+#include "base/startup_trace.h"
+#include "base/syscall_gate.h"
+#include "ipc/inbox.h"
+#include "ipc/outbox.h"
+#include "ipc/rings.h"
+#include "master/supervisor.h"
+#include "php/direct_binding.h"
+#include "php/execution_time.h"
+#include "php/opcache.h"
+#include "php/pcre_cache.h"
+#include "php/random_seed.h"
+#include "php/sapi_module.h"
+#include "php/startup_report.h"
+#include "rewind/kernel/kernel_state.h"
+#include "rewind/rewind.h"
+#include "rewind/syscall_watch.h"
+#include "worker/forked_child.h"
+#include "worker/privileges.h"
+#include "worker/worker.h"
+
+/* Allocates what no rewind restores, which has to be there before the first snapshot. */
+static bool create_state(void)
+{
+	return surus_self_create() && surus_syscall_gate_create() && surus_request_create() && surus_inbox_create() &&
+	       surus_outbox_create() && surus_limit_create() && surus_random_create() && surus_calls_create() &&
+	       surus_template_prepare();
+}
+
+/* The life of a worker that was forked before an application has booted. */
+static _Noreturn void run_worker(void)
+{
+	if (surus_boots()) {
+		exit(surus_boot_run());
+	}
+	while (surus_worker_take()) {
+		surus_php_serve();
+	}
+	exit(surus_self->exit_status);
+}
+
+int surus_template_run(const char *program)
+{
+	uint64_t started = surus_now();
+
+	prctl(PR_SET_NAME, "surus template");
+	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
+		return 64;
+	}
+	if (!surus_profile_open(started)) {
+		return 71;
+	}
+	if (!surus_scoreboard_open(SURUS_FD_SCOREBOARD)) {
+		fprintf(stderr, "surus-php: cannot map the scoreboard: %m\n");
+		return 71;
+	}
+	if (!create_state()) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
+	if (!surus_rings_open(SURUS_FD_RINGS)) {
+		return 71;
+	}
+	if (!surus_child_watch()) {
+		return 71;
+	}
+	close(SURUS_FD_SCOREBOARD);
+	close(SURUS_FD_RINGS);
+	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_BELL, F_SETFD, FD_CLOEXEC);
+	signal(SIGPIPE, SIG_IGN);
+	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+
+	if (surus_settings.direct_calls) {
+		surus_direct_calls();
+		surus_profile_mark("its calls are direct");
+	}
+	surus_template_php_starts();
+	if (surus_settings.engine == SURUS_REWIND) {
+		surus_rewind_prepare();
+	}
+	if (!surus_php_startup(program, &surus_module_entry)) {
+		surus_opcache_explain_preload();
+		return 70;
+	}
+	surus_template_php_started();
+	surus_profile_mark("reported");
+	if (!surus_worker_read_groups()) {
+		return SURUS_EXIT_SETUP;
+	}
+	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
+	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
+	if (surus_boots() && !surus_boot_time_start()) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return 71;
+	}
+	if (surus_boots()) {
+		surus_random_prepare();
+	}
+	if (surus_boots_in_template()) {
+		/* The application's code is never run as root; so neither is the rest of this process's life. */
+		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
+	}
+	if (surus_template_serve()) {
+		run_worker();
+	}
+	surus_php_shutdown();
+	return 0;
+}
