@@ -1,7 +1,7 @@
 //! Library of the `surus` program, which runs PHP applications. ARCHITECTURE.md is the map.
 #![forbid(unsafe_code)]
 
-mod app;
+pub mod app;
 pub mod budget;
 pub mod busy_poll;
 pub mod cli;

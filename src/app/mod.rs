@@ -2,10 +2,11 @@
 
 pub mod compression;
 mod entity_tag;
-mod response;
+pub mod forwarded;
+pub(crate) mod response;
 pub mod site;
 pub mod static_files;
-mod validate;
+pub(crate) mod validate;
 pub mod x_sendfile;
 
 use std::collections::BTreeMap;

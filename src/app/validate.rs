@@ -1,12 +1,11 @@
-//! Which requests are refused for what they are, whatever they ask for.
+//! Validates what every front end passes on, and defines rejections.
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode};
 
 use crate::app::site::Trouble;
-use crate::fronts::http::Settings;
 
-/// What answers a request without PHP, and why.
+/// An error response without PHP, and its reason.
 pub struct Refusal {
     pub status: StatusCode,
     pub why: &'static str,
@@ -26,104 +25,17 @@ impl From<Trouble> for Refusal {
     }
 }
 
-/// No registered method is half as long.
+/// No registered method is half as long as this.
 const MAX_METHOD: usize = 64;
 
-/// Rules of RFC 9110, 9112 and 9113 that hyper leaves to us. Afterwards `Host` is who the request is for, whichever way that
-/// was said.
-pub fn check(
-    head: &mut http::request::Parts,
-    settings: &Settings,
-    trusted: bool,
-) -> Result<(), Refusal> {
-    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
-    let target = head
-        .uri
-        .path_and_query()
-        .map_or("", |target| target.as_str());
-    if target.len() as u64 > settings.max_uri.0 {
-        return Err(refuse(
-            StatusCode::URI_TOO_LONG,
-            "the request target is too long",
-        ));
-    }
-    // hyper counts those of HTTP/1 itself.
-    if head.headers.len() > settings.max_headers {
-        return Err(refuse(
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "too many header lines",
-        ));
-    }
-    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
-        return bad("a header's value begins or ends with a space or tab");
-    }
-    check_method(&head.method)?;
-    let is_server_wide = head.method == Method::OPTIONS && target == "*";
-    if !target.starts_with('/') && !is_server_wide {
-        return bad("the request target is not a path");
-    }
-    let (host, is_coded) = check_host(&head.headers)?;
-    // RFC 9110, 4.2.1: there is no http URI without a host, whatever else names one.
-    if host.is_some_and(HeaderValue::is_empty) {
-        return bad("an empty Host");
-    }
-    if is_coded {
-        check_transfer_encoding(&head.headers)?;
-    }
-    match head.uri.authority() {
-        Some(authority) => {
-            if host.is_none() && head.version == Version::HTTP_11 {
-                return bad("no Host");
-            }
-            if !is_host(authority.as_str().as_bytes()) {
-                return bad("an invalid authority");
-            }
-            if head.version == Version::HTTP_2
-                && host.is_some_and(|host| {
-                    !host
-                        .as_bytes()
-                        .eq_ignore_ascii_case(authority.as_str().as_bytes())
-                })
-            {
-                return bad("Host is not :authority");
-            }
-            match head.uri.scheme_str() {
-                Some("http") => {}
-                // RFC 9110, 7.4: only a gateway may say that an unencrypted request was once encrypted.
-                Some("https") if trusted => {}
-                Some("https") => {
-                    return Err(refuse(
-                        StatusCode::MISDIRECTED_REQUEST,
-                        "this connection is not encrypted",
-                    ));
-                }
-                _ => return bad("the request target is no http URI"),
-            }
-            // RFC 9112, 3.2.2: Host is ignored then.
-            if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-                head.headers.insert(header::HOST, host);
-            }
-        }
-        None if host.is_none() && head.version != Version::HTTP_10 => return bad("no Host"),
-        None => {}
-    }
-    Ok(())
-}
-
-/// HTTP/1 has spaces around values, which hyper takes off; in HTTP/2 they are part of them, and malformed (RFC 9113, 8.2.1).
-fn is_padded(value: &HeaderValue) -> bool {
-    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
-}
-
-/// Those rules that are left for a request which somebody else has taken in. It may have no `Host`: load balancers ask without one
-/// whether a function is well.
+/// Validates a request that another server has accepted already. It may lack `Host`: health checks of
+/// load balancers have none.
 pub fn check_relayed(head: &http::request::Parts) -> Result<(), Refusal> {
     check_method(&head.method)?;
     check_host(&head.headers).map(|_| ())
 }
 
-fn check_method(method: &Method) -> Result<(), Refusal> {
+pub fn check_method(method: &Method) -> Result<(), Refusal> {
     if method.as_str().len() > MAX_METHOD {
         return Err(refuse(StatusCode::NOT_IMPLEMENTED, "no such method"));
     }
@@ -136,8 +48,8 @@ fn check_method(method: &Method) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `Host`, if there is one, and whether there is a transfer coding: one look at all headers.
-fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), Refusal> {
+/// Returns `Host`, and whether there is a transfer coding, in one pass over the headers.
+pub fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), Refusal> {
     let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
     let (mut host, mut hosts, mut is_coded) = (None, 0, false);
     for (name, value) in headers {
@@ -156,31 +68,8 @@ fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), Refus
     Ok((host, is_coded))
 }
 
-/// hyper takes everything whose last word is `chunked` for chunked alone.
-fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    let mut codings = headers
-        .get_all(header::TRANSFER_ENCODING)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|c| *c == b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(|coding| !coding.is_empty());
-    let mut chunked = 0;
-    if !codings.all(|coding| {
-        chunked += 1;
-        coding.eq_ignore_ascii_case(b"chunked")
-    }) {
-        return Err(refuse(
-            StatusCode::NOT_IMPLEMENTED,
-            "the only known transfer coding is chunked",
-        ));
-    }
-    match chunked {
-        0 | 1 => Ok(()),
-        _ => Err(refuse(StatusCode::BAD_REQUEST, "chunked more than once")),
-    }
-}
-
-/// RFC 9110, 7.2: `uri-host [ ":" port ]`, and an empty one for targets without authority.
+/// Whether this is a valid `Host` (RFC 9110, 7.2: `uri-host [ ":" port ]`). It is empty for targets
+/// without an authority.
 pub fn is_host(host: &[u8]) -> bool {
     let end = match host.first() {
         Some(b'[') => host.iter().position(|c| *c == b']').map_or(0, |at| at + 1),
@@ -221,28 +110,13 @@ fn is_reg_name(name: &[u8]) -> bool {
     })
 }
 
-/// Was the request refused because we do not understand it, or do not want the rest of it? Then nobody knows where the next
-/// one would begin.
-pub fn ends_connection(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST
-            | StatusCode::METHOD_NOT_ALLOWED
-            | StatusCode::REQUEST_TIMEOUT
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::URI_TOO_LONG
-            | StatusCode::NOT_IMPLEMENTED
-            | StatusCode::INSUFFICIENT_STORAGE
-    )
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+    fn host_is_a_name_or_an_address_with_an_optional_port() {
         for valid in [
             "",
             "a",
@@ -263,25 +137,5 @@ mod tests {
         ] {
             assert!(!is_host(invalid.as_bytes()), "{invalid}");
         }
-    }
-
-    #[test]
-    fn only_chunked_and_only_once() {
-        let check = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::TRANSFER_ENCODING, value.parse().unwrap());
-            }
-            check_transfer_encoding(&headers)
-                .map_err(|refusal| refusal.status.as_u16())
-                .err()
-        };
-        assert_eq!(check(&[]), None);
-        assert_eq!(check(&["Chunked"]), None);
-        assert_eq!(check(&["gzip, chunked"]), Some(501));
-        assert_eq!(check(&["identity", "chunked"]), Some(501));
-        assert_eq!(check(&[", chunked"]), None);
-        assert_eq!(check(&["chunked, chunked"]), Some(400));
-        assert_eq!(check(&["chunked", "chunked"]), Some(400));
     }
 }

@@ -19,6 +19,7 @@ use tracing::{error, warn};
 use super::engine_setup;
 use super::engine_setup::Planned;
 use super::serve;
+use crate::app::Place;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes;
@@ -28,7 +29,6 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
 use crate::engines::{Plan, external, keeper_tasks};
-use crate::fronts::http::Place;
 use crate::keeper::{self, Client, Directories, Duties};
 use crate::launcher::Role;
 

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 
-pub use body::{FileBody, FileRange};
+pub use body::FileRange;
 
 use super::compression::{Coding, accepted, is_compressible, vary};
 use crate::app::site::Found;

@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use tempfile::TempDir;
 
 use super::body::CHUNK;
+use super::body::FileBody;
 use super::ranges::MOST_RANGES;
 use super::*;
 use crate::event::Failure;

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use super::{compiled, writable};
+use crate::app::Application;
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
 use crate::cli::options::Project;
@@ -22,7 +23,6 @@ use crate::config::{Config, Loaded};
 use crate::engine::Engine;
 use crate::engines;
 use crate::event::Script;
-use crate::fronts::http::Application;
 use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::observe::log;

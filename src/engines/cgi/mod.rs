@@ -1,6 +1,6 @@
-//! TODO
+//! CGI as engines share it: the variables of a request, the head of a response, FastCGI records.
 
 pub mod fastcgi;
-mod params;
+pub(crate) mod params;
 pub mod response;
 pub mod server_vars;

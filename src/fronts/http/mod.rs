@@ -2,7 +2,7 @@
 
 mod connection;
 pub mod listener;
-mod request;
+pub(crate) mod request;
 pub mod transport;
 
 use std::future::Future;
@@ -14,15 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-pub use crate::app::response::plain;
-pub use crate::app::validate::check_relayed;
-pub use crate::app::{Application, Place, fit};
 pub use listener::{Address, Bound, Listener, Mode};
+pub use request::Service;
 pub use request::access_log::AccessLog;
 pub use request::busy_poll::Lookout;
-pub use request::forwarded::{Proxy, origin as forwarded_origin};
-pub use request::{Peer, Service};
 
+use crate::app::forwarded::Proxy;
 use crate::budget;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};

@@ -25,9 +25,10 @@ use super::php_request::{Task, looks_like_event, origin, request};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::{Mode, Settings, warm};
+use crate::app::Application;
+use crate::app::response::plain;
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
-use crate::fronts::http::{Application, plain};
 use crate::observe::log_context::Names;
 
 /// The PHP code that answers events.

@@ -13,9 +13,11 @@ use super::error::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
 use super::php_request::{Task, origin, request};
+use crate::app::fit;
+use crate::app::response::plain;
+use crate::app::validate::check_relayed;
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
-use crate::fronts::http::{check_relayed, fit, plain};
 
 /// The PHP handler.
 pub struct Handler {

@@ -32,7 +32,7 @@ pub use handler::Handler;
 pub use php_request::{origin as event_origin, request as event_request};
 pub use runtime::{Environment, Initialization, run};
 
-use crate::fronts::http::Proxy;
+use crate::app::forwarded::Proxy;
 use crate::units::{self, Time};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -40,55 +40,55 @@ pub struct Shared {
     pub spin: Spin,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
-    engine: &'static str,
+    pub(crate) engine: &'static str,
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each place has shown a ticket.
     spoken: Vec<AtomicU64>,
     /// Each worker boots the application for itself.
     boots_in_workers: bool,
     /// Workers whose outbox is still open.
-    alive: AtomicUsize,
-    report: OnceLock<Report>,
+    pub(crate) alive: AtomicUsize,
+    pub(crate) report: OnceLock<Report>,
     /// Told of everything that the template says, and of its end, for who waits for the boot.
     pub news: Notify,
     /// How the first worker ended that never came to wait for events: the others will not fare better.
-    stillborn: OnceLock<String>,
-    retire: Notify,
-    retiring: AtomicBool,
-    renew: Notify,
+    pub(crate) stillborn: OnceLock<String>,
+    pub(crate) retire: Notify,
+    pub(crate) retiring: AtomicBool,
+    pub(crate) renew: Notify,
     /// The workers that the template has ended last so that others take their places; None until it has said which.
     renewed: Mutex<Option<Vec<u32>>>,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
-    dropped: CancellationToken,
+    pub(crate) dropped: CancellationToken,
     /// The places and processes whose outboxes are being read.
-    heard: Mutex<Vec<(usize, u32)>>,
+    pub(crate) heard: Mutex<Vec<(usize, u32)>>,
     /// A worker has ended because it found the inbox closed, which it may be for all of them.
     pub is_inbox_suspect: AtomicBool,
-    is_inbox_closed: AtomicBool,
+    pub(crate) is_inbox_closed: AtomicBool,
     /// Events wait, and no worker takes any.
     pub is_stuck: AtomicBool,
     /// Cancelled when another generation has to take this one's place.
     pub replace: CancellationToken,
     /// Reasons for replacing a worker that the log has.
-    said: Mutex<Vec<&'static str>>,
+    pub(crate) said: Mutex<Vec<&'static str>>,
     /// Cancelled when the template is gone.
     pub ended: CancellationToken,
-    template: OnceLock<u32>,
+    pub(crate) template: OnceLock<u32>,
     /// How it ended, if that is known.
     pub end: OnceLock<String>,
     /// Who signals the workers, if this process may not.
-    launcher: Option<Arc<dyn Launcher>>,
+    pub(crate) launcher: Option<Arc<dyn Launcher>>,
 }
 
-struct Worker {
-    pid: Arc<Pid>,
+pub(crate) struct Worker {
+    pub(crate) pid: Arc<Pid>,
     /// Tells the outbox's reader how the worker ended.
-    exit: Option<oneshot::Sender<Exit>>,
+    pub(crate) exit: Option<oneshot::Sender<Exit>>,
     /// We have killed it.
-    killed: Option<Killed>,
-    came: Instant,
+    pub(crate) killed: Option<Killed>,
+    pub(crate) came: Instant,
     /// It has come to wait for events, so it does not boot any more.
-    has_waited: bool,
+    pub(crate) has_waited: bool,
 }
 
 /// How long a worker that is forked booted may take to come to wait for events.
@@ -181,12 +181,12 @@ impl Shared {
     }
 
     /// Has the template ended this worker for that reason?
-    fn is_renewed(&self, pid: u32) -> bool {
+    pub(crate) fn is_renewed(&self, pid: u32) -> bool {
         let renewed = self.lock_renewed();
         renewed.as_ref().is_some_and(|ended| ended.contains(&pid))
     }
 
-    fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let workers = self.lock_workers();
         workers
             .iter()
@@ -195,7 +195,7 @@ impl Shared {
             .collect()
     }
 
-    fn lock_renewed(&self) -> MutexGuard<'_, Option<Vec<u32>>> {
+    pub(crate) fn lock_renewed(&self) -> MutexGuard<'_, Option<Vec<u32>>> {
         self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,7 +313,7 @@ impl Shared {
         })
     }
 
-    fn lock_workers(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
+    pub(crate) fn lock_workers(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

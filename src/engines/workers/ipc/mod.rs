@@ -1,8 +1,8 @@
-//! TODO
+//! The channels between Surus and the workers of a pool.
 
-mod await_response;
-mod doorbell;
-mod requests;
+pub(crate) mod await_response;
+pub(crate) mod doorbell;
+pub(crate) mod requests;
 mod response_order;
 mod response_ring;
-mod responses;
+pub(crate) mod responses;

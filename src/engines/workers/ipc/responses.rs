@@ -32,19 +32,19 @@ use crate::observe::rate_limit::Rarely;
 
 /// Reads one worker's outbox.
 pub struct Outbox {
-    shared: Arc<Shared>,
-    stream: UnixStream,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stream: UnixStream,
     /// Its line in the scoreboard.
-    index: usize,
+    pub(crate) index: usize,
     /// Woken for its letters.
-    reader: Arc<AtomicWaker>,
-    pid: Arc<Pid>,
-    turn: Turn,
+    pub(crate) reader: Arc<AtomicWaker>,
+    pub(crate) pid: Arc<Pid>,
+    pub(crate) turn: Turn,
     /// How it has ended, when that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
     /// Since when the ring's first letter is none that it could have written next, and how often it was looked at.
-    blocked: Option<(Instant, u32)>,
+    pub(crate) blocked: Option<(Instant, u32)>,
     /// When it had answered an event that has not ended.
     answered: Option<Instant>,
     reply: Reply,
@@ -148,7 +148,7 @@ impl Outbox {
 
     /// Takes what the worker says. By a letter can only come what ends an event that was begun: other workers can write to the ring,
     /// to the socket they cannot.
-    async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
+    pub(crate) async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
         }
@@ -548,7 +548,7 @@ const AT_ONCE: usize = 16;
 const MAX_HINTS: usize = 64 * 1024;
 
 /// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
-const SMALL: usize = 64 * 1024;
+pub(crate) const SMALL: usize = 64 * 1024;
 const LARGE: usize = 256 * 1024;
 
 /// From its arrival to when a worker took it, which END_REQUEST says in units of 64 us, without the upper digits.

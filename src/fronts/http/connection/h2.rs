@@ -19,12 +19,13 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
+use crate::app::forwarded::Peer;
 use crate::budget::{MEMORY, Taken};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
+use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::Outgoing;
 use crate::fronts::http::request::response_memory;
-use crate::fronts::http::request::{Peer, Service};
 use crate::fronts::http::transport::io::{Io, Shared};
 
 /// A connection, to be polled to its end. Dropped, it ends its requests.

@@ -26,10 +26,10 @@ use super::listener::Listener;
 use super::listener::connection_limit::{Guest, Room};
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
-use super::request::forwarded;
-use super::request::{Peer, Service};
+use super::request::Service;
 use super::transport::io::{Io, Shared, Socket};
 use super::transport::timeouts::{Limits, Overdue};
+use crate::app::forwarded::{self, Peer};
 use crate::observe::rate_limit::Rarely;
 
 /// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 
 use crate::app::STATIC;
+use crate::app::forwarded::Peer;
 use crate::app::response::class;
+use crate::fronts::http::request::Service;
 use crate::fronts::http::request::access_log::Entry;
-use crate::fronts::http::request::{Peer, Service};
 use crate::fronts::http::transport::io::Shared;
 
 /// To be told why a connection has ended.

@@ -11,9 +11,10 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 
 use super::h2::Multiplexed;
+use crate::app::forwarded::Peer;
 use crate::fronts::http::Settings;
+use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::Outgoing;
-use crate::fronts::http::request::{Peer, Service};
 use crate::fronts::http::transport::io::Io;
 
 /// A connection, to be polled to its end. `S` answers requests of HTTP/1.

@@ -1,6 +1,6 @@
 //! Where requests arrive.
 
-mod connection_limit;
+pub(crate) mod connection_limit;
 pub mod proxy_protocol;
 
 use std::fmt;

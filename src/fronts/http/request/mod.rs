@@ -2,10 +2,10 @@
 
 pub mod access_log;
 mod body;
-mod busy_poll;
-mod forwarded;
-mod response_body;
-mod response_memory;
+pub(crate) mod busy_poll;
+pub(crate) mod response_body;
+pub(crate) mod response_memory;
+mod validate;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -23,34 +23,17 @@ use self::access_log::AccessLog;
 use self::body::Refused;
 use self::busy_poll::Lookout;
 use self::response_body::{End, Outgoing};
+use self::validate::{check, ends_connection};
 use super::Settings;
 use super::transport::io::Shared;
 use super::transport::sendfile_body::Placeholders;
+use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
-use crate::app::validate::{Refusal, check, ends_connection, refuse};
+use crate::app::validate::{Refusal, refuse};
 use crate::app::{Application, Begun, fit};
-use crate::event::{Address, Body, EarlyHints, Event, Failure, Origin, Response, ResponseBody};
+use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::spool::Spool;
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    pub client: Option<Address>,
-    pub server: Option<Address>,
-    /// It has said, in a way that we believe, that the client's own connection is encrypted.
-    pub https: bool,
-}
-
-impl From<Origin> for Peer {
-    fn from(origin: Origin) -> Peer {
-        Peer {
-            client: origin.client,
-            server: origin.server,
-            https: origin.https,
-        }
-    }
-}
 
 /// Answers requests.
 pub struct Service {

@@ -13,10 +13,10 @@ use http::{Method, Request, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
+use super::Service;
 use super::access_log::Entry;
-use super::forwarded;
-use super::{Peer, Service};
 use crate::app::STATIC;
+use crate::app::forwarded::{self, Peer};
 use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::io::Shared;
 use crate::fronts::http::transport::timeouts::Wait;

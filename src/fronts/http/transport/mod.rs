@@ -1,7 +1,7 @@
-//! TODO
+//! Bytes between sockets and the HTTP parser: timeouts, request lines, files sent by the kernel.
 
 mod chunk_extensions;
-mod io;
+pub(crate) mod io;
 mod request_line;
-mod sendfile_body;
-mod timeouts;
+pub(crate) mod sendfile_body;
+pub(crate) mod timeouts;

@@ -11,8 +11,8 @@ use super::fields::{self, Object};
 use super::format::Format;
 use super::target::{self, Coding, StripStage, Target};
 use super::{Malformed, headers};
+use crate::app::forwarded::{self, Peer};
 use crate::event::{Address, Body, Origin};
-use crate::fronts::http::{Peer, forwarded_origin};
 use crate::fronts::lambda::Settings;
 
 pub fn of(
@@ -42,7 +42,7 @@ pub fn of(
     if origin.client.is_some() {
         // The service's caller may be a proxy of the client.
         let proxies = &settings.trusted_proxies;
-        let forwarded = forwarded_origin(&Peer::from(origin), &headers, proxies);
+        let forwarded = forwarded::origin(&Peer::from(origin), &headers, proxies);
         origin = forwarded.origin;
         if let Some(host) = forwarded.host {
             headers.insert(HOST, host);

@@ -210,13 +210,13 @@ impl Shared {
     }
 
     /// The event that a worker holds, by its own id.
-    pub(super) fn event_at(&self, worker: usize) -> Option<u64> {
+    pub(crate) fn event_at(&self, worker: usize) -> Option<u64> {
         let line = self.line(worker);
         self.event_of(line.state, line.held()?)
     }
 
     /// The event of a worker in this state.
-    pub(super) fn event_of(&self, state: State, held: (u16, u64)) -> Option<u64> {
+    pub(crate) fn event_of(&self, state: State, held: (u16, u64)) -> Option<u64> {
         let holds = state.holds_event();
         holds.then(|| self.slots.named(held, |slot| slot.event))?
     }

@@ -1,4 +1,4 @@
-//! Who the client is, when a proxy that we trust speaks for it.
+//! Determines the client of a request behind trusted proxies.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -7,15 +7,33 @@ use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Peer;
-use crate::app::validate::is_host;
+use super::validate::is_host;
 use crate::event::{Address, Origin};
 
-/// Who may speak for others.
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub client: Option<Address>,
+    pub server: Option<Address>,
+    /// A trusted peer has said that the client's own connection is encrypted.
+    pub https: bool,
+}
+
+impl From<Origin> for Peer {
+    fn from(origin: Origin) -> Peer {
+        Peer {
+            client: origin.client,
+            server: origin.server,
+            https: origin.https,
+        }
+    }
+}
+
+/// A proxy whose statements about clients are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxy {
     Network(IpNet),
-    /// Whoever may connect to a unix socket of ours.
+    /// Every process that may connect to a unix socket of Surus.
     Unix,
 }
 

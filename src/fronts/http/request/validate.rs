@@ -1,0 +1,159 @@
+//! Validates HTTP requests by the rules of RFC 9110, 9112 and 9113 that hyper does not enforce.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode, Version};
+
+use crate::app::validate::{Refusal, check_host, check_method, is_host, refuse};
+use crate::fronts::http::Settings;
+
+/// Validates a request. Afterwards `Host` names the authority, also if the target named it.
+pub fn check(
+    head: &mut http::request::Parts,
+    settings: &Settings,
+    trusted: bool,
+) -> Result<(), Refusal> {
+    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
+    let target = head
+        .uri
+        .path_and_query()
+        .map_or("", |target| target.as_str());
+    if target.len() as u64 > settings.max_uri.0 {
+        return Err(refuse(
+            StatusCode::URI_TOO_LONG,
+            "the request target is too long",
+        ));
+    }
+    // hyper counts the lines of HTTP/1.
+    if head.headers.len() > settings.max_headers {
+        return Err(refuse(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "too many header lines",
+        ));
+    }
+    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+        return bad("a header's value begins or ends with a space or tab");
+    }
+    check_method(&head.method)?;
+    let is_server_wide = head.method == Method::OPTIONS && target == "*";
+    if !target.starts_with('/') && !is_server_wide {
+        return bad("the request target is not a path");
+    }
+    let (host, is_coded) = check_host(&head.headers)?;
+    // RFC 9110, 4.2.1: there is no http URI without a host, whatever else names one.
+    if host.is_some_and(HeaderValue::is_empty) {
+        return bad("an empty Host");
+    }
+    if is_coded {
+        check_transfer_encoding(&head.headers)?;
+    }
+    match head.uri.authority() {
+        Some(authority) => {
+            if host.is_none() && head.version == Version::HTTP_11 {
+                return bad("no Host");
+            }
+            if !is_host(authority.as_str().as_bytes()) {
+                return bad("an invalid authority");
+            }
+            if head.version == Version::HTTP_2
+                && host.is_some_and(|host| {
+                    !host
+                        .as_bytes()
+                        .eq_ignore_ascii_case(authority.as_str().as_bytes())
+                })
+            {
+                return bad("Host is not :authority");
+            }
+            match head.uri.scheme_str() {
+                Some("http") => {}
+                // RFC 9110, 7.4: only a trusted gateway may say that the client used TLS.
+                Some("https") if trusted => {}
+                Some("https") => {
+                    return Err(refuse(
+                        StatusCode::MISDIRECTED_REQUEST,
+                        "this connection is not encrypted",
+                    ));
+                }
+                _ => return bad("the request target is no http URI"),
+            }
+            // RFC 9112, 3.2.2: Host is ignored then.
+            if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+                head.headers.insert(header::HOST, host);
+            }
+        }
+        None if host.is_none() && head.version != Version::HTTP_10 => return bad("no Host"),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Whether a value begins or ends with whitespace. hyper removes it in HTTP/1; in HTTP/2 it is
+/// malformed (RFC 9113, 8.2.1).
+fn is_padded(value: &HeaderValue) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
+}
+
+/// Rejects other codings than `chunked`: hyper treats every list that ends with `chunked` as chunked.
+fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|c| *c == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty());
+    let mut chunked = 0;
+    if !codings.all(|coding| {
+        chunked += 1;
+        coding.eq_ignore_ascii_case(b"chunked")
+    }) {
+        return Err(refuse(
+            StatusCode::NOT_IMPLEMENTED,
+            "the only known transfer coding is chunked",
+        ));
+    }
+    match chunked {
+        0 | 1 => Ok(()),
+        _ => Err(refuse(StatusCode::BAD_REQUEST, "chunked more than once")),
+    }
+}
+
+/// Whether a rejection with this status ends the connection, because the rest of the request was not
+/// understood or is not read. The start of the next request is then unknown.
+pub fn ends_connection(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::URI_TOO_LONG
+            | StatusCode::NOT_IMPLEMENTED
+            | StatusCode::INSUFFICIENT_STORAGE
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfer_coding_other_than_one_chunked_is_rejected() {
+        let check = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::TRANSFER_ENCODING, value.parse().unwrap());
+            }
+            check_transfer_encoding(&headers)
+                .map_err(|refusal| refusal.status.as_u16())
+                .err()
+        };
+        assert_eq!(check(&[]), None);
+        assert_eq!(check(&["Chunked"]), None);
+        assert_eq!(check(&["gzip, chunked"]), Some(501));
+        assert_eq!(check(&["identity", "chunked"]), Some(501));
+        assert_eq!(check(&[", chunked"]), None);
+        assert_eq!(check(&["chunked, chunked"]), Some(400));
+        assert_eq!(check(&["chunked", "chunked"]), Some(400));
+    }
+}
