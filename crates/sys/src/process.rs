@@ -230,6 +230,13 @@ pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
     pid.trim().parse().ok()
 }
 
+/// The state of a process as in `/proc/PID/stat`: `R`, `S`, `T` (stopped), `Z` … (proc_pid_stat(5)).
+pub fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may contain anything.
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// The parent and the process group of a process.
 pub fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -109,6 +109,7 @@ impl Tree {
 pub fn run(socket: OwnedFd, trees: &[Tree]) {
     let socket = Seqpacket::from(socket);
     let mut buffer = [0; HEAD + MOST_PATH + 1];
+    let pid = std::process::id().to_le_bytes();
     loop {
         let received = match socket.receive(&mut buffer) {
             Ok(received) if received.len == 0 => return,
@@ -125,6 +126,7 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
         let number = question.number.to_le_bytes();
         let parts = [
             IoSlice::new(&number),
+            IoSlice::new(&pid),
             IoSlice::new(&code),
             IoSlice::new(text),
         ];

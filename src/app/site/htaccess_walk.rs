@@ -99,6 +99,9 @@ impl Site {
         if stop == Some(Stop::Hidden) && !matches!(at, At::Script(_)) {
             return Resolution::NotFound;
         }
+        if let Some(trouble) = way.failed() {
+            return Resolution::Failed(trouble);
+        }
         if way.is_broken() {
             return Resolution::Denied(Denial::BrokenHtaccess);
         }

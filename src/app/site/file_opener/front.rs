@@ -21,8 +21,9 @@ use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for an answer, but not for long:
-/// a question that is not answered [`SOON`] has failed, and nothing is asked until [`Opener::attend`] has seen to it.
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for
+/// an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the question
+/// has failed, and all others fail at once until [`Opener::attend`] has replaced the opener.
 #[derive(Debug)]
 pub struct Opener {
     line: Mutex<Line>,
@@ -37,9 +38,16 @@ struct Line {
     /// The number of a question that is not answered yet.
     late: Option<u32>,
     next: u32,
+    /// The opener's process, as its last answer says.
+    pid: Option<u32>,
 }
 
-type Answer = (u8, Vec<u8>, Option<OwnedFd>);
+struct Answer {
+    pid: u32,
+    code: u8,
+    text: Vec<u8>,
+    fd: Option<OwnedFd>,
+}
 
 impl Opener {
     /// `socket` is connected to an opener that [`run`](super::run)s.
@@ -49,6 +57,7 @@ impl Opener {
                 socket: Some(connect(socket)?),
                 late: None,
                 next: 0,
+                pid: None,
             }),
             trouble: Arc::default(),
         }))
@@ -96,7 +105,7 @@ impl Opener {
     pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
         let socket = connect(socket)?;
         let mut line = self.line();
-        (line.socket, line.late) = (Some(socket), None);
+        (line.socket, line.late, line.pid) = (Some(socket), None, None);
         Ok(())
     }
 
@@ -117,13 +126,16 @@ impl Opener {
         let head = [a, b, c, d, what, e, f];
         let path = path.as_os_str().as_bytes();
         let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
-        let answered = sent.and_then(|()| answer(socket, number));
-        if let Err(error) = &answered {
-            match error.kind() {
-                ErrorKind::WouldBlock => line.late = Some(number),
-                _ => line.socket = None,
+        let answered = sent.and_then(|()| wait_for_answer(socket, number, line.pid));
+        match &answered {
+            Ok(answer) => line.pid = Some(answer.pid),
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::WouldBlock => line.late = Some(number),
+                    _ => line.socket = None,
+                }
+                self.trouble.notify_one();
             }
-            self.trouble.notify_one();
         }
         answered
     }
@@ -138,7 +150,8 @@ impl Opener {
         if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
-        let told = self.ask(what, tree, path).and_then(|(code, text, fd)| {
+        let told = self.ask(what, tree, path).and_then(|answer| {
+            let Answer { code, text, fd, .. } = answer;
             let regular = |real| {
                 let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
                 let metadata: Metadata = file.metadata()?;
@@ -177,8 +190,8 @@ impl Opener {
             return Err(None);
         }
         match self.ask(What::Resolve, 0, path) {
-            Ok((1, text, _)) => Ok(PathBuf::from(OsStr::from_bytes(&text))),
-            Ok((9, ..)) => Err(Some(Denial::UnreadableToPhp)),
+            Ok(answer) if answer.code == 1 => Ok(PathBuf::from(OsStr::from_bytes(&answer.text))),
+            Ok(answer) if answer.code == 9 => Err(Some(Denial::UnreadableToPhp)),
             _ => Err(None),
         }
     }
@@ -190,8 +203,12 @@ impl Drop for Opener {
     }
 }
 
-/// An answer usually takes some ten microseconds. So long, a thread of the runtime waits for one.
+/// An answer usually takes some ten microseconds. After this time the front end checks whether the
+/// opener is stopped.
 const SOON: Duration = Duration::from_millis(200);
+
+/// On a busy machine a thread of the runtime waits this long for an opener that is not stopped.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// An opener that has not answered for so long is taken for one that never will.
 const LATE: Duration = Duration::from_secs(2);
@@ -199,9 +216,28 @@ const LATE: Duration = Duration::from_secs(2);
 /// How often it is looked for a late answer.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The answer to the question of this number, which is the only one that can be open.
+/// Waits for the answer to the only open question. An opener that is stopped is not waited for.
+fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
+    let began = Instant::now();
+    loop {
+        match answer(socket, number) {
+            Err(error)
+                if error.kind() == ErrorKind::WouldBlock
+                    && began.elapsed() < BUSY
+                    && !pid.is_some_and(is_stopped) => {}
+            answered => return answered,
+        }
+    }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    // The state is T or t after SIGSTOP or under a debugger, Z or X after the end.
+    !matches!(surus_sys::process::state(pid), Some('R' | 'S' | 'D' | 'I'))
+}
+
+/// Reads the answer to the question with this number, which is the only one that can be open.
 fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
-    let mut buffer = [0; 5 + MOST_PATH];
+    let mut buffer = [0; 9 + MOST_PATH];
     let mut received = loop {
         match socket.receive(&mut buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -209,13 +245,18 @@ fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
         }
     };
     let answer = buffer.get(..received.len).unwrap_or_default();
-    match answer.split_first_chunk::<5>() {
-        None => Err(ErrorKind::UnexpectedEof.into()),
-        Some(([a, b, c, d, code], text)) if number.to_le_bytes() == [*a, *b, *c, *d] => {
-            Ok((*code, text.to_vec(), received.fds.pop()))
-        }
-        Some(_) => Err(ErrorKind::InvalidData.into()),
+    let Some(([a, b, c, d, e, f, g, h, code], text)) = answer.split_first_chunk::<9>() else {
+        return Err(ErrorKind::UnexpectedEof.into());
+    };
+    if number.to_le_bytes() != [*a, *b, *c, *d] {
+        return Err(ErrorKind::InvalidData.into());
     }
+    Ok(Answer {
+        pid: u32::from_le_bytes([*e, *f, *g, *h]),
+        code: *code,
+        text: text.to_vec(),
+        fd: received.fds.pop(),
+    })
 }
 
 fn connect(socket: OwnedFd) -> io::Result<Seqpacket> {
@@ -233,7 +274,9 @@ fn is_too_long(path: &Path) -> bool {
 mod tests {
     use super::super::{Tree, run};
     use super::*;
+    use crate::app::site::Reader;
     use crate::app::site::document_root::Root;
+    use crate::app::site::htaccess::Htaccess;
 
     /// An opener of an empty directory, in a thread.
     fn start(dir: &Path) -> OwnedFd {
@@ -259,7 +302,8 @@ mod tests {
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
-        theirs.send(&[number, IoSlice::new(&[5])], None).unwrap();
+        let rest = [0, 0, 0, 0, 5];
+        theirs.send(&[number, IoSlice::new(&rest)], None).unwrap();
         assert!(opener.attend().await && opener.line().late.is_none());
     }
 
@@ -278,5 +322,23 @@ mod tests {
         let trouble = opener.trouble();
         drop(opener);
         trouble.notified().await;
+    }
+
+    #[test]
+    fn htaccess_file_that_cannot_be_opened_now_is_asked_for_again() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".htaccess"), "Require all denied").unwrap();
+        let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
+        let opener = Opener::new(ours).unwrap();
+        drop(theirs);
+        let reader = Reader::new(opener.clone(), 0);
+        let root = Root::open(dir.path(), Default::default()).unwrap();
+        let root = root.read_by(reader);
+        let htaccess = Htaccess::new();
+        let now = Instant::now();
+        let way = || htaccess.way(&root, "/a.txt", now).0;
+        assert_eq!(way().failed(), Some(Trouble::Scarce));
+        opener.replace(start(dir.path())).unwrap();
+        assert!(way().failed().is_none() && !way().is_empty());
     }
 }

@@ -135,7 +135,9 @@ impl Htaccess {
             above: above.cloned(),
             way: way.clone(),
         };
-        self.directories.put(path.as_bytes(), directory, now);
+        if way.failed().is_none() {
+            self.directories.put(path.as_bytes(), directory, now);
+        }
         Some(way)
     }
 
@@ -149,9 +151,10 @@ impl Htaccess {
             Opened::Regular { file, metadata, .. } => (file, metadata),
             Opened::Missing => return None,
             // As Apache: what cannot be read may deny.
-            Opened::Directory | Opened::Denied(_) | Opened::Failed(_) => {
+            Opened::Directory | Opened::Denied(_) => {
                 return Some(Arc::new(rules::unreadable()));
             }
+            Opened::Failed(trouble) => return Some(Arc::new(rules::failed(trouble))),
         };
         let id = (metadata.dev(), metadata.ino());
         let identity = (

@@ -5,12 +5,15 @@ use super::facts::{Env, Facts};
 use super::handler::Switch;
 use super::pattern::{Groups, Pattern};
 use super::rule::Rewriting;
+use crate::app::site::document_root::Trouble;
 
 /// A file as a whole.
 #[derive(Debug, Default)]
 pub struct File {
     /// Nobody gets anything below the directory, because the file cannot be read as Apache would.
     pub is_broken: bool,
+    /// It could not be opened now, for a reason that may pass.
+    pub failed: Option<Trouble>,
     /// The first is what stands outside of all sections.
     pub blocks: Vec<Block>,
     pub rewriting: Option<Rewriting>,
@@ -246,7 +249,15 @@ impl SetEnvIf {
     }
 }
 
-/// A file that is there and cannot be opened: it may deny.
+/// A file that cannot be opened now: what it says is unknown until it can.
+pub fn failed(trouble: Trouble) -> File {
+    File {
+        failed: Some(trouble),
+        ..File::default()
+    }
+}
+
+/// A file that cannot be read closes its directory.
 pub fn unreadable() -> File {
     File {
         is_broken: true,

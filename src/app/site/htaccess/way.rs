@@ -10,7 +10,7 @@ use super::handler::{Handler, Php};
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, File, Led};
-use crate::app::site::document_root::Denial;
+use crate::app::site::document_root::{Denial, Trouble};
 
 /// What the `.htaccess` files from the document root down to a directory say together.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub(crate) struct Way {
     /// `RewriteEngine`.
     rewrites: bool,
     is_broken: bool,
+    failed: Option<Trouble>,
     has_access: bool,
     has_handlers: bool,
     has_redirects: bool,
@@ -34,6 +35,7 @@ impl Way {
         let any = |has: fn(&Block) -> bool| blocks().any(has);
         Way {
             is_broken: levels.iter().any(|(_, file)| file.is_broken),
+            failed: levels.iter().find_map(|(_, file)| file.failed),
             has_access: any(Block::limits_access),
             has_handlers: any(|b| !b.handlers.is_empty()),
             has_redirects: any(|b| !b.redirects.is_empty()),
@@ -47,6 +49,11 @@ impl Way {
     /// No file is on it at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.levels.is_empty()
+    }
+
+    /// Why a file on the way could not be opened, if that may pass.
+    pub(crate) fn failed(&self) -> Option<Trouble> {
+        self.failed
     }
 
     /// A file on it cannot be read as Apache would.

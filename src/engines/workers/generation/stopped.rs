@@ -109,13 +109,7 @@ fn is_due(last: &mut Option<Instant>) -> bool {
 
 /// What cannot be read runs.
 fn find(pid: u32) -> Found {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    // Behind the name, which may have anything in it (proc_pid_stat(5)).
-    let state = stat
-        .as_deref()
-        .ok()
-        .and_then(|stat| stat.rsplit(") ").next());
-    match state.and_then(|state| state.chars().next()) {
+    match surus_sys::process::state(pid) {
         Some('T') => Found::Stopped,
         Some('t') => Found::Traced,
         _ => Found::Runs,
