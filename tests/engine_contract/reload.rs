@@ -62,11 +62,15 @@ engine_contract! {
     }
 
     fn what_runs_in_the_old_boot_ends_there(engine) {
-        let running = engine.occupy(2, "usleep(700000); echo getmypid();").await;
+        let engine = engine.workers(4);
+        let go = engine.writable().join("reloaded");
+        let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); }}", go.display());
+        let running = engine.occupy(2, &format!("{wait} echo getmypid();")).await;
         let before = engine.pids().await;
         engine.pool().await.reload().await.unwrap();
         let after: u32 = engine.text("echo getmypid();").await.parse().unwrap();
         assert!(!before.contains(&after));
+        std::fs::write(&go, "").unwrap();
         for task in running {
             let pid: u32 = task.await.unwrap().unwrap().text().parse().unwrap();
             assert!(before.contains(&pid));

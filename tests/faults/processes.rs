@@ -123,7 +123,9 @@ fn however_surus_ends_no_php_of_the_system_stays() {
             for pid in processes {
                 until("PHP has ended", || !lives(pid));
             }
-            assert!(looping.join().unwrap().is_err(), "{engine}");
+            // A second TERM may leave time for an error response.
+            let answer = looping.join().unwrap();
+            assert!(answer.is_err() || answer.unwrap().status >= 500, "{engine}");
         }
     }
 }
