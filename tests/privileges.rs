@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "privileges/exchanged.rs"]
+mod exchanged;
 #[path = "privileges/failures.rs"]
 mod failures;
 #[path = "privileges/hostile.rs"]
@@ -94,6 +96,14 @@ const TESTS: &[Test] = &[
     (
         "check_tests_the_spool_as_the_user_of_the_front",
         failures::check_tests_the_spool_as_the_user_of_the_front,
+    ),
+    (
+        "socket_exchanged_for_a_link_at_its_creation_changes_no_other_file",
+        exchanged::socket_exchanged_for_a_link_at_its_creation_changes_no_other_file,
+    ),
+    (
+        "document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused",
+        exchanged::document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused,
     ),
     (
         "compromised_front_cannot_say_which_functions_are_disabled",

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use surus_sys::confine::Reach;
 use surus_sys::fork;
+use surus_sys::openat2;
 use surus_sys::privileges::{self, Identity};
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
@@ -41,6 +42,9 @@ struct Layout {
     fronts: Vec<String>,
 }
 
+/// A directory that is served.
+type Found = (Described, OwnedFd);
+
 /// The keeper of a project.
 pub struct Kept {
     project: PathBuf,
@@ -68,6 +72,32 @@ impl Kept {
         }
     }
 
+    /// Opens the directories that are served, in the order of [`adopt`]. Returns the pools of
+    /// [`Layout::fronts`], too.
+    fn directories(&self) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
+        let symlinks = self.config.site.symlinks;
+        let mut found: Vec<Found> = Vec::new();
+        let mut note = |site: Site| -> anyhow::Result<Site> {
+            found.push((site.describe()?, site.dir()?));
+            Ok(site)
+        };
+        let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
+        SendFile::open_by(site, &self.config.send_file, &mut |directory| {
+            note(Site::of_files(&self.project.join(directory), symlinks)?)
+        })?;
+        let routes = Routes::open(&self.config.route, &mut |root| {
+            note(routes::files(root, &self.config.site)?)
+        })?;
+        let mut fronts = Vec::new();
+        for name in routes.engines() {
+            if let Some(front) = engine_setup::open_front(&self.project, &self.config, name)? {
+                note(front)?;
+                fronts.push(name.to_owned());
+            }
+        }
+        Ok((found, fronts))
+    }
+
     fn plan(&self, pool: u16) -> anyhow::Result<&Plan> {
         let planned = self.plans.get(usize::from(pool));
         Ok(&planned.context("there is no such pool")?.plan)
@@ -84,25 +114,23 @@ impl Duties for Kept {
 
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
         let symlinks = self.config.site.symlinks;
-        let mut found: Vec<(Described, OwnedFd)> = Vec::new();
-        let mut note = |site: Site| -> anyhow::Result<Site> {
-            found.push((site.describe()?, site.dir()?));
-            Ok(site)
-        };
-        // In the order of `adopt`.
-        let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
-        SendFile::open_by(site, &self.config.send_file, &mut |directory| {
-            note(Site::of_files(&self.project.join(directory), symlinks)?)
-        })?;
-        let routes = Routes::open(&self.config.route, &mut |root| {
-            note(routes::files(root, &self.config.site)?)
-        })?;
-        let mut fronts = Vec::new();
-        for name in routes.engines() {
-            if let Some(front) = engine_setup::open_front(&self.project, &self.config, name)? {
-                note(front)?;
-                fronts.push(name.to_owned());
-            }
+        let (mut found, fronts) = self.directories()?;
+        // PHP's user may have put a link on the way, to where only root may go.
+        if self.php.uid != 0 {
+            privileges::with_access_of(&self.php, || reopen(&mut found))
+                .context("cannot take on the access rights of PHP's user")?
+                .with_context(|| {
+                    format!(
+                        "PHP's user ({}, engine.user) must be able to enter what is served; change \
+                         the permissions or the owner of the directory, or of those above it",
+                        self.php
+                    )
+                })?;
+        }
+        // The project is among the directories for X-Sendfile.
+        let site = found.first().map(|(site, _)| site.clone());
+        for (described, _) in &mut found {
+            described.hide_as(&site);
         }
         let trees = found
             .iter()
@@ -155,6 +183,16 @@ impl Duties for Kept {
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
         keeper_tasks::connect(self.plan(pool)?)
     }
+}
+
+/// Opens the directories again, with the rights that this process has now.
+fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
+    for (described, dir) in found {
+        let path = Path::new(&described.path);
+        *dir = openat2::directory(path)
+            .with_context(|| format!("cannot enter the directory {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Starts the process that opens files as PHP's user. It ends when the front closes the other end of its socket.
@@ -258,10 +296,11 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
 pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyhow::Result<Reach> {
     let Layout { described, .. } = serde_json::from_slice(&place.text)?;
     let mut reach = keeper::reach();
-    let served = described
-        .iter()
-        .map(|described| PathBuf::from(&described.path));
-    reach.reads.extend(served);
+    // The first descriptor is the socket to the opener.
+    for (described, dir) in described.iter().zip(place.fds.iter().skip(1)) {
+        let path = PathBuf::from(&described.path);
+        reach.trees.push((path, dir.try_clone()?));
+    }
     // A reload may find the project elsewhere. There, every file is opened by the opener.
     let spool = config.http.spool.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));

@@ -25,7 +25,7 @@ use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
 use crate::fronts::http::request::access_log;
-use crate::fronts::http::{AccessLog, Address, Bound, Listener, Mode, Service};
+use crate::fronts::http::{AccessLog, Address, Admission, Bound, Listener, Mode, Service};
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::launcher::Launch;
 use crate::observe::log;
@@ -399,19 +399,17 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
              connect; name the proxies there"
         );
     }
-    let listeners: Vec<Bound> = listen
-        .iter()
-        .map(|address| Bound::bind(address, "--listen or http.listen"))
-        .collect::<Result<_, _>>()?;
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
+    let mut admission = Admission::default();
     if listen.iter().any(is_unix) {
-        let group = engines::user(&config.engine)?.map(|user| user.gid);
-        let mode = config.http.socket_mode.or(group.map(|_| Mode(0o660)));
-        for listener in &listeners {
-            listener.admit(mode, group)?;
-        }
+        admission.group = engines::user(&config.engine)?.map(|user| user.gid);
+        let default = admission.group.map(|_| Mode(0o660));
+        admission.mode = config.http.socket_mode.or(default);
     }
-    Ok(listeners)
+    listen
+        .iter()
+        .map(|address| Bound::bind(address, "--listen or http.listen", admission))
+        .collect()
 }
 
 /// Opens the application's directory, and the directories from which routes send files.

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
-use super::http::{Address, Bound, Listener};
+use super::http::{Address, Admission, Bound, Listener, Mode};
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -48,7 +48,7 @@ impl Settings {
     pub fn bind(&self, project: &Path) -> anyhow::Result<Bound> {
         let address = self.address(project);
         let Address::Unix(path) = &address else {
-            return Bound::bind(&address, "admin.listen")
+            return Bound::bind(&address, "admin.listen", Admission::default())
                 .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
@@ -68,17 +68,18 @@ impl Settings {
                 check_directory(directory)?;
             }
         }
-        let listener = Bound::bind(&address, "admin.listen").with_context(|| {
+        let owner = Admission {
+            mode: Some(Mode(0o600)),
+            group: None,
+        };
+        Bound::bind(&address, "admin.listen", owner).with_context(|| {
             match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) if self.listen.is_none() => {
                     "surus serves this project already: `surus status` shows it, `surus reload` reloads it"
                 }
                 _ => "the admin listener, for `surus status` and `surus reload`",
             }
-        })?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot protect {}", path.display()))?;
-        Ok(listener)
+        })
     }
 }
 
@@ -324,6 +325,8 @@ async fn exchange(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -355,7 +358,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path();
         let check = |mode| {
-            std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::set_permissions(place, PermissionsExt::from_mode(mode)).unwrap();
             check_directory(place).map_err(|error| error.to_string())
         };
         assert_eq!(check(0o700), Ok(()));

@@ -83,16 +83,18 @@ pub fn confine(
         groups = ?identity.groups,
         "front: privileges dropped; no capabilities, no_new_privs, not dumpable"
     );
+    let trees = reach.trees.iter().map(|(path, _)| path);
+    let reads: Vec<_> = reach.reads.iter().chain(trees).collect();
     match settings.landlock {
         false => info!("front: Landlock is switched off (http.landlock)"),
         true => match surus_sys::confine::landlock(reach) {
             Ok(Held::Wholly) => info!(
-                reads = ?reach.reads,
+                reads = ?reads,
                 writes = ?reach.writes,
                 "front: Landlock restricts files, ports and signals"
             ),
             Ok(Held::Partly) => info!(
-                reads = ?reach.reads,
+                reads = ?reads,
                 writes = ?reach.writes,
                 "front: Landlock restricts files; this kernel does not know all of it"
             ),
@@ -130,6 +132,7 @@ pub fn reach() -> Reach {
         ]
         .map(PathBuf::from)
         .to_vec(),
+        trees: Vec::new(),
         writes: vec!["/dev/null".into()],
         connects: None,
     }

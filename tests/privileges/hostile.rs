@@ -323,13 +323,14 @@ impl<'a> Attacker<'a> {
         refused.push(vec![0xff; 100]);
         refused.push([b"../".repeat(100), b"etc/shadow".to_vec()].concat());
         for path in refused {
-            for what in [1, 4, 0, 255] {
-                let answer = self.ask_opener(what, 0, &path);
+            // The second directory is the project, for X-Sendfile.
+            for (what, tree) in [(1, 0), (1, 1), (4, 0), (0, 0), (255, 0)] {
+                let answer = self.ask_opener(what, tree, &path);
                 let is_refused = answer
                     .as_ref()
                     .is_none_or(|(_, text)| !text.contains(SECRET) && !text.contains("root:"));
                 let path = String::from_utf8_lossy(&path[..path.len().min(60)]);
-                self.refused(&format!("open {path:?} ({what})"), is_refused);
+                self.refused(&format!("open {path:?} ({what}, {tree})"), is_refused);
             }
         }
         for tree in [7, u16::MAX] {

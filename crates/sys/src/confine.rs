@@ -1,6 +1,7 @@
 //! Takes from this process what it never does: files elsewhere (Landlock), system calls of another trade (seccomp).
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -14,10 +15,13 @@ use seccompiler::{
 };
 
 /// What a process may reach.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub struct Reach {
     /// Files below may be read.
     pub reads: Vec<PathBuf>,
+    /// Files below these directories may be read, too. They are open, because another directory may be
+    /// at the path by now.
+    pub trees: Vec<(PathBuf, OwnedFd)>,
     /// Files below may be made, written and removed, too.
     pub writes: Vec<PathBuf>,
     /// Ports to which it may connect; `None` for all.
@@ -69,6 +73,11 @@ pub fn landlock(reach: &Reach) -> io::Result<Held> {
         };
         created = created
             .add_rule(PathBeneath::new(fd, access))
+            .map_err(other)?;
+    }
+    for (_, tree) in &reach.trees {
+        created = created
+            .add_rule(PathBeneath::new(tree, read))
             .map_err(other)?;
     }
     for port in reach.connects.iter().flatten() {
@@ -228,9 +237,23 @@ const NEWER: [i64; 14] = [
     469, // file_setattr
 ];
 
-/// What a terminal is asked to do as if its user had typed it.
+/// Denied requests of ioctl(2): terminals take the first two as input that their user typed. The
+/// others choose the process that gets SIGIO for a socket.
 #[allow(clippy::unnecessary_cast, reason = "a c_int with musl")]
-const TYPED: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+const DENIED_IOCTLS: [u64; 4] = [
+    libc::TIOCSTI as u64,
+    libc::TIOCLINUX as u64,
+    0x8901, // FIOSETOWN
+    0x8902, // SIOCSPGRP
+];
+
+/// Denied commands of fcntl(2): they choose the process that gets SIGIO for a descriptor, or another
+/// signal. Landlock does not restrict such signals before Linux 6.12.
+const DENIED_FCNTLS: [u64; 3] = [
+    8,  // F_SETOWN
+    10, // F_SETSIG
+    15, // F_SETOWN_EX
+];
 
 /// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each system call has a second number,
 /// of the x32 ABI, with this bit set.
@@ -309,12 +332,17 @@ pub fn seccomp() -> io::Result<()> {
     }
     rules.insert(libc::SYS_socket, vec![rule(strange).map_err(other)?]);
     // The kernel looks at 32 bits of the request.
-    let mut typed = Vec::new();
-    for request in TYPED {
-        let is_one = dword(1, SeccompCmpOp::Eq, request).map_err(other)?;
-        typed.push(rule(vec![is_one]).map_err(other)?);
+    for (call, requests) in [
+        (libc::SYS_ioctl, &DENIED_IOCTLS[..]),
+        (libc::SYS_fcntl, &DENIED_FCNTLS[..]),
+    ] {
+        let mut denied = Vec::new();
+        for request in requests {
+            let is_one = dword(1, SeccompCmpOp::Eq, *request).map_err(other)?;
+            denied.push(rule(vec![is_one]).map_err(other)?);
+        }
+        rules.insert(call, denied);
     }
-    rules.insert(libc::SYS_ioctl, typed);
     let eperm = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch).map_err(other)?;
     // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries use clone(2).
@@ -373,12 +401,18 @@ mod tests {
         for call in [libc::SYS_kill, libc::SYS_getuid] {
             assert_eq!(meets(X32 | call, [1, 0, 0]), libc::ENOSYS, "x32 {call}");
         }
-        let ioctl = |request: u64| meets(libc::SYS_ioctl, [-1, request as i64, 0]);
-        for request in TYPED {
-            assert_eq!(ioctl(request), libc::EPERM, "{request}");
-            assert_eq!(ioctl(1 << 32 | request), libc::EPERM, "{request}");
+        let with = |call, request: u64| meets(call, [-1, request as i64, 0]);
+        for (call, denied) in [
+            (libc::SYS_ioctl, &DENIED_IOCTLS[..]),
+            (libc::SYS_fcntl, &DENIED_FCNTLS[..]),
+        ] {
+            for request in denied {
+                assert_eq!(with(call, *request), libc::EPERM, "{request}");
+                assert_eq!(with(call, 1 << 32 | request), libc::EPERM, "{request}");
+            }
         }
         const FIONBIO: u64 = 0x5421;
-        assert_eq!(ioctl(FIONBIO), libc::EBADF);
+        assert_eq!(with(libc::SYS_ioctl, FIONBIO), libc::EBADF);
+        assert_eq!(with(libc::SYS_fcntl, libc::F_GETFL as u64), libc::EBADF);
     }
 }

@@ -17,3 +17,4 @@ pub mod shared_memory;
 pub mod signal;
 pub mod signals;
 pub mod socket;
+pub mod socket_file;

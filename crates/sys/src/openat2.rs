@@ -80,10 +80,26 @@ pub fn supported() -> bool {
     openat2(AT_FDCWD, "/", how).is_ok()
 }
 
-/// A directory, to open files beneath.
+/// Opens a directory at an absolute path, to open files beneath it. No symbolic link is followed in any
+/// component, because another user may be able to write to a directory of the path. An error if this
+/// process may not enter the directory.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+    let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    if !path.is_absolute() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut dir = nix::fcntl::open("/", enter, Mode::empty())?;
+    for part in path.components() {
+        match part {
+            Component::RootDir => {}
+            Component::Normal(name) => {
+                dir = nix::fcntl::openat(&dir, name, enter, Mode::empty())?;
+            }
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    // Opening the directory itself takes no permission on it; opening `.` in it does.
+    Ok(nix::fcntl::openat(&dir, ".", enter, Mode::empty())?)
 }
 
 /// Opens the relative `path` below `dir`. [`Refused::Link`] if a symbolic link is on the path, its
@@ -136,21 +152,10 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
 /// rejected, and so is one that belongs neither to this user nor to `owner`.
 pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt;
-    let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let (true, Some(directory), Some(name)) = (path.is_absolute(), path.parent(), path.file_name())
-    else {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let mut dir = nix::fcntl::open("/", enter, Mode::empty())?;
-    for part in directory.components() {
-        match part {
-            Component::RootDir => {}
-            Component::Normal(name) => {
-                dir = nix::fcntl::openat(&dir, name, enter, Mode::empty())?;
-            }
-            _ => return Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
+    let dir = directory(parent)?;
     let flags = OFlag::O_WRONLY
         | OFlag::O_APPEND
         | OFlag::O_CREAT
@@ -181,13 +186,19 @@ mod tests {
     #[test]
     fn link_or_dots_on_the_path_are_rejected_without_blocking() {
         let dir = std::env::temp_dir().join(format!("surus-sys-open-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("in")).unwrap();
+        let dir = std::fs::create_dir_all(dir.join("in"))
+            .and_then(|()| dir.canonicalize())
+            .unwrap();
         std::fs::write(dir.join("in/file"), "x").unwrap();
         let _ = symlink("in", dir.join("link"));
         let _ = nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU);
         let fd = directory(&dir).unwrap();
         let open = |path: &str| beneath(fd.as_fd(), Path::new(path), Access::Read);
 
+        assert!(directory(&dir.join("in")).is_ok());
+        for wrong in ["link", "link/.", "in/file", "in/..", "none"] {
+            assert!(directory(&dir.join(wrong)).is_err(), "{wrong}");
+        }
         if supported() {
             assert!(open("in/file").is_ok());
             assert!(open("fifo").is_ok());

@@ -76,6 +76,39 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
     Ok(is_bounded)
 }
 
+/// Runs `look` with the access of `identity` to files, and none of root's capabilities for files. For a
+/// process of root with one thread. It stays a process of root to all others: unlike a child that has
+/// become `identity`, it cannot be stopped or ended by another process of that user.
+pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::Result<T> {
+    use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid, setgroups};
+    struct Back(Vec<Gid>, Gid, Uid);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            setfsuid(self.2);
+            setfsgid(self.1);
+            let is_back = (setfsuid(self.2), setfsgid(self.1)) == (self.2, self.1);
+            if setgroups(&self.0).is_err() || !is_back {
+                // A keeper with the groups of PHP's user must not go on.
+                std::process::abort();
+            }
+        }
+    }
+    let groups: Vec<_> = identity
+        .groups
+        .iter()
+        .map(|gid| Gid::from_raw(*gid))
+        .collect();
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    let old = getgroups()?;
+    setgroups(&groups)?;
+    let _back = Back(old, setfsgid(gid), setfsuid(uid));
+    // These calls report no error; each returns the number that was in force before.
+    match (setfsgid(gid), setfsuid(uid)) == (gid, uid) {
+        true => Ok(look()),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
 /// Empties the permitted, effective and inheritable sets.
 fn clear_capabilities() -> io::Result<()> {
     #[repr(C)]

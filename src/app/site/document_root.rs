@@ -180,15 +180,13 @@ impl Root {
             path.parent().is_some(),
             "the directory / holds everything; name the one that is to be served"
         );
-        // Opening takes no permission; what is below cannot be opened without this one.
-        std::fs::metadata(path.join(".")).with_context(|| {
+        // A link that has come into the path since then is not followed.
+        let dir = openat2::directory(&path).with_context(|| {
             format!(
-                "the user that surus runs as may not enter the directory {}",
+                "cannot enter the directory {} as the user that surus runs as",
                 path.display()
             )
         })?;
-        let dir = openat2::directory(&path)
-            .with_context(|| format!("cannot open the directory {}", path.display()))?;
         Ok(Root {
             dir,
             path,

@@ -75,6 +75,11 @@ pub struct Described {
 }
 
 impl Described {
+    /// Never opens the configuration that `site` hides.
+    pub fn hide_as(&mut self, site: &Option<Described>) {
+        self.secret = site.as_ref().and_then(|site| site.secret.clone());
+    }
+
     /// What the opener opens files below.
     pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
         file_opener::Tree {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-pub use listener::{Address, Bound, Listener, Mode};
+pub use listener::{Address, Admission, Bound, Listener, Mode};
 pub use request::Service;
 pub use request::access_log::AccessLog;
 pub use request::busy_poll::Lookout;

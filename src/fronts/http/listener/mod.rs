@@ -4,15 +4,14 @@ pub(crate) mod connection_limit;
 pub mod proxy_protocol;
 
 use std::fmt;
-use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use surus_sys::socket_file;
 use tokio::net::{TcpListener, UnixListener};
 
 /// An address to listen at.
@@ -113,16 +112,23 @@ pub enum Listener {
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// False where another process removes it.
-    is_ours: bool,
+    /// None where another process removes it.
+    made: Option<socket_file::SocketFile>,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_ours {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some(file) = &self.made {
+            let _ = file.remove();
         }
     }
+}
+
+/// Who may connect to a unix socket; what is not set is left to the umask and the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Admission {
+    pub mode: Option<Mode>,
+    pub group: Option<u32>,
 }
 
 /// A bound address that no runtime knows yet.
@@ -138,7 +144,7 @@ const BACKLOG: i32 = 4096;
 impl Bound {
     /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
     /// answers is not.
-    pub fn bind(address: &Address, setting: &str) -> anyhow::Result<Bound> {
+    pub fn bind(address: &Address, setting: &str, admission: Admission) -> anyhow::Result<Bound> {
         let bound = match address {
             Address::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)
@@ -149,19 +155,20 @@ impl Bound {
                 Bound::Tcp(listener)
             }
             Address::Unix(path) => {
-                if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-                {
+                if let Ok(Some(found)) = socket_file::SocketFile::find(path) {
                     if std::os::unix::net::UnixStream::connect(path).is_ok() {
                         bail!(
                             "cannot listen at unix:{}: another process does; end it, or choose another address with {setting}",
                             path.display()
                         );
                     }
-                    std::fs::remove_file(path).with_context(|| {
+                    found.remove().with_context(|| {
                         format!("cannot remove the abandoned socket {}", path.display())
                     })?;
                 }
-                let listener = std::os::unix::net::UnixListener::bind(path).with_context(|| {
+                let Admission { mode, group } = admission;
+                let mode = mode.map(|Mode(mode)| mode);
+                let listener = socket_file::listen(path, mode, group).with_context(|| {
                     format!(
                         "cannot make the socket {} ({setting}); its directory must exist and be writable",
                         path.display()
@@ -169,7 +176,7 @@ impl Bound {
                 })?;
                 let file = SocketFile {
                     path: path.clone(),
-                    is_ours: true,
+                    made: socket_file::SocketFile::find(path).ok().flatten(),
                 };
                 let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
                 listener.set_nonblocking(true)?;
@@ -179,42 +186,10 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Says who may connect to a unix socket, and which group it is of.
-    pub fn admit(&self, mode: Option<Mode>, group: Option<u32>) -> anyhow::Result<()> {
-        let Bound::Unix(_, SocketFile { path, .. }) = self else {
-            return Ok(());
-        };
-        if group.is_some() {
-            std::os::unix::fs::chown(path, None, group)
-                .with_context(|| format!("cannot give {} to its group", path.display()))?;
-        }
-        if let Some(Mode(mode)) = mode {
-            std::fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| {
-                format!(
-                    "cannot set the mode of {} (http.socket_mode)",
-                    path.display()
-                )
-            })?;
-        }
-        Ok(())
-    }
-
-    /// The same listener for another process, which leaves a socket's file to this one.
-    pub fn lend(&self) -> anyhow::Result<Bound> {
-        Ok(match self {
-            Bound::Tcp(listener) => Bound::Tcp(listener.try_clone()?),
-            Bound::Unix(listener, file) => {
-                let path = file.path.clone();
-                let is_ours = false;
-                Bound::Unix(listener.try_clone()?, SocketFile { path, is_ours })
-            }
-        })
-    }
-
     /// Leaves a socket's file to another process.
     pub fn leave_file(&mut self) {
         if let Bound::Unix(_, file) = self {
-            file.is_ours = false;
+            file.made = None;
         }
     }
 

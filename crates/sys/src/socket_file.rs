@@ -1,0 +1,133 @@
+//! The file of a unix socket, in a directory that another user may be able to write to.
+//!
+//! That user can exchange the file for a link at any time. So nothing is changed by path after the bind.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstatat, umask};
+use nix::unistd::{Gid, UnlinkatFlags, setfsgid, unlinkat};
+
+/// Makes a listening socket whose file has this mode and group from its creation on; a setgid bit or a
+/// default access list of the directory takes precedence. Sets the umask of the process meanwhile.
+pub fn listen(path: &Path, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
+    let group = group.map(Gid::from_raw);
+    let old_group = group.map(setfsgid);
+    // setfsgid reports no error, but returns the group that was in force before.
+    let bound = match group.is_none_or(|group| setfsgid(group) == group) {
+        true => {
+            let old_mask = mode.map(|mode| umask(Mode::from_bits_truncate(!mode & 0o777)));
+            let bound = UnixListener::bind(path);
+            old_mask.map(umask);
+            bound
+        }
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "cannot create files of the socket's group; that needs the capability CAP_SETGID",
+        )),
+    };
+    old_group.map(setfsgid);
+    bound
+}
+
+/// A socket's file, as it was found. It is removed only as long as it is this one.
+#[derive(Debug)]
+pub struct SocketFile {
+    directory: OwnedFd,
+    name: OsString,
+    /// Device and inode.
+    id: (libc::dev_t, libc::ino_t),
+}
+
+impl SocketFile {
+    /// The socket at this path; `None` if something else is there, or nothing.
+    pub fn find(path: &Path) -> io::Result<Option<SocketFile>> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok(None);
+        };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = openat(AT_FDCWD, parent, flags, Mode::empty())?;
+        let found = look(&directory, name.as_ref());
+        Ok(found.map(|id| SocketFile {
+            directory,
+            name: name.to_owned(),
+            id,
+        }))
+    }
+
+    /// Removes it, unless another file has its name by now.
+    pub fn remove(&self) -> io::Result<()> {
+        if look(&self.directory, self.name.as_ref()) == Some(self.id) {
+            unlinkat(
+                &self.directory,
+                self.name.as_os_str(),
+                UnlinkatFlags::NoRemoveDir,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Device and inode of a socket.
+fn look(directory: &OwnedFd, name: &Path) -> Option<(libc::dev_t, libc::ino_t)> {
+    let found: FileStat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+    let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+    is_socket.then_some((found.st_dev, found.st_ino))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn socket_file_has_its_mode_and_group_without_a_later_change() {
+        let dir = std::env::temp_dir().join(format!("surus-sys-socket-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let group = (crate::process::uid() == 0).then_some(4711);
+        for mode in [0o600, 0o660, 0o666, 0o777] {
+            let path = dir.join(format!("{mode:o}"));
+            let _listener = listen(&path, Some(mode), group).unwrap();
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert_eq!(metadata.mode() & 0o777, mode);
+            assert!(group.is_none_or(|group| metadata.gid() == group));
+            // Nothing changes what is made later.
+            std::fs::write(dir.join("file"), "").unwrap();
+            let metadata = std::fs::metadata(dir.join("file")).unwrap();
+            assert!(metadata.gid() != 4711 && metadata.mode() & 0o111 == 0);
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn file_that_has_replaced_a_socket_is_not_removed() {
+        let dir = std::env::temp_dir().join(format!("surus-sys-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("in")).unwrap();
+        let path = dir.join("in/socket");
+        let _listener = listen(&path, None, None).unwrap();
+        let file = SocketFile::find(&path).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        file.remove().unwrap();
+        assert!(path.exists());
+        assert!(SocketFile::find(&path).unwrap().is_none());
+        std::fs::remove_file(&path).unwrap();
+        // A directory that has been exchanged for a link.
+        let _listener = listen(&path, None, None).unwrap();
+        let file = SocketFile::find(&path).unwrap().unwrap();
+        std::fs::create_dir(dir.join("other")).unwrap();
+        std::fs::write(dir.join("other/socket"), "").unwrap();
+        std::fs::rename(dir.join("in"), dir.join("was")).unwrap();
+        symlink("other", dir.join("in")).unwrap();
+        file.remove().unwrap();
+        assert!(dir.join("other/socket").exists() && !dir.join("was/socket").exists());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
