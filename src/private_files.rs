@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::{Context, ensure};
@@ -37,7 +37,10 @@ enum Rule {
     BothUnlessPublic,
     /// As `Both`, if the content is a private key. The names alone say too little: HLS streams and
     /// Keynote documents end in `.key`, and `id_mapping` may be a directory.
-    BothIfPrivateKey,
+    BothIfPrivateKey {
+        /// Short files are raw keys, which have no mark.
+        or_short: bool,
+    },
 }
 
 /// What a file is wanted for.
@@ -78,8 +81,14 @@ static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "whoever has a key can act as its owner",
-        rule: Rule::BothIfPrivateKey,
-        patterns: &["*.key", "id_*"],
+        rule: Rule::BothIfPrivateKey { or_short: false },
+        patterns: &["id_*"],
+    },
+    Class {
+        name: "private keys",
+        reason: "whoever has a key can act as its owner",
+        rule: Rule::BothIfPrivateKey { or_short: true },
+        patterns: &["*.key"],
     },
     Class {
         name: "private keys",
@@ -248,12 +257,11 @@ static CLASSES: &[Class] = &[
         rule: Rule::Both,
         patterns: &[
             "*.sql",
-            "*.sql.7z",
-            "*.sql.bz2",
-            "*.sql.gz",
-            "*.sql.xz",
-            "*.sql.zip",
-            "*.sql.zst",
+            "*.sql.*",
+            // Programs and templates that make SQL.
+            "!*.sql.js",
+            "!*.sql.php",
+            "!*.sql.twig",
             "*.dump",
             "*.rdb",
             "*.bson",
@@ -406,32 +414,62 @@ pub static LIBRARIES: Class = Class {
     patterns: &["/vendor/", "/node_modules/", "/bower_components/"],
 };
 
-/// The endings of what pages load. Files of these kinds are never private, and most of all requests
-/// for files are for them: their names are not compared with the list.
+/// The endings of what pages load. Files of these kinds are never private by their own name, and
+/// most requests for files are for them: only the directories above are compared with the list.
 const ASSETS: &[&str] = &[
     "avif", "css", "cur", "eot", "gif", "ico", "jpeg", "jpg", "js", "map", "mjs", "mp3", "mp4",
     "ogg", "otf", "png", "svg", "ttf", "wasm", "webm", "webp", "woff", "woff2",
 ];
 
 /// The class that keeps a file back, by its name alone. `path` is lowercase and has no leading
-/// slash; what is below a directory of a class belongs to the class.
+/// slash; what is below a directory of a class belongs to the class. A caller that packages has
+/// decided about the directories above already.
 pub fn class_of(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'static Class> {
+    match purpose {
+        Purpose::Sending => class_on_the_way(path, is_directory, purpose),
+        Purpose::Packaging => class_of_name(path, is_directory, purpose),
+    }
+}
+
+/// As [`class_of`], but looks at the directories above for both purposes. They come first, because
+/// a file in them is kept back whatever its own name and content are.
+pub fn class_on_the_way(
+    path: &str,
+    is_directory: bool,
+    purpose: Purpose,
+) -> Option<&'static Class> {
+    let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
+    let above = above.find_map(|directory| class_of_name(directory, true, purpose));
+    let is_asset = purpose == Purpose::Sending && !is_directory && is_asset(path);
+    above.or_else(|| match is_asset {
+        true => None,
+        false => class_of_name(path, is_directory, purpose),
+    })
+}
+
+fn class_of_name(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'static Class> {
     static SENDING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Sending));
     static PACKAGING: LazyLock<Gitignore> = LazyLock::new(|| built_in(Purpose::Packaging));
-    let matched = match purpose {
-        Purpose::Sending if !is_directory && is_asset(path) => return None,
-        Purpose::Sending => SENDING.matched_path_or_any_parents(path, is_directory),
-        // Whoever packages has decided about the directories above already.
-        Purpose::Packaging => PACKAGING.matched(path, is_directory),
+    let patterns = match purpose {
+        Purpose::Sending => &SENDING,
+        Purpose::Packaging => &PACKAGING,
     };
-    let ignore::Match::Ignore(glob) = matched else {
+    let ignore::Match::Ignore(glob) = patterns.matched(path, is_directory) else {
         return None;
     };
     let found = CLASSES
         .iter()
         .filter(|class| class.concerns(purpose))
         .rfind(|class| class.patterns.contains(&glob.original()));
-    found.filter(|class| !is_directory || class.rule != Rule::BothIfPrivateKey)
+    found.filter(|class| !is_directory || !matches!(class.rule, Rule::BothIfPrivateKey { .. }))
+}
+
+/// The names by which `real`, where a link leads, differs from `root`: directories above both say
+/// nothing about a file.
+pub fn apart(real: &Path, root: &Path) -> PathBuf {
+    let pairs = real.components().zip(root.components());
+    let shared = pairs.take_while(|(one, other)| one == other).count();
+    real.components().skip(shared).collect()
 }
 
 /// Whether `path`, as for [`class_of`], is in a directory of libraries and nothing for a browser.
@@ -454,7 +492,7 @@ impl Class {
         match self.rule {
             Rule::Unsent => purpose == Purpose::Sending,
             Rule::Unpackaged => purpose == Purpose::Packaging,
-            Rule::Both | Rule::BothUnlessPublic | Rule::BothIfPrivateKey => true,
+            Rule::Both | Rule::BothUnlessPublic | Rule::BothIfPrivateKey { .. } => true,
         }
     }
 
@@ -462,11 +500,10 @@ impl Class {
     /// `content` is read only where that matters.
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
-            (Rule::BothIfPrivateKey, _) => !is_private_key(content),
+            (Rule::BothIfPrivateKey { or_short }, _) => !is_private_key(content, or_short),
             (Rule::BothUnlessPublic, Purpose::Packaging) => {
                 let text = beginning(content);
-                let is_public = PUBLIC.iter().any(|what| text.contains(what));
-                is_public && !text.contains(PRIVATE_KEY)
+                is_public(&text) && !has_private_key(&text)
             }
             _ => false,
         }
@@ -474,10 +511,29 @@ impl Class {
 }
 
 const PRIVATE_KEY: &str = "PRIVATE KEY";
-const PUBLIC: [&str; 2] = ["CERTIFICATE-----", "PUBLIC KEY-----"];
+
+fn is_public(text: &str) -> bool {
+    text.contains("CERTIFICATE-----") || text.contains("PUBLIC KEY-----")
+}
+
+/// Whether a text holds a key of OpenSSL, OpenSSH, GnuPG, age, PuTTY or WireGuard.
+fn has_private_key(text: &str) -> bool {
+    let marks = [PRIVATE_KEY, "AGE-SECRET-KEY-", "PuTTY-User-Key-File-"];
+    let is_setting = |line: &str| {
+        let value = line.trim_start().strip_prefix("PrivateKey");
+        value.is_some_and(|value| value.trim_start().starts_with('='))
+    };
+    marks.iter().any(|mark| text.contains(mark)) || text.lines().any(is_setting)
+}
 
 /// A file that is opened when it is read, if it is a regular one: others could make their reader wait.
 pub struct Unopened<'a>(&'a Path, Option<File>);
+
+impl Clone for Unopened<'_> {
+    fn clone(&self) -> Self {
+        Unopened::new(self.0)
+    }
+}
 
 impl<'a> Unopened<'a> {
     pub fn new(path: &'a Path) -> Unopened<'a> {
@@ -497,6 +553,7 @@ impl Read for Unopened<'_> {
 }
 
 /// A file that is open for somebody else, whose position in it stays.
+#[derive(Clone)]
 pub struct Shared<'a>(&'a File, u64);
 
 impl<'a> Shared<'a> {
@@ -526,15 +583,22 @@ fn beginning(content: impl Read) -> String {
 /// So much is read of a file that its name does not tell from a key: of a binary one, no more.
 const HEAD: u64 = 1024;
 
-fn is_private_key(mut content: impl Read) -> bool {
+fn is_private_key(mut content: impl Read, or_short: bool) -> bool {
     let mut head = Vec::new();
     // As in `beginning`, an error gives nothing away.
     match content.by_ref().take(HEAD).read_to_end(&mut head) {
         Ok(_) if is_key_in_der(&head) => true,
+        Ok(_) if or_short && is_short_key(&head) => true,
         Ok(_) if head.contains(&0) => false,
-        Ok(_) => beginning(head.as_slice().chain(content)).contains(PRIVATE_KEY),
+        Ok(_) => has_private_key(&beginning(head.as_slice().chain(content))),
         Err(_) => true,
     }
+}
+
+/// Whether a `.key` file is as short as raw keys are, in binary, base64 or hexadecimal. Keys of HLS
+/// have 16 bytes, and players need them.
+fn is_short_key(bytes: &[u8]) -> bool {
+    !matches!(bytes.len(), 0 | 16 | 257..) && !is_public(&String::from_utf8_lossy(bytes))
 }
 
 /// Whether a file begins as PKCS #1, PKCS #8 or SEC 1 do in binary: a sequence of a version and
@@ -574,7 +638,7 @@ pub fn dockerignore() -> String {
     let concerns = |class: &&Class| match class.rule {
         Rule::Both | Rule::BothUnlessPublic => true,
         Rule::Unpackaged => class.name.is_empty(),
-        Rule::Unsent | Rule::BothIfPrivateKey => false,
+        Rule::Unsent | Rule::BothIfPrivateKey { .. } => false,
     };
     let patterns = CLASSES.iter().filter(concerns);
     let patterns = patterns.flat_map(|class| class.patterns);
@@ -648,6 +712,15 @@ mod tests {
             ("function.zip", "deployment files"),
             ("dump.sql", "dumps and databases"),
             ("a/dump.sql.gz", "dumps and databases"),
+            ("dump.sql.tar.gz", "dumps and databases"),
+            ("dump.sql.tgz", "dumps and databases"),
+            ("dump.sql.lz4", "dumps and databases"),
+            ("dump.sql.lzma", "dumps and databases"),
+            ("dump.sql.z", "dumps and databases"),
+            ("dump.sql.rar", "dumps and databases"),
+            ("cdk.out/asset.1/index.js", "infrastructure state"),
+            ("cdk.out/id_1/index.html", "infrastructure state"),
+            ("cvs/a.png", "version control"),
             ("data.sqlite-wal", "dumps and databases"),
             ("a/page.html~", "backups and editor copies"),
             ("a/page.html.bak", "backups and editor copies"),
@@ -683,6 +756,9 @@ mod tests {
             "files/template.yaml",
             "catmull.log.min.js",
             "ace/snippets/dockerfile.js",
+            "id_maps/a.png",
+            "queries/users.sql.php",
+            "queries/users.sql.js",
         ] {
             // `id_*` is decided by content.
             let class = class_of(path, false, Purpose::Sending)
@@ -697,6 +773,9 @@ mod tests {
             "vendor/a/b/schema.sql",
             "database/schema/mysql-schema.sql",
             "config/app.ini",
+            "queries/users.sql.php",
+            "queries/users.sql.js",
+            "queries/users.sql.twig",
         ] {
             assert_eq!(name_of(path, Purpose::Packaging), "", "{path}");
         }
@@ -707,24 +786,46 @@ mod tests {
     fn keys_are_told_from_certificates_by_their_content() {
         const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
         const CERTIFICATE: &[u8] = b"# RDS\n-----BEGIN CERTIFICATE-----\nMII";
+        const WIREGUARD: &[u8] = b"yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
+        let long = |line: &str| format!("{}\n{line}\n", "#".repeat(500)).into_bytes();
+        let age = long("AGE-SECRET-KEY-1QQQ");
+        let putty = long("PuTTY-User-Key-File-3: ssh-ed25519");
+        let peer = long("PrivateKey = yAnz5TF+");
+        let keynote = [b"PK\x03\x04\x14\0\0\0 PRIVATE KEY", [b'k'; 300].as_slice()].concat();
+        let der = [b"0\x82\x03\x10\x30\x82\x02\xf8\xa0", [b'c'; 300].as_slice()].concat();
         let both = [CERTIFICATE, KEY].concat();
         let late = [&[b'#'; 2000], KEY].concat();
         for (path, content, sent, packaged) in [
             ("server.key", KEY, false, false),
             ("id_deploy", KEY, false, false),
-            ("stream.key", &b"\x01\x02"[..], true, true),
+            ("stream.key", &b"\x01\x02345678901234\0\0"[..], true, true),
+            ("empty.key", b"", true, true),
+            ("age.key", &age, false, false),
+            ("id_age", &age, false, false),
+            ("putty.key", &putty, false, false),
+            ("wg.key", WIREGUARD, false, false),
+            ("peer.key", &peer, false, false),
+            (
+                "master.key",
+                b"00112233445566778899aabbccddeeff",
+                false,
+                false,
+            ),
+            ("sodium.key", &[7; 32], false, false),
+            (
+                "public.key",
+                b"-----BEGIN PUBLIC KEY-----\nMCo=",
+                true,
+                true,
+            ),
+            ("id_list", b"{\"a\": 1}", true, true),
             ("stream.key", b"0\x0e\x02\x01\x0012345678901", true, true),
-            ("talk.key", b"PK\x03\x04\x14\0\0\0 PRIVATE KEY", true, true),
+            ("talk.key", &keynote, true, true),
             ("rsa.key", b"0\x82\x04\xa4\x02\x01\0\x02\x82", false, false),
             ("ec.key", b"0\x77\x02\x01\x01\x04\x20", false, false),
             ("pkcs8.key", b"0\x2e\x02\x01\x00\x30", false, false),
             ("sealed.key", b"0\x81\x9b0\x57\x06\x09\x2a", false, false),
-            (
-                "certificate.key",
-                b"0\x82\x03\x10\x30\x82\x02\xf8\xa0",
-                true,
-                true,
-            ),
+            ("certificate.key", &der, true, true),
             ("late.key", &late, false, false),
             ("rds.pem", CERTIFICATE, false, true),
             ("both.pem", &both, false, false),

@@ -193,7 +193,7 @@ impl Queue {
 
 const CLOSED: Failure = Failure::Busy("shutting down");
 
-/// Memory of a waiting event besides its headers and its body, which has a budget of its own.
+/// Memory of a waiting event besides its head and its body, which has a budget of its own.
 const EVENT: u64 = 4 << 10;
 
 fn held_by(event: &Event) -> u64 {
@@ -201,7 +201,9 @@ fn held_by(event: &Event) -> u64 {
     let length = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         name.as_str().len() as u64 + value.len() as u64
     };
-    EVENT + headers.map(length).sum::<u64>()
+    let target = event.request.uri().path_and_query();
+    let target = target.map_or(0, |target| target.as_str().len() as u64);
+    EVENT + target + headers.map(length).sum::<u64>()
 }
 
 fn refuse(late: Vec<Waiting>) {

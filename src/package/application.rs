@@ -10,7 +10,7 @@ use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
 use super::{Files, OURS};
-use crate::private_files::{self, Purpose, Unopened};
+use crate::private_files::{self, Class, Purpose, Unopened};
 
 /// Adds the project's files below the package directory `place` and returns what it left out.
 /// `except` lists files that the caller writes.
@@ -30,6 +30,8 @@ pub fn add(
         !except.is_empty() && path.canonicalize().is_ok_and(|path| except.contains(&path))
     };
     let root = project.to_path_buf();
+    let real_root = project.canonicalize();
+    let real_root = real_root.with_context(|| format!("cannot resolve {}", project.display()))?;
     let noted = left_out.clone();
     let walk = WalkBuilder::new(project)
         .standard_filters(false)
@@ -44,7 +46,14 @@ pub fn add(
             if is_excepted(entry.path()) {
                 return false;
             }
-            let Some(why) = why_left_out(&own, inside, entry.path(), is_directory) else {
+            let real = match entry.path_is_symlink() {
+                true => entry.path().canonicalize().ok(),
+                false => None,
+            };
+            let real = real.map(|real| private_files::apart(&real, &real_root));
+            let path = entry.path();
+            let why = why_left_out(&own, inside, real.as_deref(), path, is_directory);
+            let Some(why) = why else {
                 return true;
             };
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,10 +100,11 @@ pub fn add(
 }
 
 /// Why a file or directory is left out: the name of its class, or of the file with the matching
-/// rule. The application's own rules come first.
+/// rule. The application's own rules come first. `real` is where a link leads.
 fn why_left_out(
     own: &Gitignore,
     inside: &Path,
+    real: Option<&Path>,
     path: &Path,
     is_directory: bool,
 ) -> Option<&'static str> {
@@ -104,9 +114,15 @@ fn why_left_out(
         Match::None => {}
     }
     let name = private_files::lowercase(inside);
-    let class = private_files::class_of(&name, is_directory, Purpose::Packaging)?;
-    let is_excused = !is_directory && class.excuses(Unopened::new(path), Purpose::Packaging);
-    (!is_excused).then_some(class.name)
+    let class = private_files::class_of(&name, is_directory, Purpose::Packaging);
+    let of_real = real.and_then(|real| {
+        let name = private_files::lowercase(real);
+        private_files::class_on_the_way(&name, is_directory, Purpose::Packaging)
+    });
+    let is_excused =
+        |class: &Class| !is_directory && class.excuses(Unopened::new(path), Purpose::Packaging);
+    let mut classes = [class, of_real].into_iter().flatten();
+    Some(classes.find(|class| !is_excused(class))?.name)
 }
 
 /// The path of `name` in the package directory `place`.
@@ -270,6 +286,28 @@ mod tests {
         std::os::unix::fs::symlink("/nowhere/x", dir.path().join("gone")).unwrap();
         let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
         assert!(error.contains("dangling"), "{error}");
+    }
+
+    #[test]
+    fn link_to_private_file_is_left_out_under_any_name() {
+        let outside = project(&["id_rsa", ".aws/credentials", "lib/id_map/x.php"]);
+        let dir = project(&["index.php", "keys/id_rsa", ".aws/credentials"]);
+        let link = |to: &Path, name: &str| {
+            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        };
+        link(Path::new("id_rsa"), "keys/deploy.txt");
+        link(Path::new("../.aws"), "keys/cloud");
+        link(Path::new(".aws/credentials"), "credentials.txt");
+        link(&outside.path().join("id_rsa"), "deploy.txt");
+        link(&outside.path().join(".aws/credentials"), "cloud.txt");
+        link(&outside.path().join("lib"), "lib");
+        link(Path::new("index.php"), "start.php");
+        let expected = ["index.php", "lib/id_map/x.php", "start.php"];
+        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
+        // The application's own rules name the link.
+        std::fs::write(dir.path().join(".surusignore"), "!/cloud.txt\n").unwrap();
+        let expected = ["cloud.txt", "index.php", "lib/id_map/x.php", "start.php"];
+        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
     }
 
     #[test]

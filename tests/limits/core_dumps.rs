@@ -25,7 +25,7 @@ fn core_dumps_of_surus_and_php_are_off_unless_configured() {
         .iter()
         .filter(|entry| !entry.boots_script)
     {
-        for (setting, expected) in [("false", "0 0"), ("true", ours.as_str())] {
+        for (setting, expected) in [("false", "1 1"), ("true", ours.as_str())] {
             // A process per request ends with it: what it says of itself then.
             let code = "<?php preg_match('/Max core file size +(\\S+) +(\\S+)/', file_get_contents('/proc/self/limits'), $m); echo $m[1], ' ', $m[2];";
             std::fs::write(dir.path().join("limit.php"), code).unwrap();

@@ -152,7 +152,7 @@ pub fn front_of_root_has_no_privileges() {
         .find(|line| line.starts_with("Max core"))
         .unwrap();
     assert!(
-        core.split_whitespace().filter(|word| *word == "0").count() == 2,
+        core.split_whitespace().filter(|word| *word == "1").count() == 2,
         "{core}"
     );
 

@@ -67,8 +67,7 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
     clear_capabilities()?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     prctl(libc::PR_SET_DUMPABLE, 0)?;
-    use nix::sys::resource::{Resource, setrlimit};
-    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    crate::process::forbid_core_dumps()?;
     // SAFETY: setuid(2) takes a number. It must fail, unless this user is root by configuration.
     if identity.uid != 0 && unsafe { libc::setuid(0) } == 0 {
         return Err(io::Error::other("root could be had back"));

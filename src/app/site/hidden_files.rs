@@ -37,14 +37,14 @@ impl Hidden {
     }
 
     /// Whether `path` is hidden: a URL path, or one that is relative to the document root. `real`
-    /// is where it really is, if symbolic links led there; `content` is read where names say too
-    /// little.
+    /// is where it really is, if symbolic links led there, apart from the document root; `content`
+    /// is read where names say too little.
     pub(super) fn why(
         &self,
         path: &str,
         real: Option<&Path>,
         is_directory: bool,
-        content: impl Read,
+        content: impl Read + Clone,
     ) -> Option<Why> {
         let path = path.trim_start_matches('/');
         match self.own.matched_path_or_any_parents(path, is_directory) {
@@ -57,12 +57,12 @@ impl Hidden {
             return Some(Why::Class(&LIBRARIES));
         }
         let class = |path: &str| private_files::class_of(path, is_directory, Purpose::Sending);
-        let class = class(&path).or_else(|| {
-            // A link shows nothing under another name.
-            let name = real?.file_name()?.to_string_lossy();
-            class(&fold(&name))
-        })?;
-        (!class.excuses(content, Purpose::Sending)).then_some(Why::Class(class))
+        // A link shows nothing under another name.
+        let of_real = || class(&fold(&real?.to_string_lossy()));
+        let is_excused = |class: &Class| class.excuses(content.clone(), Purpose::Sending);
+        let found = class(&path).filter(|class| !is_excused(class));
+        let found = found.or_else(|| of_real().filter(|class| !is_excused(class)))?;
+        Some(Why::Class(found))
     }
 }
 

@@ -15,7 +15,7 @@ use super::htaccess_walk::Visit;
 use super::normalize::{Kind, Normalised, Stop, fold, kind};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
-use crate::private_files::{Shared, Unopened};
+use crate::private_files::{self, Shared, Unopened};
 
 impl Site {
     /// Looks up a path without `.htaccess` files on its way.
@@ -220,9 +220,17 @@ impl Site {
     }
 
     /// Whether a file or script that exists is answered as if it did not.
-    pub(super) fn hides(&self, path: &str, real: Option<&Path>, content: impl Read) -> bool {
-        let hidden = self.hidden.as_ref();
-        let Some(why) = hidden.and_then(|hidden| hidden.why(path, real, false, content)) else {
+    pub(super) fn hides(
+        &self,
+        path: &str,
+        real: Option<&Path>,
+        content: impl Read + Clone,
+    ) -> bool {
+        let Some(hidden) = &self.hidden else {
+            return false;
+        };
+        let real = real.map(|real| private_files::apart(real, self.root.path()));
+        let Some(why) = hidden.why(path, real.as_deref(), false, content) else {
             return false;
         };
         debug!(path, ?why, "hidden file not sent");
@@ -233,8 +241,14 @@ impl Site {
     pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
         let relative = path.strip_prefix(self.root.path()).ok()?;
         let hidden = self.hidden.as_ref()?;
+        let real = match path.is_symlink() {
+            true => path.canonicalize().ok(),
+            false => None,
+        };
+        let real = real.map(|real| private_files::apart(&real, self.root.path()));
         let content = Unopened::new(path);
-        hidden.why(&relative.to_string_lossy(), None, is_directory, content)
+        let relative = relative.to_string_lossy();
+        hidden.why(&relative, real.as_deref(), is_directory, content)
     }
 
     pub(super) fn is_uploaded_source(&self, path: &str) -> bool {

@@ -39,6 +39,7 @@ fn project() -> TempDir {
         "public/uploads/evil.PHP",
         "public/uploads/index.php",
         "public/uploads/a.png",
+        "public/cdk.out/a/x.js",
     ] {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -52,6 +53,8 @@ fn project() -> TempDir {
     link(".env", "env.txt");
     link("../.env", "env2.txt");
     link(".git", "git");
+    link("cdk.out", "assets");
+    link("cdk.out/a/x.js", "id_note");
     link("x.php", "source.txt");
     link("../src/Secret.php", "secret.txt");
     link("../src/Secret.php", "run.php");
@@ -259,6 +262,8 @@ fn links_that_stay_inside_are_followed_but_hide_nothing() {
                 ("/journal", "to /journal/"),
                 ("/env.txt", "run /index.php"),
                 ("/git/config", "run /index.php"),
+                ("/assets/a/x.js", "not found"),
+                ("/id_note", "not found"),
                 ("/source.txt", "run /index.php"),
                 ("/innocent.php", "denied"),
                 ("/loop-a", "run /index.php"),

@@ -48,8 +48,8 @@ enum Answer {
     Streaming(Streaming),
 }
 
-const FORGED: &str = "rejected with 403: a client sent POST /events, which PHP would take for an \
-    event that is not HTTP (lambda.events_over_http)";
+const FORGED: &str = "rejected with 403: PHP could take a client's request of /events for an event \
+    that is not HTTP (lambda.events_over_http)";
 
 /// How long a response may be sent after the deadline: on managed instances the process continues.
 const LATE: Duration = Duration::from_secs(1);

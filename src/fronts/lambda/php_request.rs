@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request};
 use tokio_util::task::TaskTracker;
 
@@ -55,9 +55,20 @@ impl Task<'_> {
     }
 }
 
-/// Whether PHP would take an HTTP request for an event that Lambda has sent.
+/// Headers in which frameworks look for the method, some of them in requests of any method.
+const METHOD_OVERRIDES: [&str; 3] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+];
+
+/// Whether PHP could take an HTTP request for an event that Lambda has sent.
 pub fn looks_like_event<B>(request: &Request<B>) -> bool {
-    if request.method() != Method::POST {
+    let has_own_method = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    if has_own_method && !overrides_method(request) {
         return false;
     }
     // Malformed paths are rejected anyway.
@@ -68,6 +79,12 @@ pub fn looks_like_event<B>(request: &Request<B>) -> bool {
     let path = path.path();
     let path = path.rfind(".php/").map_or(path, |at| &path[at + 4..]);
     path.trim_end_matches('/').eq_ignore_ascii_case(PATH)
+}
+
+fn overrides_method<B>(request: &Request<B>) -> bool {
+    // PHP sees `-` and `_` as the same.
+    let mut names = request.headers().keys().map(HeaderName::as_str);
+    names.any(|name| METHOD_OVERRIDES.contains(&name.replace('_', "-").as_str()))
 }
 
 /// An event as a request.
@@ -98,12 +115,16 @@ pub fn origin() -> Origin {
 mod tests {
     use super::*;
 
+    fn looks(method: &str, target: &str, headers: &[(&str, &str)]) -> bool {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        looks_like_event(&request.body(()).unwrap())
+    }
+
     #[test]
     fn request_that_looks_like_an_event_is_recognized_in_any_spelling() {
-        let looks = |method, target: &str| {
-            let request = Request::builder().method(method).uri(target);
-            looks_like_event(&request.body(()).unwrap())
-        };
         for target in [
             "/events",
             "/events/",
@@ -115,11 +136,37 @@ mod tests {
             "/index.php/events",
             "/index.php/events/",
         ] {
-            assert!(looks(Method::POST, target), "{target}");
+            assert!(looks("POST", target, &[]), "{target}");
         }
         for target in ["/", "/events2", "/my/events", "/events/1", "/events.php"] {
-            assert!(!looks(Method::POST, target), "{target}");
+            assert!(!looks("POST", target, &[]), "{target}");
         }
-        assert!(!looks(Method::GET, "/events"));
+    }
+
+    #[test]
+    fn method_that_php_may_take_for_post_looks_like_an_event() {
+        for method in ["PUT", "PATCH", "DELETE", "QUERY", "post", "PROPFIND"] {
+            assert!(looks(method, "/events", &[]), "{method}");
+            assert!(!looks(method, "/other", &[]), "{method}");
+        }
+        for method in ["GET", "HEAD", "OPTIONS"] {
+            assert!(
+                !looks(method, "/events", &[("x-method", "POST")]),
+                "{method}"
+            );
+            for name in [
+                "X-HTTP-Method-Override",
+                "x-http-method",
+                "X-Method-Override",
+                "X_HTTP_Method-Override",
+            ] {
+                let is_forged = looks(method, "/events", &[(name, "POST")]);
+                assert!(is_forged, "{method} {name}");
+                assert!(
+                    !looks(method, "/other", &[(name, "POST")]),
+                    "{method} {name}"
+                );
+            }
+        }
     }
 }

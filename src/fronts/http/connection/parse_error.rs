@@ -36,13 +36,11 @@ pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, conne
             event: service.next_event.fetch_add(1, Ordering::Relaxed),
             // Whom a proxy speaks for, stands in the head.
             client: peer.client.as_ref().map(|client| client.ip()),
-            line: None,
+            head: None,
             status,
             bytes,
             took,
             engine: STATIC,
-            referer: None,
-            user_agent: None,
         });
     }
 }

@@ -5,7 +5,8 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use http::{Method, StatusCode, Uri, Version};
+use http::header::{self, HeaderName};
+use http::{Method, Request, StatusCode, Version};
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
@@ -34,14 +35,47 @@ pub struct Entry {
     pub event: u64,
     pub client: Option<IpAddr>,
     /// None when it could not be read.
-    pub line: Option<(Method, Uri, Version)>,
+    pub head: Option<Head>,
     pub status: StatusCode,
     /// Bytes of the response's body.
     pub bytes: u64,
     pub took: Duration,
     pub engine: &'static str,
-    pub referer: Option<String>,
-    pub user_agent: Option<String>,
+}
+
+/// What is kept of a request's head. Everything is copied, because a slice would keep the whole
+/// read buffer of the connection in memory, which no budget counts.
+#[derive(Debug)]
+pub struct Head {
+    method: Method,
+    target: Box<str>,
+    version: Version,
+    referer: Option<String>,
+    user_agent: Option<String>,
+}
+
+impl Head {
+    pub fn of<B>(request: &Request<B>) -> Head {
+        let text = |name: HeaderName| {
+            let value = request.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let target = request.uri().path_and_query();
+        Head {
+            method: request.method().clone(),
+            target: target.map_or("*", |target| target.as_str()).into(),
+            version: request.version(),
+            referer: text(header::REFERER),
+            user_agent: text(header::USER_AGENT),
+        }
+    }
+
+    /// The memory that it takes besides its own size.
+    fn size(&self) -> usize {
+        let words = [&self.referer, &self.user_agent].into_iter().flatten();
+        let words: usize = words.map(String::capacity).sum();
+        self.method.as_str().len() + self.target.len() + words
+    }
 }
 
 /// Where entries go. Nobody waits for whoever reads them.
@@ -77,21 +111,18 @@ impl AccessLog {
 impl Entry {
     /// The memory that it takes, about.
     fn size(&self) -> usize {
-        let line = self
-            .line
-            .as_ref()
-            .map_or(0, |(_, uri, _)| target(uri).len());
-        let words = [&self.referer, &self.user_agent].into_iter().flatten();
-        size_of::<Entry>() + line + words.map(String::len).sum::<usize>()
+        size_of::<Entry>() + self.head.as_ref().map_or(0, Head::size)
     }
 }
 
 fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
     let _ = write!(to, "{client} - - [{time}] \"");
-    let _ = match &entry.line {
-        Some((method, uri, version)) => {
-            write!(to, "{method} {} {version:?}", Escaped(target(uri)))
+    let head = entry.head.as_ref();
+    let _ = match head {
+        Some(head) => {
+            let target = Escaped(&head.target);
+            write!(to, "{} {target} {:?}", head.method, head.version)
         }
         None => write!(to, "-"),
     };
@@ -100,15 +131,14 @@ fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
         "\" {} {} \"{}\" \"{}\" {:.3}ms {}",
         entry.status.as_u16(),
         entry.bytes,
-        Escaped(entry.referer.as_deref().unwrap_or("-")),
-        Escaped(entry.user_agent.as_deref().unwrap_or("-")),
+        Escaped(head.and_then(|head| head.referer.as_deref()).unwrap_or("-")),
+        Escaped(
+            head.and_then(|head| head.user_agent.as_deref())
+                .unwrap_or("-")
+        ),
         entry.took.as_secs_f64() * 1000.0,
         entry.engine,
     );
-}
-
-fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("*", |target| target.as_str())
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` as logs have it since NCSA's: `06/Nov/1994:08:49:37 +0000`.
@@ -135,20 +165,20 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 fn json(to: &mut Vec<u8>, entry: &Entry, time: &str) {
-    let line = entry.line.as_ref();
+    let head = entry.head.as_ref();
     let line = serde_json::json!({
         "time": time,
         "event": entry.event,
         "client": entry.client,
-        "method": line.map(|(method, ..)| method.as_str()),
-        "uri": line.map(|(_, uri, _)| target(uri)),
-        "protocol": line.map(|(.., version)| format!("{version:?}")),
+        "method": head.map(|head| head.method.as_str()),
+        "uri": head.map(|head| &*head.target),
+        "protocol": head.map(|head| format!("{:?}", head.version)),
         "status": entry.status.as_u16(),
         "bytes": entry.bytes,
         "ms": (entry.took.as_secs_f64() * 1e6).round() / 1e3,
         "engine": entry.engine,
-        "referer": entry.referer,
-        "user_agent": entry.user_agent,
+        "referer": head.and_then(|head| head.referer.as_deref()),
+        "user_agent": head.and_then(|head| head.user_agent.as_deref()),
     });
     let _ = writeln!(to, "{line}");
 }
@@ -177,20 +207,41 @@ impl Clock {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use bytes::Bytes;
+    use http::{HeaderValue, Uri};
+
     use super::*;
 
     fn entry() -> Entry {
         Entry {
             event: 7,
             client: Some("192.0.2.1".parse().unwrap()),
-            line: Some((Method::GET, "/a\"?b=c".parse().unwrap(), Version::HTTP_11)),
+            head: Some(Head {
+                method: Method::GET,
+                target: "/a\"?b=c".into(),
+                version: Version::HTTP_11,
+                referer: None,
+                user_agent: Some("a\"b\nc".into()),
+            }),
             status: StatusCode::OK,
             bytes: 12,
             took: Duration::from_micros(1234),
             engine: "classic",
-            referer: None,
-            user_agent: Some("a\"b\nc".into()),
         }
+    }
+
+    #[test]
+    fn waiting_entry_keeps_no_read_buffer_and_counts_what_it_keeps() {
+        let buffer = Bytes::from([b"/a?b Mozilla".as_slice(), &[b'c'; 28 << 10]].concat());
+        let value = HeaderValue::from_maybe_shared(buffer.slice(5..12)).unwrap();
+        let request = Request::builder()
+            .method(Method::from_bytes(&[b'M'; 100]).unwrap())
+            .uri(Uri::from_maybe_shared(buffer.slice(..4)).unwrap())
+            .header(header::REFERER, value.clone())
+            .header(header::USER_AGENT, value);
+        let head = Head::of(&request.body(()).unwrap());
+        assert!(buffer.is_unique(), "{head:?}");
+        assert_eq!(head.size(), 100 + 4 + 7 + 7);
     }
 
     #[test]

@@ -8,13 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
-use http::{Method, Request, StatusCode, Version};
+use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
 use super::Service;
-use super::access_log::Entry;
+use super::access_log::{Entry, Head};
 use crate::app::STATIC;
 use crate::app::forwarded::{self, Peer};
 use crate::event::{Failure, ResponseBody};
@@ -94,16 +93,7 @@ pub struct End {
     pub status: Option<StatusCode>,
     bytes: u64,
     /// What the access log needs; none when it is off.
-    line: Option<Box<Line>>,
-}
-
-struct Line {
-    client: Option<IpAddr>,
-    method: Method,
-    uri: http::Uri,
-    version: Version,
-    referer: Option<String>,
-    user_agent: Option<String>,
+    line: Option<Box<(Option<IpAddr>, Head)>>,
 }
 
 impl End {
@@ -113,24 +103,10 @@ impl End {
         request: &Request<B>,
         peer: &Peer,
     ) -> End {
-        let text = |name| {
-            request
-                .headers()
-                .get(name)
-                .map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
         let line = service.access_log.is_some().then(|| {
-            let origin =
-                forwarded::origin(peer, request.headers(), &service.settings.trusted_proxies)
-                    .origin;
-            Box::new(Line {
-                client: origin.client.map(|client| client.ip()),
-                method: request.method().clone(),
-                uri: request.uri().clone(),
-                version: request.version(),
-                referer: text(header::REFERER),
-                user_agent: text(header::USER_AGENT),
-            })
+            let proxies = &service.settings.trusted_proxies;
+            let origin = forwarded::origin(peer, request.headers(), proxies).origin;
+            Box::new((origin.client.map(|client| client.ip()), Head::of(request)))
         });
         let event = service.next_event.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
@@ -162,16 +138,15 @@ impl Drop for End {
             metrics.answered(self.engine, "gone", self.began.elapsed());
         }
         if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
+            let (client, head) = *line;
             log.log(Entry {
                 event: self.event,
-                client: line.client,
-                line: Some((line.method, line.uri, line.version)),
+                client,
+                head: Some(head),
                 status: self.status.unwrap_or_else(client_left),
                 bytes: self.bytes,
                 took: self.began.elapsed(),
                 engine: self.engine,
-                referer: line.referer,
-                user_agent: line.user_agent,
             });
         }
     }
