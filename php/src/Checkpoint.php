@@ -12,17 +12,14 @@ final class Checkpoint
     /** @var list<array{object, array<string, mixed>, list<string>}> objects, their properties, kept ones */
     private array $objects = [];
 
-    /** @var array<int, array{object, array<string, mixed>, list<string>}> the same, by object id */
-    private array $onDemand = [];
-
-    /** @var array<int, true> object ids of $onDemand to restore */
-    private array $touched = [];
-
     /** @var array<int, object> by object id; held so that PHP does not reuse an id */
     private array $seen = [];
 
     /** @var list<array{\Closure, array<string, mixed>}> restorers of static properties, and the values */
     private array $statics = [];
+
+    /** @var list<\ReflectionProperty> static properties that PHP cannot make uninitialized again */
+    private array $uninitialized = [];
 
     private int $classes = 0;
 
@@ -34,14 +31,14 @@ final class Checkpoint
      * @param array<class-string, list<string>>        $keeps      properties that keep what requests change
      * @param list<class-string>                       $leaves     objects that keep what requests change, with all
      *                                                             that is only reached through them
-     * @param list<class-string>                       $onDemandClasses objects that are restored only after touch(): for
-     *                                                             classes with many objects that seldom change
+     * @param ?\Closure(\ReflectionClass<object>): bool $tells    selects the classes of which restore() tells what it
+     *                                                             could not restore; by default all
      */
     public function __construct(
         private readonly \Closure $hasStatics,
         private readonly array $keeps = [],
         private readonly array $leaves = [],
-        private readonly array $onDemandClasses = [],
+        private readonly ?\Closure $tells = null,
     ) {
     }
 
@@ -87,24 +84,25 @@ final class Checkpoint
         }
     }
 
-    /** Marks an object of an on-demand class as used, so that it is restored. */
-    public function touch(object $object): void
+    /**
+     * Restores everything but properties that PHP does not let go of once they are initialized:
+     * read-only ones, and static ones with a type and no default.
+     *
+     * @return list<string> such properties, each the first time
+     */
+    public function restore(): array
     {
-        $this->touched[spl_object_id($object)] = true;
-    }
-
-    /** Restores everything. */
-    public function restore(): void
-    {
-        foreach ($this->objects as [$object, $then, $kept]) {
+        $left = [];
+        foreach ($this->objects as $at => [$object, $then, $kept]) {
             if (get_mangled_object_vars($object) !== $then) {
-                self::putBack($object, $then, $kept);
+                foreach (self::putBack($object, $then, $kept) as $name => [$class, $short, $value]) {
+                    $this->objects[$at][1][$name] = $value;
+                    if ($this->tellsOf(new \ReflectionClass($class))) {
+                        $left[] = "$class->$short";
+                    }
+                }
             }
         }
-        foreach (array_intersect_key($this->onDemand, $this->touched) as [$object, $then, $kept]) {
-            self::putBack($object, $then, $kept);
-        }
-        $this->touched = [];
         $classes = get_declared_classes();
         foreach (\array_slice($classes, $this->classes) as $class) {
             // The class was loaded by the request, so it had its defaults at the checkpoint.
@@ -119,12 +117,25 @@ final class Checkpoint
         foreach ($this->statics as [$putBack, $then]) {
             $putBack($then);
         }
+        foreach ($this->uninitialized as $at => $property) {
+            if ($property->isInitialized()) {
+                unset($this->uninitialized[$at]);
+                $left[] = "$property->class::\$$property->name";
+            }
+        }
+
+        return $left;
     }
 
     /** Whether this object is restored. */
     public function has(object $object): bool
     {
         return ($this->seen[spl_object_id($object)] ?? null) === $object;
+    }
+
+    private function tellsOf(\ReflectionClass $class): bool
+    {
+        return !$this->tells || ($this->tells)($class);
     }
 
     private function leaves(object $object): bool
@@ -157,13 +168,6 @@ final class Checkpoint
                 array_push($kept, ...$names);
             }
         }
-        foreach ($this->onDemandClasses as $class) {
-            if ($object instanceof $class) {
-                $this->onDemand[spl_object_id($object)] = [$object, $properties, $kept];
-
-                return $properties;
-            }
-        }
         $this->objects[] = [$object, $properties, $kept];
 
         return $properties;
@@ -183,8 +187,11 @@ final class Checkpoint
         foreach ($class->getProperties(\ReflectionProperty::IS_STATIC) as $property) {
             // Inherited properties are saved with the parent class.
             if ($property->class === $class->name) {
-                foreach ($value($property) as $found) {
-                    $values[$property->name] = $found;
+                $found = $value($property);
+                if ($found) {
+                    $values[$property->name] = $found[0];
+                } elseif ($this->tellsOf($class)) {
+                    $this->uninitialized[] = $property;
                 }
             }
         }
@@ -205,9 +212,12 @@ final class Checkpoint
     /**
      * @param array<string, mixed> $then
      * @param list<string>         $kept
+     *
+     * @return array<string, array{class-string, string, mixed}> read-only ones that stay: class, name, value
      */
-    private static function putBack(object $object, array $then, array $kept): void
+    private static function putBack(object $object, array $then, array $kept): array
     {
+        $left = [];
         $now = get_mangled_object_vars($object);
         foreach ($then + $now as $name => $_) {
             $had = \array_key_exists($name, $then);
@@ -237,8 +247,13 @@ final class Checkpoint
                 (self::$writers[$class])($object, $short, $had, $then[$name] ?? null);
             } catch (\Error) {
                 // A read-only property that the request has initialized.
+                if (\array_key_exists($name, $now)) {
+                    $left[$name] = [$class, $short, $now[$name]];
+                }
             }
         }
+
+        return $left;
     }
 
     /** @return list<mixed> objects and variables of a closure */

@@ -100,22 +100,17 @@ return [
         same([null, ['boot'], 'boot'], array_slice($deep->seen(), 0, 3));
         same(2, count($root->list));
     },
-    'kept properties stay, and on-demand objects are restored after touch()' => static function () use ($noStatics): void {
+    'kept properties and leaves stay' => static function () use ($noStatics): void {
         $basket = new Basket();
         $leaf = new Held();
         $seldom = new ArrayIterator();
-        $route = new class { public string $used = 'no'; };
-        $root = (object) ['basket' => $basket, 'leaf' => $leaf, 'route' => $route];
-        $checkpoint = new Checkpoint($noStatics, [Basket::class => ['request']], [Held::class], [$route::class]);
+        $root = (object) ['basket' => $basket, 'leaf' => $leaf];
+        $checkpoint = new Checkpoint($noStatics, [Basket::class => ['request']], [Held::class]);
         $checkpoint->note($root);
         $basket->request = $seldom;
         $leaf->change('ada');
-        $route->used = 'yes';
         $checkpoint->restore();
-        same([$seldom, 'ada', 'yes'], [$basket->request, $leaf->seen()[2], $route->used]);
-        $checkpoint->touch($route);
-        $checkpoint->restore();
-        same('no', $route->used);
+        same([$seldom, 'ada'], [$basket->request, $leaf->seen()[2]]);
         same([true, false], [$checkpoint->has($basket), $checkpoint->has($leaf)]);
     },
     'statics of a class loaded later get their defaults' => static function (): void {
@@ -128,6 +123,23 @@ return [
         Later::set(new stdClass());
         $checkpoint->restore();
         same([['default'], null], [Later::$list, Later::get()]);
+    },
+    'properties that stay initialized are told once' => static function (): void {
+        eval('final class Typed { private static string $name; public readonly string $once; function set($to) { self::$name = $to; $this->once ??= $to; } }');
+        foreach ([null, static fn (ReflectionClass $class): bool => false] as $tells) {
+            $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => str_starts_with($class->name, 'Typed'), [], [], $tells);
+            $typed = new Typed();
+            $checkpoint->note($typed);
+            $checkpoint->noteStatics();
+            same([], $checkpoint->restore());
+            $typed->set('ada');
+            same($tells ? [] : ['Typed->once', 'Typed::$name'], $checkpoint->restore());
+            same([], $checkpoint->restore());
+        }
+        eval('final class TypedLater { public static string $name; }');
+        $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => 'TypedLater' === $class->name);
+        TypedLater::$name = 'ada';
+        same(['TypedLater::$name'], $checkpoint->restore());
     },
     'the holder of an object is found and named' => static function () use ($search): void {
         $request = new stdClass();

@@ -184,6 +184,73 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
     }
 }
 
+/// PHP cannot make them uninitialized again, so another worker serves the next visitor.
+#[test]
+fn property_that_a_request_initializes_for_good_costs_its_worker_and_is_named() {
+    let site = site("laravel10");
+    let surus = serve(&site, "worker", "1", "");
+    let visitor = Client::new(&surus.url);
+    for (path, named) in [
+        ("/leaves/static", r"App\Services\Tenants::$name"),
+        ("/leaves/readonly", r"App\Services\Tenants->host"),
+        ("/leaves/exits", r"App\Services\Leaves::$name"),
+    ] {
+        for n in 1..=3 {
+            let seen = visitor.get(&format!("{path}?q={n}")).ok().text();
+            assert_eq!(seen, n.to_string(), "{path}");
+        }
+        surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(named));
+    }
+}
+
+#[test]
+fn warm_up_that_initializes_a_property_for_good_is_left_out_and_named() {
+    let site = site("laravel10");
+    for engine in ["rewind", "fork"] {
+        let surus = serve(&site, engine, "1", "/leaves/static?q=warm,/page");
+        let visitor = Client::new(&surus.url);
+        for n in 1..=2 {
+            let seen = visitor.get(&format!("/leaves/static?q={n}")).ok().text();
+            assert_eq!(seen, n.to_string(), "{engine}");
+        }
+        for part in ["/leaves/static?q=warm is left out", r"Tenants::$name"] {
+            surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(part));
+        }
+    }
+    // Their workers boot each for itself, so that all would be replaced for ever.
+    for engine in ["standby", "worker"] {
+        let surus = serve(&site, engine, "1", "/leaves/static?q=warm,/page");
+        let visitor = Client::new(&surus.url);
+        visitor.get("/page").ok();
+        visitor.get("/page").ok();
+        surus.wait_for_log(|log| log.replace(r"\\", r"\").contains(r"Tenants::$name"));
+        let log = surus.log();
+        assert!(!log.contains("takes this one's place"), "{engine}: {log}");
+    }
+}
+
+#[test]
+fn routes_and_connections_that_a_request_changes_are_restored_on_worker() {
+    let site = site("laravel10");
+    for warmup in ["", "/leaves/routes?q=warm"] {
+        let surus = serve(&site, "worker", "1", warmup);
+        let visitor = Client::new(&surus.url);
+        let expect = |path: &str, expected: &str| {
+            assert_eq!(visitor.get(path).ok().text(), expected, "{path}");
+        };
+        expect("/leaves/built?q=1", "1");
+        expect("/leaves/routes?q=2", "done");
+        expect("/leaves/built?q=3", "3");
+        expect("/leaves/rows", "4");
+        expect("/leaves/transaction", "5");
+        expect("/leaves/rows", "4");
+        expect("/leaves/pdo", "0");
+        expect("/leaves/rows", "4");
+        expect("/leaves/reconnects", "0");
+        expect("/leaves/rows", "4");
+    }
+}
+
 /// A provider makes this service during the boot, and it contains the boot's request.
 #[test]
 fn service_with_request_of_the_boot_is_named_on_every_booted_engine() {

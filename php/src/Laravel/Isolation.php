@@ -7,8 +7,7 @@ use Illuminate\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Redis\Connections\Connection as RedisConnection;
 use Illuminate\Redis\RedisManager;
-use Illuminate\Routing\Events\RouteMatched;
-use Illuminate\Routing\Route;
+use Illuminate\Routing\RouteCollection;
 use Laravel\Octane\Cache\OctaneArrayStore;
 use Laravel\Octane\Cache\OctaneStore;
 use Surus\Checkpoint;
@@ -33,8 +32,11 @@ final class Isolation
 
     private readonly Checkpoint $checkpoint;
     private readonly Process $process;
-    private readonly mixed $databases;
-    private bool $used = false;
+    private readonly Databases $databases;
+    private bool $unfinished = false;
+
+    /** @var list<string> properties that a request has changed for good */
+    private array $left = [];
 
     public function __construct(private readonly Application $app)
     {
@@ -48,18 +50,13 @@ final class Isolation
             ],
             // Octane's in-memory cache must outlive requests.
             [RedisConnection::class, OctaneArrayStore::class, OctaneStore::class],
-            // An application has hundreds of routes, and a request uses one.
-            [Route::class],
+            fn (\ReflectionClass $class) => Source::isApplication($this->app, $class),
         );
-        // The listener is part of the checkpoint and touches only routes.
-        $app->make('events')->listen(
-            RouteMatched::class,
-            fn (RouteMatched $event) => $this->checkpoint->touch($event->route),
-        );
+        self::compileRoutes($app);
         $this->checkpoint->note($app);
         $this->checkpoint->noteStatics();
         $this->process = new Process();
-        $this->databases = $app->make('config')->get('database');
+        $this->databases = new Databases($app);
     }
 
     /**
@@ -79,24 +76,68 @@ final class Isolation
         }
     }
 
-    /** Call this where a request begins. A request that ended by exit() has restored nothing. */
+    /**
+     * Serves requests, as long as they change nothing for good; then another worker takes over.
+     *
+     * @param \Closure(): void $answer calls begin() and end()
+     */
+    public function serve(\Closure $answer): void
+    {
+        while (frankenphp_handle_request($answer)) {
+            if ($this->unfinished) {
+                $this->restore();
+            }
+            if ($left = $this->left()) {
+                error_log("surus: $left; another worker takes this one's place");
+
+                return;
+            }
+        }
+    }
+
+    /** Call this where a request begins. A request that ended by exit() may have run functions since. */
     public function begin(): void
     {
-        if ($this->used) {
+        if ($this->unfinished) {
             $this->restore();
         }
-        $this->used = true;
+        if ($left = $this->left()) {
+            // By a warm-up: another worker would run it, too.
+            error_log("surus: $left");
+        }
+        $this->unfinished = true;
+        $this->databases->watch();
     }
 
     /** Call this where a request has ended. */
+    public function end(): void
+    {
+        $this->restore();
+        $this->unfinished = false;
+    }
+
+    /** Says, once, what requests have changed for good. */
+    public function left(): ?string
+    {
+        $left = $this->left;
+        $this->left = [];
+
+        return $left ? sprintf(
+            '%s keeps what a request has put there, as PHP cannot make it uninitialized again; give it a default, '
+            .'or use the engine "rewind" without this warm-up',
+            implode(', ', $left),
+        ) : null;
+    }
+
     public function restore(): void
     {
-        if ($this->app->resolved('db')) {
-            $this->releaseDatabases();
+        $closed = $this->databases->release();
+        array_push($this->left, ...$this->checkpoint->restore());
+        foreach ($closed as $connection) {
+            // With the boot's configuration; it connects when it is used.
+            self::attempt(static fn () => $connection->reconnect());
         }
-        $this->checkpoint->restore();
         $this->process->restore();
-        $this->used = false;
     }
 
     /**
@@ -111,21 +152,12 @@ final class Isolation
         }
     }
 
-    private function releaseDatabases(): void
+    /** Every request compares its path with routes, which would compile them each time. */
+    private static function compileRoutes(Application $app): void
     {
-        // A request that changed the configuration may have connected to another database.
-        $changed = $this->app->make('config')->get('database') !== $this->databases;
-        foreach ($this->app->make('db')->getConnections() as $connection) {
-            try {
-                if ($connection->transactionLevel() > 0) {
-                    $connection->rollBack(0);
-                }
-            } catch (\Throwable) {
-                $changed = true; // the connection is lost; a new one has no transaction
-            }
-            if ($changed) {
-                $connection->disconnect();
-            }
+        $routes = $app->make('router')->getRoutes();
+        foreach ($routes instanceof RouteCollection ? $routes->getRoutes() : [] as $route) {
+            self::attempt(static fn () => $route->compiled ??= $route->toSymfonyRoute()->compile());
         }
     }
 

@@ -31,11 +31,11 @@ final class Octane implements Client
             static fn (Request $request, $response, Application $clone) => $isolation
                 ->watch($retained, $clone, $request),
         );
-        surus_serve(static function () use ($client, $worker, $isolation, $retained): void {
+        $isolation->serve(static function () use ($client, $worker, $isolation, $retained): void {
             Hook::begin();
             $isolation->begin();
             $worker->handle(...$client->marshalRequest(new RequestContext()));
-            $isolation->restore();
+            $isolation->end();
             $retained->check();
             $client->fail();
         });

@@ -55,8 +55,10 @@ final class Runner
         if ($isolates) {
             Isolation::prepare($app);
             $runner->isolation = new Isolation($app);
+            $runner->isolation->serve($runner->answer(...));
+        } else {
+            surus_serve($runner->answer(...));
         }
-        surus_serve($runner->answer(...));
     }
 
     private function answer(): void
@@ -64,12 +66,19 @@ final class Runner
         Hook::begin();
         if (Warmup::current()) {
             $this->isolation ??= new Isolation($this->app);
+            if ($left = $this->isolation->left()) {
+                // The second question to a copy of the process: the engine leaves the warm-up out.
+                error_log("surus: $left");
+                http_response_code(500);
+
+                return;
+            }
             Warmup::afterwards($this->afterWarmup(...));
             $this->handle();
         } elseif (!Engine::forgets()) {
             $this->isolation->begin();
             $this->handle();
-            $this->isolation->restore();
+            $this->isolation->end();
             $this->retained->check();
         } else {
             $this->handle();
@@ -92,6 +101,9 @@ final class Runner
     {
         self::disconnect($this->app);
         $this->isolation->restore();
+        if (!Engine::triesWarmups() && $left = $this->isolation->left()) {
+            error_log("surus: $left");
+        }
     }
 
     /**

@@ -1,5 +1,6 @@
 <?php
 
+use App\Http\Controllers\Leaves;
 use App\Http\Controllers\Pages;
 use App\Http\Controllers\Visitor;
 use Illuminate\Http\Request;
@@ -29,3 +30,7 @@ Route::get('/throws', static function (Request $request): never {
     throw new RuntimeException('thrown');
 });
 Route::get('/login', static fn () => redirect('/page'))->name('login');
+foreach (['built', 'readonly', 'exits', 'routes', 'rows', 'transaction', 'pdo', 'reconnects'] as $what) {
+    Route::get("/leaves/$what", [Leaves::class, $what]);
+}
+Route::get('/leaves/static', [Leaves::class, 'initializes']);

@@ -9,4 +9,16 @@ final class Tenants
     public array $seen = [];
     public static string $last = 'nobody';
     public static array $all = [];
+    private static string $name;
+    private readonly string $host;
+
+    public function named(string $name): string
+    {
+        return self::$name ??= $name;
+    }
+
+    public function host(string $host): string
+    {
+        return $this->host ??= $host;
+    }
 }
