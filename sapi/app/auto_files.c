@@ -2,6 +2,10 @@
  * boot is none. PHP runs both around its main script, which would be once, at the boot. */
 #include "app/auto_files.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <php.h>
 #include <php_ini.h>
 #include <zend_exceptions.h>
@@ -34,6 +38,35 @@ void surus_auto_files_take(void)
 	/* The settings stay as they are for ini_get(). Only php_execute_script reads these. */
 	PG(auto_prepend_file) = NULL;
 	PG(auto_append_file) = NULL;
+}
+
+/* A request may change the working directory and include_path, and the next one must not run another file,
+ * or none. A file that is missing now is missed where it would be now. */
+static const char *pin(const char *name)
+{
+	char path[MAXPATHLEN], directory[MAXPATHLEN];
+
+	if (!name || IS_ABSOLUTE_PATH(name, strlen(name)) || strstr(name, "://")) {
+		return name;
+	}
+	zend_string *file = zend_string_init(name, strlen(name), 0);
+	zend_string *found = zend_resolve_path(file);
+	const char *pinned = name;
+	if (found) {
+		pinned = pestrdup(ZSTR_VAL(found), 1);
+		zend_string_release(found);
+	} else if (getcwd(directory, sizeof(directory)) &&
+	           (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path)) {
+		pinned = pestrdup(path, 1);
+	}
+	zend_string_release(file);
+	return pinned;
+}
+
+void surus_auto_files_pin(void)
+{
+	prepended = pin(prepended);
+	appended = pin(appended);
 }
 
 /* As zend_execute_scripts, but in the global scope however deep the boot script stands, and with its
@@ -182,7 +215,38 @@ void surus_auto_files_end(void)
 	} zend_end_try();
 }
 
+/* Sections of php.ini for a host, which only a request names; those for a path apply to the boot's script. */
+static bool is_any_of_host(void)
+{
+	static const char *const names[] = {"auto_prepend_file", "auto_append_file"};
+	zend_string *section;
+	zval *value;
+
+	if (!php_ini_has_per_host_config()) {
+		return false;
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(php_ini_get_configuration_hash(), section, value) {
+		/* Those for a path are absolute ones. */
+		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(value) != IS_ARRAY || ZSTR_VAL(section)[0] == '/') {
+			continue;
+		}
+		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+			if (zend_hash_str_exists(Z_ARRVAL_P(value), names[i], strlen(names[i]))) {
+				fprintf(stderr,
+				        "surus-php: php.ini sets %s under [HOST=%s], which is unknown at the boot; choose the engine "
+				        "`classic` (engine.name), or set it for all hosts or under [PATH=...]\n",
+				        names[i], ZSTR_VAL(section));
+				return true;
+			}
+		}
+	} ZEND_HASH_FOREACH_END();
+	return false;
+}
+
 bool surus_auto_files_are_repeatable(void)
 {
+	if (is_any_of_host()) {
+		return false;
+	}
 	return surus_settings.engine != SURUS_WORKER || surus_auto_once_none(prepended, appended);
 }

@@ -6,6 +6,8 @@
 
 /* Before the boot, which is no request: keeps PHP from running them there. */
 void surus_auto_files_take(void);
+/* In the directory where the boot begins: relative names are those of its files for all requests. */
+void surus_auto_files_pin(void);
 /* May they run for every request of this engine? False: said on stderr why not. */
 bool surus_auto_files_are_repeatable(void);
 /* Runs it, if there is one. False: the event ends here. */

@@ -56,6 +56,7 @@ static void execute(char *path)
 			/* As php_execute_script: the script then runs where we are. */
 		}
 	}
+	surus_auto_files_pin();
 	PG(during_request_startup) = 0;
 	is_refused = true; /* also where PHP ends the look at them by a fatal error */
 	is_refused = !surus_auto_files_are_repeatable();

@@ -12,6 +12,7 @@
 
 #include "app/auto_files.h"
 #include "app/child_exit.h"
+#include "app/cycles.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
@@ -158,6 +159,7 @@ void surus_handle_end(void)
 	EG(current_execute_data) = NULL;
 	php_free_shutdown_functions();
 	surus_auto_files_end();
+	surus_cycles_end();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();

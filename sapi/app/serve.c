@@ -16,6 +16,7 @@
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
 #include "app/child_exit.h"
+#include "app/cycles.h"
 #include "app/leak_inventory.h"
 #include "app/request.h"
 #include "app/request_shutdown.h"
@@ -122,6 +123,7 @@ static bool come(void)
 		surus_boot_shutdown_put();
 	}
 	gc_collect_cycles();
+	surus_cycles_note();
 	/* What the boot has last asked of a file would be true for all requests to come. */
 	php_clear_stat_cache(0, NULL, 0);
 	return true;

@@ -5,6 +5,7 @@
 
 #include <php.h>
 #include <SAPI.h>
+#include <ext/standard/file.h>
 
 #include "php/stream_wrappers.h"
 
@@ -20,14 +21,17 @@ static bool is_of_body(const php_stream *stream)
 	return false;
 }
 
-static int hide(zval *value)
+bool surus_resource_is_phps(const zend_resource *resource)
 {
-	const zend_resource *resource = Z_RES_P(value);
 	bool is_stream = resource->type == php_file_le_stream();
 
-	bool is_hidden = (is_stream && is_of_body(resource->ptr)) || surus_wrapper_is_resource(resource);
+	return (is_stream && is_of_body(resource->ptr)) || surus_wrapper_is_resource(resource) ||
+	       (FG(default_context) && resource == FG(default_context)->res);
+}
 
-	return is_hidden ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
+static int hide(zval *value)
+{
+	return surus_resource_is_phps(Z_RES_P(value)) ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
 }
 
 static ZEND_FUNCTION(surus_get_resources)

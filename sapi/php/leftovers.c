@@ -2,11 +2,18 @@
  * it at the end of its request, which comes here when the worker ends. */
 #include "php/leftovers.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <php.h>
 #include <SAPI.h>
+#include <php_streams.h>
+#include <ext/random/php_random.h>
 #include <ext/standard/basic_functions.h>
+#include <ext/standard/file.h>
 #include <ext/standard/url_scanner_ex.h>
 
 #include "base/scoreboard_layout.h"
@@ -45,6 +52,58 @@ static size_t count_ticks(void)
 	return BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
 }
 
+/* --- what PHP or php-fpm gives every request anew, where the boot has left it --- */
+
+static struct {
+	int directory; /* -1: it cannot be opened */
+	mode_t umask;
+	bool has_alarm;
+	php_stream_context *context; /* of streams that are given none; NULL where the boot needed none */
+	zval options;
+} boot;
+
+static void note_process(void)
+{
+	struct itimerval alarm;
+
+	boot.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	boot.umask = umask(0);
+	umask(boot.umask);
+	boot.has_alarm = getitimer(ITIMER_REAL, &alarm) == 0 && timerisset(&alarm.it_value);
+	boot.context = FG(default_context);
+	if (boot.context) {
+		ZVAL_COPY(&boot.options, &boot.context->options);
+	}
+	RANDOM_G(mt19937_seeded) = false;
+}
+
+static void put_back_context(void)
+{
+	php_stream_context *now = FG(default_context);
+
+	if (now && now != boot.context) {
+		FG(default_context) = boot.context;
+		zend_list_delete(now->res);
+	}
+	if (boot.context && Z_ARR(boot.context->options) != Z_ARR(boot.options)) {
+		zval_ptr_dtor(&boot.context->options);
+		ZVAL_COPY(&boot.context->options, &boot.options);
+	}
+}
+
+static void put_back_process(void)
+{
+	if (boot.directory >= 0 && fchdir(boot.directory) != 0) {
+		/* Others may have taken away our right to enter it. */
+	}
+	umask(boot.umask);
+	if (!boot.has_alarm) {
+		alarm(0);
+	}
+	RANDOM_G(mt19937_seeded) = false;
+	put_back_context();
+}
+
 void surus_leftovers_note(void)
 {
 	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
@@ -56,6 +115,7 @@ void surus_leftovers_note(void)
 		surus_wrappers_note();
 		surus_archives_note();
 		surus_get_resources_install();
+		note_process();
 	}
 }
 
@@ -136,6 +196,7 @@ void surus_leftovers_free(void)
 	if (surus_settings.engine == SURUS_WORKER) {
 		surus_archives_close();
 		surus_wrappers_renew();
+		put_back_process();
 	}
 	free_texts();
 }

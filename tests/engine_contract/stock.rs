@@ -201,6 +201,40 @@ fn files_before_and_behind_a_script_run() {
 }
 
 #[test]
+fn user_ini_of_document_root_applies() {
+    for name in ["fpm", "builtin", "cgi", "cli"] {
+        on_engine(name, |engine| async move {
+            engine.write("before.php", "<?php echo 'before ';");
+            engine.write("behind.php", "<?php echo ' behind';");
+            let text = "auto_prepend_file = before.php\nauto_append_file = \"behind.php\"\n\
+                        user_agent = Ours\n";
+            engine.write(".user.ini", text);
+            let code = "echo ini_get('user_agent');";
+            assert_eq!(engine.text(code).await, "before Ours behind", "{name}");
+        });
+    }
+}
+
+#[test]
+fn user_ini_overrides_auto_files_of_php_ini() {
+    for name in ["fpm", "builtin", "cgi", "cli"] {
+        on_engine(name, |engine| async move {
+            let before = engine.write("before.php", "<?php echo 'before ';");
+            engine.write("own.php", "<?php echo 'own ';");
+            engine.write(".user.ini", "auto_prepend_file = own.php\n");
+            let engine = engine.ini("auto_prepend_file", before.to_str().unwrap());
+            let text = engine.text("echo 'script';").await;
+            // From PHP 8.4 on, `php -S` includes the file of php.ini before any code can prevent it.
+            let text = match name {
+                "builtin" => text.strip_prefix("before ").unwrap_or(&text),
+                _ => &text,
+            };
+            assert_eq!(text, "own script", "{name}");
+        });
+    }
+}
+
+#[test]
 fn php_that_a_script_starts_is_whole() {
     on_engine("cli", |engine| async move {
         let code = "echo shell_exec(PHP_BINARY.' -r \"header(1); echo 6 * 7;\"');";

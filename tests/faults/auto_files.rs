@@ -402,3 +402,63 @@ fn boot_and_warm_ups_run_without_auto_files() {
         assert_eq!(site.get("/").body, "2 guarded ", "{engine}");
     }
 }
+
+#[test]
+fn relative_auto_files_are_those_of_the_boot_in_every_request() {
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        for name in ["guard.php", "./guard.php"] {
+            let dir = app();
+            let other = dir.path().join("other");
+            std::fs::create_dir(&other).unwrap();
+            std::fs::write(dir.path().join("guard.php"), "<?php echo 'guard ';").unwrap();
+            std::fs::write(other.join("guard.php"), "<?php echo 'other ';").unwrap();
+            let handler = "surus_serve(function () {
+                echo 'page ';
+                chdir(__DIR__ . '/other');
+                set_include_path(__DIR__ . '/other');
+            });";
+            let files = [
+                ("SURUS_PHP_AUTO_PREPEND_FILE", name),
+                ("SURUS_PHP_AUTO_APPEND_FILE", name),
+            ];
+            let site = boot_in(dir, engine, handler, &["--workers", "1"], &files).unwrap();
+            for _ in 0..3 {
+                asserts(&site, engine, "/", 200, "guard page guard ");
+            }
+        }
+    }
+}
+
+#[test]
+fn boot_is_refused_where_a_host_section_of_php_ini_sets_auto_files() {
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        for name in ["auto_prepend_file", "auto_append_file"] {
+            let dir = app();
+            let ini = dir.path().join("php.ini");
+            let text = format!("[HOST=example.org]\n{name} = /nowhere/guard.php\n");
+            std::fs::write(&ini, text).unwrap();
+            let ini = [("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap())];
+            let booted = boot_in(dir, engine, HANDLER, &["--workers", "1"], &ini);
+            let log = booted.err().expect("the boot is refused");
+            assert!(log.contains(name) && log.contains("[HOST="), "{log}");
+        }
+    }
+}
+
+#[test]
+fn path_section_of_php_ini_sets_auto_files_of_its_scripts() {
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let dir = app();
+        let (path, ini) = (dir.path().display(), dir.path().join("php.ini"));
+        std::fs::write(dir.path().join("guard.php"), "<?php echo 'guard ';").unwrap();
+        let text = format!(
+            "[PATH={path}]\nauto_prepend_file = {path}/guard.php\n\
+             [PATH=/elsewhere]\nauto_prepend_file = /nowhere/guard.php\n"
+        );
+        std::fs::write(&ini, text).unwrap();
+        let ini = [("SURUS_ENGINE_INI_FILE", ini.to_str().unwrap())];
+        let handler = "surus_serve(function () { echo 'page'; });";
+        let site = boot_in(dir, engine, handler, &["--workers", "1"], &ini).unwrap();
+        asserts(&site, engine, "/", 200, "guard page");
+    }
+}

@@ -283,3 +283,103 @@ fn worker_that_runs_out_of_descriptors_is_replaced() {
             && log.contains("no_descriptors")
     });
 }
+
+/// A worker of `worker` with `boot` ahead of a handler that requires the file of the request.
+fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
+    let dir = app();
+    for (name, code) in files {
+        std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
+    }
+    let boot = format!(
+        "{boot} surus_serve(function () {{ require __DIR__ . $_SERVER['SCRIPT_NAME']; }});"
+    );
+    boot_in(dir, "worker", &boot, &["--workers", "1"], &[]).unwrap()
+}
+
+#[test]
+fn cycles_of_a_request_are_destroyed_at_its_end() {
+    let kinds = [
+        ("file.php", "$a->left = fopen(__FILE__, 'r');"),
+        (
+            "lock.php",
+            "$a->left = fopen(__FILE__, 'r'); if (!flock($a->left, LOCK_EX | LOCK_NB)) exit('locked');",
+        ),
+        ("object.php", "$a->left = new SplFileObject(__FILE__);"),
+        (
+            "destructor.php",
+            "$a->left = new class { function __destruct() { echo 'destroyed'; } };",
+        ),
+    ];
+    let code = |kind: &str| format!("$a = new stdClass; $a->self = $a; {kind} unset($a);");
+    let kinds = kinds.map(|(name, kind)| (name, code(kind)));
+    let mut files: Vec<(&str, &str)> = kinds.iter().map(|(n, c)| (*n, c.as_str())).collect();
+    files.push(("pid.php", "echo getmypid();"));
+    let site = worker("gc_enable();", &files);
+    let pid = site.get("/pid.php").body;
+    let before = descriptors(pid.parse().unwrap());
+    for _ in 0..3 {
+        for (name, expected) in [
+            ("/file.php", ""),
+            ("/lock.php", ""),
+            ("/object.php", ""),
+            ("/destructor.php", "destroyed"),
+        ] {
+            assert_eq!(site.get(name).body, expected, "{name}");
+            assert_eq!(descriptors(pid.parse().unwrap()), before, "{name}");
+        }
+    }
+    assert_eq!(site.get("/pid.php").body, pid);
+}
+
+#[test]
+fn default_stream_context_is_that_of_the_boot_in_every_request() {
+    let set = (
+        "set.php",
+        "stream_context_set_default(['http' => ['user_agent' => 'left', 'method' => 'PUT']]);",
+    );
+    let see = (
+        "see.php",
+        "echo json_encode(stream_context_get_options(stream_context_get_default()));",
+    );
+    for (boot, expected) in [
+        ("", "[]"),
+        (
+            "stream_context_set_default(['http' => ['user_agent' => 'boot']]);",
+            r#"{"http":{"user_agent":"boot"}}"#,
+        ),
+    ] {
+        let site = worker(boot, &[set, see]);
+        for _ in 0..3 {
+            assert_eq!(site.get("/see.php").body, expected);
+            assert_eq!(site.get("/set.php").status, 200);
+        }
+        assert_eq!(site.get("/see.php").body, expected);
+    }
+}
+
+#[test]
+fn directory_umask_alarm_and_seed_are_those_of_the_boot_in_every_request() {
+    let set = (
+        "set.php",
+        "chdir('/'); umask(0777); mt_srand(42); pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(1000);",
+    );
+    let see = (
+        "see.php",
+        "echo json_encode([getcwd() === __DIR__, decoct(umask()), mt_rand() === 804318771, pcntl_alarm(0)]);",
+    );
+    let site = worker("chdir(__DIR__); umask(027); mt_srand(42);", &[set, see]);
+    for _ in 0..3 {
+        assert_eq!(site.get("/see.php").body, r#"[true,"27",false,0]"#);
+        assert_eq!(site.get("/set.php").status, 200);
+    }
+    assert_eq!(site.get("/see.php").body, r#"[true,"27",false,0]"#);
+}
+
+#[test]
+fn alarm_of_the_boot_stays_pending() {
+    let see = ("see.php", "$n = pcntl_alarm(1000); echo $n > 0;");
+    let site = worker("pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(1000);", &[see]);
+    for _ in 0..3 {
+        assert_eq!(site.get("/see.php").body, "1");
+    }
+}

@@ -36,9 +36,39 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	echo "Access denied.\n";
 } else {
 	chdir(dirname($_SERVER['SCRIPT_FILENAME']));
-	// Before PHP 8.4 the server applies these settings only without a router. From 8.4 on, it has
-	// already included the first file.
-	in_array(strtolower(ini_get('auto_prepend_file')), ['', 'none'], true) or require_once ini_get('auto_prepend_file');
+	// The development server reads no .user.ini. Options that only an ini file can set do not apply.
+	define('SURUS_AUTO_FILES', (static function (): array {
+		$settings = [];
+		$name = ini_get('user_ini.filename');
+		$root = rtrim($_SERVER['DOCUMENT_ROOT'] ?? '', '/');
+		$below = dirname($_SERVER['SCRIPT_FILENAME']);
+		$directories = [$below];
+		while ($root !== '' && $below !== $root && str_starts_with("$below/", "$root/")) {
+			array_unshift($directories, $below = dirname($below));
+		}
+		foreach ($name === '' ? [] : $directories as $directory) {
+			// The file may lie outside open_basedir.
+			if (@is_file("$directory/$name")) {
+				$settings = array_replace($settings, parse_ini_file("$directory/$name") ?: []);
+			}
+		}
+		error_clear_last();
+		$settings = array_filter($settings, 'is_scalar');
+		// A php.ini may disable ini_set().
+		foreach (function_exists('ini_set') ? $settings : [] as $setting => $value) {
+			@ini_set($setting, $value);
+		}
+		$files = [];
+		foreach (['auto_prepend_file', 'auto_append_file'] as $setting) {
+			$file = (string) ($settings[$setting] ?? ini_get($setting));
+			$files[] = strtolower($file) === 'none' ? '' : $file;
+			// Before PHP 8.4 the server applies these settings only without a router. From 8.4 on, it includes
+			// those of php.ini by itself.
+			$files[] = PHP_VERSION_ID < 80400 || $file !== ini_get($setting);
+		}
+		return $files;
+	})());
+	SURUS_AUTO_FILES[0] === '' or !SURUS_AUTO_FILES[1] or require_once SURUS_AUTO_FILES[0];
 	require $_SERVER['SCRIPT_FILENAME'];
-	PHP_VERSION_ID >= 80400 or in_array(strtolower(ini_get('auto_append_file')), ['', 'none'], true) or require ini_get('auto_append_file');
+	SURUS_AUTO_FILES[2] === '' or !SURUS_AUTO_FILES[3] or require SURUS_AUTO_FILES[2];
 }

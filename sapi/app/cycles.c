@@ -1,0 +1,103 @@
+/* Collects the reference cycles of a request that hold more than memory, at its end: PHP's own request
+ * shutdown destroys every object, so that files close, locks and transactions end, and destructors run. */
+#include "app/cycles.h"
+
+#include <php.h>
+#include <zend_closures.h>
+#include <zend_gc.h>
+
+#include "php/get_resources.h"
+
+/* When the last event had ended. */
+static zend_ulong next_resource;
+static uint32_t alive, objects; /* see count_alive(), count_objects() */
+
+/* All objects. Takes as long as the list of free places is, which is as many as a request has made. */
+static uint32_t count_alive(void)
+{
+	const zend_objects_store *store = &EG(objects_store);
+	uint32_t count = store->top - 1;
+
+	for (int free = store->free_list_head; free != -1; free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
+		count--;
+	}
+	return count;
+}
+
+/* Objects whose end does more than to free memory of PHP's. */
+static uint32_t count_objects(void)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
+		const zend_object *object = EG(objects_store).object_buckets[i];
+		if (!IS_OBJ_VALID(object) || object->ce == zend_ce_closure) {
+			continue;
+		}
+		count += object->ce->destructor || object->handlers->dtor_obj != zend_objects_destroy_object ||
+		         object->handlers->free_obj != zend_object_std_dtor;
+	}
+	return count;
+}
+
+/* Is there a resource that the event has made, but for those that end with it anyway? */
+static bool is_resource_left(void)
+{
+	const HashTable *list = &EG(regular_list);
+
+	for (uint32_t i = list->nNumUsed; i-- > 0;) {
+		const zval *slot = ZEND_HASH_ELEMENT(list, i);
+		if (Z_TYPE_P(slot) == IS_UNDEF) {
+			continue;
+		}
+		const zend_resource *resource = Z_PTR_P(slot);
+		if ((zend_ulong)resource->handle < next_resource) {
+			break;
+		}
+		if (!surus_resource_is_phps(resource)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void surus_cycles_note(void)
+{
+	next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
+	alive = count_alive();
+	objects = count_objects();
+}
+
+/* As many objects as before: the event has left none, and the longer count is spared. */
+static bool is_object_left(void)
+{
+	uint32_t before = objects;
+
+	if (count_alive() != alive) {
+		alive = count_alive();
+		objects = count_objects();
+	}
+	return objects > before;
+}
+
+void surus_cycles_end(void)
+{
+	zend_gc_status status;
+
+	zend_gc_get_status(&status);
+	if (status.num_roots == 0) {
+		return; /* no cycle can have lost its last reference from outside */
+	}
+	bool is_left = is_object_left();
+	if (!is_left && !is_resource_left()) {
+		next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
+		return;
+	}
+	zend_try {
+		gc_collect_cycles();
+	} zend_catch {
+		/* As PHP where a destructor ends the request; it costs this worker. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	} zend_end_try();
+	surus_cycles_note();
+}
