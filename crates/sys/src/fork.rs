@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn child_killed_by_any_signal_has_ended_and_is_reaped() {
         for signal in [libc::SIGKILL, libc::SIGRTMIN(), libc::SIGRTMAX()] {
-            let child = Command::new("sleep").arg("600").spawn().unwrap();
+            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
             assert!(!has_ended(child.id()), "signal {signal}");
             // SAFETY: kill(2) accesses no memory.
             unsafe { libc::kill(child.id().cast_signed(), signal) };
@@ -163,6 +163,7 @@ mod tests {
             }
             let status = reap(child.id()).unwrap();
             assert_eq!(libc::WTERMSIG(status), signal);
+            assert!(child.wait().is_err(), "signal {signal}: reaped already");
         }
     }
 }
