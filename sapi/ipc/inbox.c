@@ -108,12 +108,34 @@ static ssize_t take_from_ring(struct msghdr *msg)
 
 enum { KNOCK = sizeof(((struct surus_event_record *)0)->wakes) }; /* bytes of a message that says that there is something in the ring */
 
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04 /* since Linux 6.5 */
+#endif
+
+/* Any worker can set SO_PASSPIDFD, and each message then brings a descriptor that nobody here uses. */
+static void close_pidfds(struct msghdr *msg)
+{
+	int fd;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_PIDFD && c->cmsg_len >= CMSG_LEN(sizeof(fd))) {
+			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+			if (fd >= 0) {
+				close(fd);
+			}
+		}
+	}
+}
+
 static ssize_t take_from_socket(struct msghdr *msg, size_t control, int flags)
 {
 	const unsigned char *wakes = msg->msg_iov->iov_base;
 
 	msg->msg_controllen = control;
 	ssize_t len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | flags);
+	if (len > 0) {
+		close_pidfds(msg);
+	}
 	if (len >= FCGI_HEADER_LEN + (ssize_t)sizeof(struct surus_event_record)) {
 		wakes += FCGI_HEADER_LEN + offsetof(struct surus_event_record, wakes);
 	} else if (len != KNOCK) {
@@ -280,9 +302,12 @@ static ssize_t receive(struct msghdr *msg)
 
 int surus_event_receive(struct surus_event *event)
 {
+	/* A descriptor needs 24 bytes. Any worker can have the kernel add credentials, labels, times and pidfds, of which the
+	 * first two come before it. */
+	enum { CONTROL = 8192 };
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CONTROL];
 	} control;
 	struct iovec iov = {.iov_base = surus_request_message, .iov_len = SURUS_MESSAGE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
@@ -296,12 +321,13 @@ int surus_event_receive(struct surus_event *event)
 	}
 	surus_event_clear(event);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len >= CMSG_LEN(sizeof(int))) {
 			memcpy(&event->body_fd, CMSG_DATA(c), sizeof(int));
 		}
 	}
 	const char *error = msg.msg_flags & MSG_TRUNC ? "longer than any message may be" : surus_event_parse(event, (size_t)len);
-	if (msg.msg_flags & MSG_CTRUNC && event->id > 0 && event->id < surus_settings.requests) {
+	bool lacks_body = event->body_fd < 0 && !event->body && event->body_len > 0;
+	if (msg.msg_flags & MSG_CTRUNC && lacks_body && event->id > 0 && event->id < surus_settings.requests) {
 		fprintf(stderr, "surus-php: no descriptor is left for the body of a request; this worker ends, another gets the request; raise the "
 		                "limit (RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n) where that comes again\n");
 		return 2;

@@ -202,3 +202,71 @@ fn is_hidden_one_gone(site: &Site, before: &[u32]) -> bool {
         })
     })
 }
+
+/// Options that a script sets on the inbox socket, which all workers share.
+fn set_option(code: &str) -> String {
+    let declared = "struct filter { unsigned short code; unsigned char t, f; unsigned k; }; \
+        struct program { unsigned short len; struct filter *filter; }; \
+        int setsockopt(int fd, int level, int name, void *value, unsigned len);";
+    format!("$c = FFI::cdef('{declared}', 'libc.so.6'); {code} echo 'done';")
+}
+
+/// A body that goes to the worker as a descriptor.
+fn post_large(site: &Site) -> (u16, String) {
+    let body = "x".repeat(200_000);
+    let asked = request("POST", "/length.php", &body);
+    let answer = crate::site::ask(&site.surus.address, asked.as_bytes()).unwrap();
+    (answer.status, answer.body)
+}
+
+const LENGTH: &str = "echo strlen(file_get_contents('php://input'));";
+
+#[test]
+fn credentials_asked_of_the_inbox_by_a_script_cost_no_body() {
+    // SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC, SO_PASSPIDFD; not every kernel knows the last.
+    let options = set_option(
+        "$one = FFI::new('int'); $one->cdata = 1; \
+         foreach ([16, 29, 34, 76] as $name) $c->setsockopt(4, 1, $name, FFI::addr($one), 4);",
+    );
+    for engine in ENGINES {
+        let site = site(
+            engine,
+            &[("lie.php", &options), ("length.php", LENGTH)],
+            &[],
+        );
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        for n in 0..8 {
+            let log = || site.surus.log();
+            assert_eq!(
+                post_large(&site),
+                (200, "200000".into()),
+                "{engine} {n}: {}",
+                log()
+            );
+        }
+        answers_within(&site, SOON, engine);
+    }
+}
+
+#[test]
+fn inbox_filtered_by_a_script_is_replaced() {
+    // BPF: return 0, which drops every message.
+    let filter = set_option(
+        "$drop = $c->new('struct filter'); $drop->code = 6; $program = $c->new('struct program'); \
+         $program->len = 1; $program->filter = FFI::addr($drop); \
+         $c->setsockopt(4, 1, 26, FFI::addr($program), FFI::sizeof($program));",
+    );
+    for engine in ENGINES {
+        let site = site(engine, &[("lie.php", &filter), ("length.php", LENGTH)], &[]);
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        let log = || site.surus.log();
+        assert_eq!(
+            post_large(&site),
+            (200, "200000".into()),
+            "{engine}: {}",
+            log()
+        );
+        answers_within(&site, SOON, engine);
+        until("it is ready", || ready(&site));
+    }
+}

@@ -329,29 +329,43 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
 
 #[test]
 fn template_killed_by_a_script_is_replaced() {
-    for engine in ["fork", "rewind"] {
-        let site = site(
-            engine,
-            &[(
-                "lie.php",
-                "libc()->kill(libc()->getppid(), 9); echo 'done';",
-            )],
-            &[],
-        );
+    // The second one is a real-time signal, which few programs know.
+    for (engine, signal) in [("fork", 9), ("rewind", 9), ("fork", 40), ("rewind", 40)] {
+        let code = format!("libc()->kill(libc()->getppid(), {signal}); echo 'done';");
+        let site = site(engine, &[("lie.php", &code)], &[]);
         let template = site.template();
-        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        assert_eq!(site.get("/lie.php").body, "done", "{engine} {signal}");
         for (number, answer) in post_counted(&site, 0..24, 1000) {
             assert_eq!(
                 (answer.status, answer.body),
                 (200, number.to_string()),
-                "{engine}"
+                "{engine} {signal}"
             );
-            assert_eq!(counted(&site, number), 1, "{engine}");
+            assert_eq!(counted(&site, number), 1, "{engine} {signal}");
         }
         until("another has taken its place", || {
             !lives(template) && !site.workers().is_empty()
         });
         answers_within(&site, SOON, engine);
+    }
+}
+
+/// PHP takes it for the end of max_execution_time.
+#[test]
+fn template_sent_sigprof_by_a_script_forks_workers_that_serve() {
+    for engine in ["fork", "rewind"] {
+        let code = "libc()->kill(libc()->getppid(), 27); echo 'done';";
+        let site = site(engine, &[("lie.php", code)], &[]);
+        let template = site.template();
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        let before = site.workers();
+        before.iter().for_each(|pid| kill(*pid, "KILL"));
+        until("others have come", || {
+            let workers = site.workers();
+            workers.len() == 4 && !workers.iter().any(|pid| before.contains(pid))
+        });
+        answers_within(&site, SOON, engine);
+        assert_eq!(site.template(), template, "{engine}");
     }
 }
 

@@ -105,10 +105,20 @@ fn wait(which: libc::pid_t) -> Option<(u32, i32)> {
 
 /// Whether this child has ended. It is not collected, so no other process or process group gets its number.
 pub fn has_ended(pid: u32) -> bool {
-    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::Pid(pid), flags).is_ok_and(|status| status != WaitStatus::StillAlive)
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    loop {
+        // SAFETY: an all-zero siginfo_t is valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: waitid(2) writes into `info` only.
+        let waited = unsafe { libc::waitid(libc::P_PID, pid, &mut info, flags) };
+        match Errno::result(waited) {
+            // nix's waitid() fails for a child that a real-time signal has killed, so it is not used.
+            // SAFETY: waitid(2) has filled in the fields of a child, or left the zeros.
+            Ok(_) => return unsafe { info.si_pid() } != 0,
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// Closes the descriptors above 2 that this process has from the program that started it. To be called in a process
@@ -127,6 +137,33 @@ pub fn close_inherited() {
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
                 libc::close(fd);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn child_killed_by_any_signal_has_ended_and_is_reaped() {
+        for signal in [libc::SIGKILL, libc::SIGRTMIN(), libc::SIGRTMAX()] {
+            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+            assert!(!has_ended(child.id()), "signal {signal}");
+            // SAFETY: kill(2) accesses no memory.
+            unsafe { libc::kill(child.id().cast_signed(), signal) };
+            let began = Instant::now();
+            while !has_ended(child.id()) {
+                assert!(began.elapsed() < Duration::from_secs(60), "signal {signal}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let status = reap(child.id()).unwrap();
+            assert_eq!(libc::WTERMSIG(status), signal);
+            assert!(child.wait().is_err(), "signal {signal}: reaped already");
         }
     }
 }

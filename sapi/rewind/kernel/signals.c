@@ -54,7 +54,14 @@ void surus_signals_keep(void)
 	/* What PHP noted here would be called in every worker that is forked later. */
 	held = caught;
 	sigaddset(&held, SIGCHLD);
+	/* A worker may send it. PHP would note that the time is over, and each worker forked later would refuse its requests. */
+	sigaddset(&held, SIGPROF);
 	sigprocmask(SIG_BLOCK, &held, &blocked);
+	if (zend_atomic_bool_load_ex(&EG(timed_out))) {
+		/* It came after the boot's last instruction. */
+		zend_atomic_bool_store_ex(&EG(timed_out), false);
+		zend_atomic_bool_store_ex(&EG(vm_interrupt), false);
+	}
 	/* A boot that does not want to hear of its children, is not to be told of ours; but we are. */
 	sigaction(SIGCHLD, NULL, &at_end);
 	signal(SIGCHLD, SIG_DFL);

@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use super::Limits;
 use super::in_flight::{Holder, Key, Reached, Refusal, Slot, Stopping, Way};
+use super::losses::Losses;
 use super::state::Shared;
 use super::stopped::Stopped;
 use super::stuck::{Oldest, Stuck};
@@ -47,8 +48,8 @@ enum Finding {
     WaitedTooLong,
     Over(Option<Holder>),
     NotEnding(Stopping),
-    /// It was sent, and no worker will find it.
-    Lost,
+    /// It was sent at this time and in this way, and no worker will find it.
+    Lost(Instant, Way),
     /// A worker has claimed it, and none says that it has it.
     Hidden,
     /// Nor has one when asked.
@@ -107,6 +108,7 @@ struct Watch {
     stuck: Stuck,
     stopped: Stopped,
     suspects: Suspects,
+    losses: Losses,
 }
 
 /// What is in flight.
@@ -152,6 +154,7 @@ impl Watch {
             stuck: Stuck::default(),
             stopped: Stopped::default(),
             suspects: Suspects::default(),
+            losses: Losses::default(),
         }
     }
 
@@ -192,6 +195,9 @@ impl Watch {
         }
         // Whatever was found, the event may have ended since and its request id may be another's; so each is named by its ticket.
         for (key, event, finding) in in_flight.found {
+            if let Finding::Lost(sent, Way::Socket) = finding {
+                self.losses.note(&shared, sent);
+            }
             self.act(key, event, finding);
         }
         self.suspects.look(&shared);
@@ -243,19 +249,20 @@ impl Watch {
                 seen.oldest = Some(seen.oldest.map_or(waits, |oldest| oldest.or(waits)));
                 let waits = slot.answer.is_some()
                     && now.duration_since(slot.entered) > self.limits.queue_wait;
-                let mut is_lost = || match slot.sent {
-                    Some((sent, way)) if now.duration_since(sent) > LOST_AFTER => match way {
-                        Way::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
-                        Way::Socket => *is_socket_empty
-                            .get_or_insert_with(|| inbox.is_some_and(Inbox::is_socket_empty)),
-                    },
-                    _ => false,
+                let mut lost = || {
+                    let (sent, way) = slot.sent?;
+                    let is_lost = now.duration_since(sent) > LOST_AFTER
+                        && match way {
+                            Way::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
+                            Way::Socket => *is_socket_empty
+                                .get_or_insert_with(|| inbox.is_some_and(Inbox::is_socket_empty)),
+                        };
+                    is_lost.then_some(Finding::Lost(sent, way))
                 };
                 match () {
                     () if is_over => Some(Finding::Over(None)),
                     () if waits => Some(Finding::WaitedTooLong),
-                    () if is_lost() => Some(Finding::Lost),
-                    () => None,
+                    () => lost(),
                 }
             } else {
                 seen.claimed += 1;
@@ -288,7 +295,7 @@ impl Watch {
                 }
             }
             Finding::NotEnding(stopping) => self.kill(key, event, stopping),
-            Finding::Lost => {
+            Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
                     warn!(
                         event,

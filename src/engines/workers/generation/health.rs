@@ -36,12 +36,13 @@ impl Shared {
 
     /// Nothing can be sent to the workers any more: a script has shut the socket down that all of them have, or they are gone.
     pub fn inbox_was_closed(&self) {
+        self.inbox_is_useless("a script has shut down the socket by which workers get requests");
+    }
+
+    /// No request goes to this generation any more. Another one has another socket.
+    pub fn inbox_is_useless(&self, why: &'static str) {
         self.is_inbox_closed.store(true, Ordering::Release);
-        if !self.is_template_gone()
-            && self.is_to_be_replaced(
-                "a script has shut down the socket by which workers get requests",
-            )
-        {
+        if !self.is_template_gone() && self.is_to_be_replaced(why) {
             self.repaired("inbox");
         }
     }

@@ -5,6 +5,7 @@ mod control;
 mod deadlines;
 mod health;
 pub(crate) mod in_flight;
+mod losses;
 pub(crate) mod master;
 pub(crate) mod state;
 mod stopped;

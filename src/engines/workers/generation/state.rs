@@ -65,6 +65,8 @@ pub struct Shared {
     /// A worker has ended because it found the inbox closed, which it may be for all of them.
     pub is_inbox_suspect: AtomicBool,
     pub(crate) is_inbox_closed: AtomicBool,
+    /// A worker has shown the ticket of an event that went by the socket; reset at each loss.
+    pub is_socket_read: AtomicBool,
     /// Events wait, and no worker takes any.
     pub is_stuck: AtomicBool,
     /// Cancelled when another generation has to take this one's place.
@@ -141,6 +143,7 @@ impl Shared {
             heard: Mutex::default(),
             is_inbox_suspect: AtomicBool::new(false),
             is_inbox_closed: AtomicBool::new(false),
+            is_socket_read: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             replace: CancellationToken::new(),
             said: Mutex::default(),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use surus_sys::scoreboard::{State, Ticket};
 
 use super::Shared;
-use crate::engines::workers::generation::in_flight::{Holder, Key, Reached, Refusal, Slot};
+use crate::engines::workers::generation::in_flight::{Holder, Key, Reached, Refusal, Slot, Way};
 use crate::event::{Failure, Response};
 use crate::launcher::Pid;
 
@@ -106,7 +106,13 @@ impl Shared {
             pid: pid.clone(),
             has_said_so: true,
         };
-        let is_believed = self.slots.with(key, |slot| slot.is_held_by(&holder))?;
+        let (is_believed, way) = self.slots.with(key, |slot| {
+            let way = slot.sent.map(|(_, way)| way);
+            (slot.is_held_by(&holder), way)
+        })?;
+        if is_believed && way == Some(Way::Socket) {
+            self.is_socket_read.store(true, Ordering::Relaxed);
+        }
         if is_believed && let Some(spoken) = self.spoken.get(worker) {
             spoken.fetch_add(1, Ordering::Relaxed);
         }
