@@ -1,9 +1,10 @@
 //! Conditions of rewriting: `RewriteCond`, alone and together.
 
+use std::cmp::Ordering;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
-use super::facts::{Env, Matched, Template, View};
+use super::facts::{Matched, Template, View};
 use super::parse::raw_words;
 use super::pattern::Pattern;
 
@@ -23,7 +24,8 @@ enum Test {
     NotEmpty,
     Executable,
     Number(&'static str, i64),
-    Text(std::cmp::Ordering, bool, Template, bool),
+    /// The text is taken as it is written.
+    Text(Ordering, bool, String, bool),
     Pattern(Pattern),
 }
 
@@ -96,13 +98,6 @@ impl Condition {
 }
 
 impl Test {
-    fn is_known(&self, env: &Env) -> bool {
-        match self {
-            Test::Text(_, _, other, _) => other.is_known(env),
-            _ => true,
-        }
-    }
-
     fn kind(&self) -> Option<Kind> {
         match self {
             Test::File => Some(Kind::File),
@@ -112,7 +107,7 @@ impl Test {
     }
 
     fn parse(pattern: &str, ignores_case: bool) -> Result<Test, String> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
+        use Ordering::{Equal, Greater, Less};
         match pattern {
             "-f" => return Ok(Test::File),
             "-d" => return Ok(Test::Directory),
@@ -136,8 +131,7 @@ impl Test {
         ] {
             if let Some(text) = pattern.strip_prefix(sign) {
                 let text = if text == "\"\"" { "" } else { text };
-                let text = Template::parse(text).map_err(|what| format!("{what} is not known"))?;
-                return Ok(Test::Text(order, or_equal, text, ignores_case));
+                return Ok(Test::Text(order, or_equal, text.to_owned(), ignores_case));
             }
         }
         Pattern::new(pattern, ignores_case)
@@ -203,7 +197,7 @@ impl Condition {
         matched: &mut Matched,
     ) -> Option<bool> {
         let (text, test) = self.test.as_ref()?;
-        if !text.is_known(view.env) || !test.is_known(view.env) {
+        if !text.is_known(view.env) {
             return None;
         }
         let before = std::mem::take(matched);
@@ -245,10 +239,13 @@ impl Condition {
                 })
             }
             Test::Text(order, or_equal, other, ignores_case) => {
-                let other = other.expand(view, rule, &before, None);
                 let compared = match ignores_case {
                     true => text.to_ascii_lowercase().cmp(&other.to_ascii_lowercase()),
-                    false => (*text).cmp(&*other),
+                    // As Apache: a shorter text is less.
+                    false => text
+                        .len()
+                        .cmp(&other.len())
+                        .then_with(|| (*text).cmp(other)),
                 };
                 Some(compared == *order || *or_equal && compared.is_eq())
             }

@@ -220,13 +220,7 @@ impl Variable {
                 .map_or(String::new(), |client| client.port_text().to_owned())
                 .into(),
             Variable::DocumentRoot => view.document_root.into(),
-            Variable::ServerName => {
-                let host = facts.header("host");
-                host.rsplit_once(':')
-                    .map_or(&*host, |(name, _)| name)
-                    .to_owned()
-                    .into()
-            }
+            Variable::ServerName => server_name(&facts.header("host")).into(),
             Variable::ServerAddress => address(facts.server()).into(),
             Variable::ServerPort => (facts.origin)()
                 .server
@@ -247,6 +241,15 @@ impl Variable {
             Variable::Fixed(text) => (*text).into(),
         }
     }
+}
+
+/// A `Host` header as Apache normalises it: without its port, in lower case, without a last dot.
+fn server_name(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn protocol(version: Version) -> &'static str {

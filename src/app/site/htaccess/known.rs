@@ -211,7 +211,7 @@ pub(super) fn is_ignored(name: &str) -> bool {
     IGNORED.contains(&name) || name.starts_with("modpagespeed")
 }
 
-/// Modules that a name in `<IfModule>` may mean, beside those of PHP.
+/// Modules that a name in `<IfModule>` may mean, besides those of PHP.
 const MODULES: &[&str] = &[
     "access_compat",
     "alias",
@@ -224,13 +224,14 @@ const MODULES: &[&str] = &[
     "authz_user",
     "autoindex",
     "brotli",
-    "core",
     "deflate",
     "dir",
     "env",
     "expires",
     "filter",
     "headers",
+    "log_config",
+    "logio",
     "mime",
     "negotiation",
     "rewrite",
@@ -238,15 +239,28 @@ const MODULES: &[&str] = &[
     "so",
     "ssl",
     "status",
+    "unixd",
     "version",
+    "watchdog",
 ];
 
-/// Whether Surus stands in for a module.
+/// Names of modules whose source files are not called `mod_….c`.
+const CORE: &[&str] = &[
+    "core.c",
+    "core_module",
+    "http_core.c",
+    "http_module",
+    "mpm_prefork_module",
+    "prefork.c",
+];
+
+/// Whether Surus stands in for a module. Apache knows it by the name of its source file
+/// (`mod_x.c`) or its own (`x_module`), and tells cases apart.
 fn has_module(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let name = name.trim_start_matches("mod_").trim_end_matches(".c");
-    let name = name.trim_end_matches("_module");
-    name.starts_with("php") || MODULES.contains(&name)
+    let file = || name.strip_prefix("mod_")?.strip_suffix(".c");
+    let module = file().or_else(|| name.strip_suffix("_module"));
+    let is_known = |module: &str| module.starts_with("php") || MODULES.contains(&module);
+    CORE.contains(&name) || module.is_some_and(is_known)
 }
 
 /// The version that `<IfVersion>` compares with: of Debian 12.
@@ -265,16 +279,22 @@ pub(super) fn counts(node: &Node) -> Option<Result<bool, String>> {
         Some(name) => Ok(has(name) != is_negated),
         None => Err(format!("<{}> takes a name", node.name)),
     };
-    match node.name.as_str() {
-        "ifmodule" => Some(one(has_module)),
-        "ifdefine" => Some(one(|_| false)),
+    let counts = match node.name.as_str() {
+        "ifmodule" => one(has_module),
+        "ifdefine" => one(|_| false),
+        "ifversion" if node.has_text_behind => Err(format!("text follows <IfVersion {argument}>")),
         "ifversion" => {
             let is = is_version(name.trim());
             let wrong = || format!("<IfVersion {argument}> compares with no version");
-            Some(is.map(|is| is != is_negated).ok_or_else(wrong))
+            is.map(|is| is != is_negated).ok_or_else(wrong)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(match counts {
+        // As Apache, which does not look for the end of lines that do not count.
+        Ok(true) if node.has_text_behind_end => Err(format!("text follows </{}>", node.name)),
+        counts => counts,
+    })
 }
 
 fn is_version(text: &str) -> Option<bool> {

@@ -12,8 +12,12 @@ pub struct Node {
     pub name: String,
     /// What follows the name, without the `>` of a section.
     pub rest: String,
+    /// Whether text follows the `>` that opens a section.
+    pub has_text_behind: bool,
     /// None for a directive.
     pub children: Option<Vec<Node>>,
+    /// Whether text follows the `>` that closes a section.
+    pub has_text_behind_end: bool,
 }
 
 /// Where and why a file cannot be read; Apache answers 500 for all below its directory.
@@ -26,14 +30,19 @@ pub struct SyntaxError {
 /// Parses a whole file.
 pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let mut lines = Lines { text, line: 0 };
-    section(&mut lines, None, 0)
+    Ok(section(&mut lines, None, 0)?.nodes)
+}
+
+struct Section {
+    nodes: Vec<Node>,
+    has_text_behind_end: bool,
 }
 
 fn section(
     lines: &mut Lines<'_>,
     open: Option<(u32, &str)>,
     depth: usize,
-) -> Result<Vec<Node>, SyntaxError> {
+) -> Result<Section, SyntaxError> {
     let mut nodes = Vec::new();
     while let Some((line, text)) = lines.next() {
         let error = |why: String| Err(SyntaxError { line, why });
@@ -42,11 +51,15 @@ fn section(
             continue;
         }
         if let Some(end) = text.strip_prefix("</") {
-            let Some(name) = end.strip_suffix('>') else {
+            let (word, behind) = split_name(end);
+            let Some(name) = word.strip_suffix('>') else {
                 return error(format!("{text} has no closing >"));
             };
             return match open {
-                Some((_, open)) if trim(name).eq_ignore_ascii_case(open) => Ok(nodes),
+                Some((_, open)) if name.eq_ignore_ascii_case(open) => Ok(Section {
+                    nodes,
+                    has_text_behind_end: !behind.is_empty(),
+                }),
                 Some((_, open)) => error(format!("{text} closes <{open}>")),
                 None => error(format!("{text} closes nothing")),
             };
@@ -57,23 +70,28 @@ fn section(
                 line,
                 name: name.to_ascii_lowercase(),
                 rest: rest.to_owned(),
+                has_text_behind: false,
                 children: None,
+                has_text_behind_end: false,
             });
             continue;
         };
-        let Some(inside) = begin.strip_suffix('>') else {
+        // As Apache: what stands behind the last one is dropped.
+        let Some((inside, behind)) = begin.rsplit_once('>') else {
             return error(format!("{text} has no closing >"));
         };
         if depth == MAX_DEPTH {
             return error(format!("sections nest deeper than {MAX_DEPTH}"));
         }
-        let (name, rest) = split_name(trim(inside));
+        let (name, rest) = split_name(inside);
         let name = name.to_ascii_lowercase();
-        let children = section(lines, Some((line, &name)), depth + 1)?;
+        let inner = section(lines, Some((line, &name)), depth + 1)?;
         nodes.push(Node {
             line,
             rest: rest.to_owned(),
-            children: Some(children),
+            has_text_behind: !behind.is_empty(),
+            children: Some(inner.nodes),
+            has_text_behind_end: inner.has_text_behind_end,
             name,
         });
     }
@@ -82,7 +100,10 @@ fn section(
             line,
             why: format!("<{name}> is not closed"),
         }),
-        None => Ok(nodes),
+        None => Ok(Section {
+            nodes,
+            has_text_behind_end: false,
+        }),
     }
 }
 

@@ -82,6 +82,9 @@ impl Reader {
         children: &[Node],
         context: &Context,
     ) -> Result<Require, SyntaxError> {
+        if node.has_text_behind {
+            return error(node, format!("text follows <{}>", node.name));
+        }
         let is_all = node.name == "requireall";
         let mut group = Vec::new();
         self.requirements(children, context, is_all, &mut group)?;

@@ -122,7 +122,7 @@ impl Reader {
                     None
                 }
             }),
-            _ => From::Prefix(from.clone()),
+            _ => From::Prefix(single_slashes(from)),
         };
         Ok(Redirect { from, status, to })
     }
@@ -171,4 +171,15 @@ impl Reader {
             sets: sets.iter().map(set).collect(),
         })
     }
+}
+
+/// A path as Apache writes it before it compares: `//` is `/`.
+fn single_slashes(path: &str) -> String {
+    let mut single = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c != '/' || !single.ends_with('/') {
+            single.push(c);
+        }
+    }
+    single
 }

@@ -48,6 +48,8 @@ impl Options {
             | "legacyprefixdocroot"
             | "longurloptimization"
             | "unsafeprefixstat" => {}
+            // Of Apache 2.0, and ignored by later ones.
+            word if word.starts_with("maxredirects=") => {}
             _ => return Err(format!("RewriteOptions {word} is not known")),
         }
         Ok(())
