@@ -145,7 +145,7 @@ fn unknown_engine_is_named_with_the_known_engines() {
         &[],
     );
     assert_eq!(said.status, 1);
-    says(&said.stderr, &["--engine", "no engine `x`", "classic"]);
+    says(&said.stderr, &["--engine", "unknown engine `x`", "classic"]);
 }
 
 #[test]
