@@ -10,7 +10,19 @@
 
 /* When the last event had ended. */
 static zend_ulong next_resource;
-static uint32_t objects; /* those that count_objects() counts */
+static uint32_t alive, objects; /* see count_alive(), count_objects() */
+
+/* All objects. Takes as long as the list of free places is, which is as many as a request has made. */
+static uint32_t count_alive(void)
+{
+	const zend_objects_store *store = &EG(objects_store);
+	uint32_t count = store->top - 1;
+
+	for (int free = store->free_list_head; free != -1; free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
+		count--;
+	}
+	return count;
+}
 
 /* Objects whose end does more than to free memory of PHP's. */
 static uint32_t count_objects(void)
@@ -52,7 +64,20 @@ static bool is_resource_left(void)
 void surus_cycles_note(void)
 {
 	next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
+	alive = count_alive();
 	objects = count_objects();
+}
+
+/* As many objects as before: the event has left none, and the longer count is spared. */
+static bool is_object_left(void)
+{
+	uint32_t before = objects;
+
+	if (count_alive() != alive) {
+		alive = count_alive();
+		objects = count_objects();
+	}
+	return objects > before;
 }
 
 void surus_cycles_end(void)
@@ -63,13 +88,16 @@ void surus_cycles_end(void)
 	if (status.num_roots == 0) {
 		return; /* no cycle can have lost its last reference from outside */
 	}
-	if (is_resource_left() || count_objects() > objects) {
-		zend_try {
-			gc_collect_cycles();
-		} zend_catch {
-			/* As PHP where a destructor ends the request; it costs this worker. */
-			zend_objects_store_mark_destructed(&EG(objects_store));
-		} zend_end_try();
+	bool is_left = is_object_left();
+	if (!is_left && !is_resource_left()) {
+		next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
+		return;
 	}
+	zend_try {
+		gc_collect_cycles();
+	} zend_catch {
+		/* As PHP where a destructor ends the request; it costs this worker. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	} zend_end_try();
 	surus_cycles_note();
 }
