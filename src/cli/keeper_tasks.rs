@@ -118,7 +118,9 @@ impl Duties for Kept {
         // PHP's user may have put a link on the way, to where only root may go.
         if self.php.uid != 0 {
             privileges::with_access_of(&self.php, || reopen(&mut found))
-                .context("cannot take on the access rights of PHP's user")?
+                .context(
+                    "cannot become PHP's user (engine.user); a server that is started as root needs the capabilities CAP_SETUID and CAP_SETGID",
+                )?
                 .with_context(|| {
                     format!(
                         "PHP's user ({}, engine.user) must be able to enter what is served; change \

@@ -112,7 +112,12 @@ impl Site {
     pub fn template(&self) -> u32 {
         let mut found = None;
         until("there is one template", || {
-            found = children(self.surus.pid()).first().copied();
+            // A keeper has a front end and an opener, too.
+            let is_php = |pid: &u32| {
+                let name = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+                name.is_ok_and(|name| name.starts_with("surus-php"))
+            };
+            found = children(self.surus.pid()).into_iter().find(is_php);
             found.is_some()
         });
         found.unwrap()

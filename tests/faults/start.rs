@@ -62,7 +62,7 @@ fn front_that_cannot_become_its_user_stops_the_start_at_once() {
     assert!(began.elapsed() < Duration::from_secs(20), "{text}");
     let error = text.lines().rfind(|line| line.contains("cannot become"));
     assert!(
-        error.is_some_and(|line| line.contains("(http.user)")
+        error.is_some_and(|line| line.contains(".user)")
             && line.contains("capabilities CAP_SETUID and CAP_SETGID")),
         "{text}"
     );
