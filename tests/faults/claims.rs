@@ -50,7 +50,8 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
         let streams = "ignore_user_abort(true); echo 'begun'; flush(); touch($_GET['streams']); \
                        while (!file_exists($_GET['go'])) { usleep(1000); clearstatcache(); } echo 'of another'; flush();";
         let files = [("lie.php", WRITES_BACK), ("streams.php", streams)];
-        let site = site(engine, &files, &[]);
+        // The response of the script itself may be lost.
+        let site = site(engine, &files, &[("SURUS_HTTP_TIMEOUT", "10s")]);
         let path = |name: &str| site.dir.path().join("writable").join(name);
         let lie = site.begun("/lie.php");
         // The request waits until a worker is free.
@@ -139,7 +140,7 @@ fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
         before.iter().for_each(|pid| kill(*pid, "KILL"));
         until(&format!("others have come, {engine}"), || {
             let workers = site.workers();
-            workers.len() == 4 && !workers.iter().any(|pid| before.contains(pid))
+            workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
         });
         for n in 0..4 {
             // All sleep.

@@ -362,7 +362,7 @@ fn template_sent_sigprof_by_a_script_forks_workers_that_serve() {
         before.iter().for_each(|pid| kill(*pid, "KILL"));
         until("others have come", || {
             let workers = site.workers();
-            workers.len() == before.len() && !workers.iter().any(|pid| before.contains(pid))
+            workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
         });
         answers_within(&site, SOON, engine);
         assert_eq!(site.template(), template, "{engine}");
