@@ -6,13 +6,13 @@
 
 struct _zend_file_handle;
 
-/* The script has come to serve. True: here, where events are to be taken. False: there will be none. */
+/* Ends the boot when the script calls a function that serves. True: this process takes requests. False: none will come. */
 bool surus_boot_done(void);
 
-/* Has it? */
+/* Whether the boot has ended. */
 bool surus_boot_is_done(void);
 
-/* The script; it is compiled when it runs, and so nobody reads it any more. */
+/* The file handle of the script. PHP has compiled the script by the time it runs, so the handle is no longer read. */
 extern struct _zend_file_handle surus_boot_script;
 
 #endif

@@ -13,8 +13,9 @@ void surus_munmap_watch(void (*on_unmap)(uintptr_t start, size_t size))
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* In place of libc's, for PHP itself (its extensions find libc's, where PHP loads them with RTLD_DEEPBIND): who unmaps what was there at the
- * mark, as the stack of a Fiber of the boot, and maps as much elsewhere, would leave an address space of the same size. */
+/* Replaces libc's munmap() for PHP itself. Extensions that PHP loads with RTLD_DEEPBIND still find
+ * libc's. A request may unmap memory of the checkpoint, such as the stack of a Fiber of the boot, and
+ * map as much elsewhere: the address space then has the same size, and only this hook notices. */
 int munmap(void *start, size_t size)
 {
 	if (watcher) {

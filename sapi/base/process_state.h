@@ -30,7 +30,7 @@ struct surus_self {
 	int exit_status;         /* with which this worker ends, once that is decided */
 	int statm;               /* /proc/self/statm */
 	bool letters_are_ours;   /* all that is in our place's outbox */
-	bool has_no_client;      /* a warm-up, or a script's child: nobody is there to hear the answer */
+	bool has_no_client;      /* a warm-up, or a script's child: its response is discarded */
 	bool runs_script;        /* for a request: its handler, or what it has registered for the end */
 	bool is_spent;           /* this process cannot run the prepended and appended files again */
 	bool said;               /* surus knows that this worker waits for events */
