@@ -17,7 +17,7 @@ import unittest
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STOCK = Path(__file__).resolve().parents[2] / "src/engines/stock"
+STOCK = Path(__file__).resolve().parents[2] / "src/engines/external"
 VERSION = subprocess.check_output(["php-config", "--version"], text=True).rpartition(".")[0]
 PHP, PHP_CGI = f"/usr/bin/php{VERSION}", f"/usr/bin/php-cgi{VERSION}"
 # Both use the settings of a web server.
