@@ -124,7 +124,7 @@ SANITIZED := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/oracle
 test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 	scripts/install serve
 	SURUS_SANITIZE=address,undefined CARGO_TARGET_DIR=$(TARGET)/sanitized cargo build -p surus-php
-	SURUS_ENGINE_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
+	SURUS_ENGINE_SURUS_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
 		UBSAN_OPTIONS=print_stacktrace=1 ENGINES=classic,fork cargo test $(SANITIZED) -- --skip booted
 
 # cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly would.

@@ -107,7 +107,7 @@ int surus_template_run(const char *program)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 
-	if (surus_settings.direct_calls) {
+	if (surus_settings.direct_binding) {
 		surus_direct_calls();
 		surus_profile_mark("its calls are direct");
 	}

@@ -67,8 +67,8 @@ impl Workers {
         let entry = CATALOGUE.iter().find(|entry| entry.name == engine).unwrap();
         let settings = engines::Settings {
             workers: Some(count),
-            spares: 0,
-            php: std::env::var_os("SURUS_ENGINE_PHP").map(Into::into),
+            spare_workers: 0,
+            surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
             ..engines::Settings::default()
         };
         let script = dir.path().join("surus/lambda/events.php");

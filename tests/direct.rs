@@ -117,7 +117,7 @@ fn the_librarys_code_is_replaced_by_what_calls_directly() {
         site.look(&[])
             .contains(&format!("direct calls     {state}"))
     );
-    let off = [("SURUS_ENGINE_DIRECT_CALLS", "false")];
+    let off = [("SURUS_ENGINE_DIRECT_BINDING", "false")];
     assert!(site.look(&off).contains("direct calls     off\n"));
 
     for (env, is_replaced) in [(&[][..], can()), (&off[..], false)] {
@@ -137,7 +137,7 @@ fn replaced_code_is_not_a_workers_own_memory() {
         let env = [
             ("SURUS_ADMIN_LISTEN", listen.as_str()),
             ("SURUS_ENGINE_WORKERS", "1"),
-            ("SURUS_ENGINE_DIRECT_CALLS", direct),
+            ("SURUS_ENGINE_DIRECT_BINDING", direct),
         ];
         let surus = Surus::spawn(site.path(), &[], &env).unwrap();
         let get = |args: &[&str]| {
@@ -171,7 +171,7 @@ fn a_library_other_than_at_the_build_stays_as_it_is() {
     let head = b"\x03\0\0\0GNU\0";
     let at = bytes.windows(head.len()).position(|window| window == head);
     bytes[at.unwrap() + head.len()] ^= 1;
-    let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
+    let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &site.with_library(&bytes))]);
     assert!(
         said.contains("differs from the one that surus-php was built with"),
         "{said}"
@@ -204,7 +204,7 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
     // Code lies in the file where it lies in memory.
     assert_eq!(bytes[at], 0xe8);
     bytes[at..at + 5].copy_from_slice(b"\x0f\x1f\x44\0\0"); // nop
-    let said = site.look(&[("SURUS_ENGINE_PHP", &site.with_library(&bytes))]);
+    let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &site.with_library(&bytes))]);
     assert!(
         said.contains("failed: it has other code than at the build\n"),
         "{said}"
@@ -246,7 +246,7 @@ fn code_that_is_traced_stays_as_it_is() {
         .status();
     assert!(compiled.unwrap().success());
     let program = site.program_with(&format!("LD_PRELOAD='{}'", preloaded.display()));
-    let said = site.look(&[("SURUS_ENGINE_PHP", &program)]);
+    let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &program)]);
     assert!(
         said.contains("failed: its code is not that of its file"),
         "{said}"
@@ -267,7 +267,7 @@ fn where_the_system_lets_nobody_make_code_all_stays_as_it_is() {
         surus_php::EXECUTABLE
     );
     write_executable(&program, &text);
-    let said = site.look(&[("SURUS_ENGINE_PHP", &program.display().to_string())]);
+    let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &program.display().to_string())]);
     let is_refused = said.contains("failed: the system lets nobody make code\n");
     let can_refuse = can() && !site.path().join("old-kernel").exists(); // Linux 6.3
     assert_eq!(is_refused, can_refuse, "{said}");

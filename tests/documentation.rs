@@ -34,7 +34,7 @@ fn every_key_is_documented_with_its_default() {
     }
 }
 
-/// `http.max_body` → `"64M"`, from the code.
+/// `http.max_body_size` → `"64M"`, from the code.
 fn actual() -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let config = serde_json::to_value(Config::default()).unwrap();

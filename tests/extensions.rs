@@ -1,5 +1,5 @@
 //! Tests that `rewind` restores the state of Debian's extensions. The boot and many requests of one
-//! worker use each extension, and all memory is compared after each request (`engine.paranoid`).
+//! worker use each extension, and all memory is compared after each request (`engine.verify_restore`).
 //! `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
 //!
 //! docs/extensions.md has the results. Needs `scripts/install extensions`.
@@ -73,7 +73,7 @@ fn check(settings: &[&str]) {
     let env = [
         ("PHP_INI_SCAN_DIR", scan_dir),
         ("SURUS_ENGINE_NAME", "rewind".into()),
-        ("SURUS_ENGINE_PARANOID", "true".into()),
+        ("SURUS_ENGINE_VERIFY_RESTORE", "true".into()),
         ("SURUS_ENV_MEMCACHED", socket("memcached")),
         ("SURUS_ENV_MYSQL", socket("mysql")),
         ("SURUS_ENV_POSTGRES", socket("")),

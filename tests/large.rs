@@ -31,7 +31,7 @@ fn two_gib_bodies_do_not_increase_memory() {
     let surus = Surus::spawn(
         dir.path(),
         &["--workers", "1", "-d", "post_max_size=4G"],
-        &[("SURUS_HTTP_MAX_BODY", "3G")],
+        &[("SURUS_HTTP_MAX_BODY_SIZE", "3G")],
     )
     .unwrap();
 

@@ -65,8 +65,8 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
     for subject in subjects().into_iter().filter(asks) {
         let home = Home::of("leaks");
         // If the engine restores memory, compare it byte by byte as well.
-        let paranoid = ("SURUS_ENGINE_PARANOID", "true");
-        let settings = [&[paranoid], settings].concat();
+        let verify_restore = ("SURUS_ENGINE_VERIFY_RESTORE", "true");
+        let settings = [&[verify_restore], settings].concat();
         let corpus = Corpus::start_in(&home, subject, &settings);
         let replaced = RefCell::new(Vec::new());
         failures.extend(judge(&corpus, subject, |name, case| {

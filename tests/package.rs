@@ -359,7 +359,7 @@ fn package_with_compiled_files_runs_them_instead_of_sources() {
         let answer = function.ask(&format!("{engine}-event"), &json!({"number": 20}));
         assert_eq!(answer.json()["number"], 21);
         drop(function);
-        let without = format!("{environment} SURUS_LAMBDA_COMPILED=/nowhere");
+        let without = format!("{environment} SURUS_LAMBDA_OPCACHE_DIR=/nowhere");
         let function = Function::start(root.path(), &without);
         assert_eq!(function.ask("source", &request()).text(), "from the source");
     }

@@ -55,8 +55,8 @@ fn start(engine: &str) -> Site {
     std::fs::write(&script, BOOT).unwrap();
     let mut env = vec![
         ("SURUS_ENGINE_NAME", engine),
-        ("SURUS_HTTP_TIMEOUT", "4s"),
-        ("SURUS_ENGINE_KILL_AFTER", "1s"),
+        ("SURUS_HTTP_REQUEST_TIMEOUT", "4s"),
+        ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
         ("SURUS_ADMIN_LISTEN", &admin[..]),
     ];
     if engine != "classic" {

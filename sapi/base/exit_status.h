@@ -5,7 +5,7 @@
 /* Why a worker ended by itself: its exit status. */
 enum {
 	SURUS_EXIT_INBOX_CLOSED = 0,
-	SURUS_EXIT_MAX_EVENTS = 100,
+	SURUS_EXIT_MAX_REQUESTS = 100,
 	SURUS_EXIT_MAX_MEMORY = 101,
 	SURUS_EXIT_SETUP = 102,   /* could not become a worker; said on stderr */
 	SURUS_EXIT_STOPPED = 103, /* asked to end an event while it was sending */

@@ -119,8 +119,8 @@ bool surus_settings_read(int fd)
 			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("requests")) {
 			surus_settings.requests = (uint32_t)strtoul(value, NULL, 10);
-		} else if (IS("max_events")) {
-			surus_settings.max_events = strtoull(value, NULL, 10);
+		} else if (IS("max_requests")) {
+			surus_settings.max_requests = strtoull(value, NULL, 10);
 		} else if (IS("max_memory")) {
 			surus_settings.max_memory = strtoull(value, NULL, 10);
 		} else if (IS("user")) {
@@ -137,10 +137,10 @@ bool surus_settings_read(int fd)
 			add_ini(value);
 		} else if (IS("spin")) {
 			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
-		} else if (IS("direct_calls")) {
-			surus_settings.direct_calls = *value == '1';
-		} else if (IS("paranoid")) {
-			surus_settings.paranoid = *value == '1';
+		} else if (IS("direct_binding")) {
+			surus_settings.direct_binding = *value == '1';
+		} else if (IS("verify_restore")) {
+			surus_settings.verify_restore = *value == '1';
 		} else if (IS("tells_leaks")) {
 			surus_settings.tells_leaks = *value == '1';
 		} else if (IS("profiles")) {

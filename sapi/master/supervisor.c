@@ -171,7 +171,7 @@ static void reap(void)
 			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT);
 			/* A worker that ends without having served anything would do so again at once. Its line may say that although it is
 			 * not so: the longest pause is one second. */
-			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_EVENTS &&
+			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_REQUESTS &&
 			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP && WEXITSTATUS(status) != SURUS_EXIT_BOOT;
 			if (!has_served && atomic_load(&surus_lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
 				place->backoff = place->backoff ? place->backoff * 2 : 50000;

@@ -211,7 +211,7 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 #endif
 	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) == MAP_FAILED) {
 		/* What was there is gone, perhaps. */
-		perror("The code of PHP's library cannot be replaced (engine.direct_calls): mremap");
+		perror("The code of PHP's library cannot be replaced (engine.direct_binding): mremap");
 		_exit(1);
 	}
 	replaced = size;

@@ -92,7 +92,7 @@ size_t surus_report(char *text, size_t size)
 	add("ini_file", php_ini_opened_path);
 	add_scanned();
 	add("opcache", surus_opcache_state());
-	add("direct_calls", surus_direct_state());
+	add("direct_binding", surus_direct_state());
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}

@@ -173,7 +173,7 @@ void surus_rewind_mark(void)
 	if (why) {
 		surus_worker_cannot_begin(why);
 	}
-	if (surus_self->served > 0 && surus_settings.paranoid) {
+	if (surus_self->served > 0 && surus_settings.verify_restore) {
 		const void *differs = surus_pages_difference();
 		if (differs) {
 			char text[64];
@@ -191,7 +191,7 @@ void surus_rewind(void)
 	surus_limit_note_threads();
 	const char *why = surus_kernel_put_back(no_calls);
 
-	if (no_calls && surus_settings.paranoid && !surus_kernel_is_as_it_was()) {
+	if (no_calls && surus_settings.verify_restore && !surus_kernel_is_as_it_was()) {
 		end_differently("rewound memory differs: the kernel keeps something else for this process, which has made no system call");
 	}
 	bool holds = surus_signals_hold();

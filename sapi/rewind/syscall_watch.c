@@ -122,7 +122,7 @@ bool surus_calls_none(void)
 	/* To be told costs about as much as is spared where there is nothing to tell, and calls cost a little more meanwhile. So an application that
 	 * makes some in most of its events is asked ever less. */
 	watch->pause = watch->pause * 2 + 1 < MOST_PAUSE ? watch->pause * 2 + 1 : MOST_PAUSE;
-	watch->pause_left = surus_settings.paranoid ? 0 : watch->pause;
+	watch->pause_left = surus_settings.verify_restore ? 0 : watch->pause;
 	turn(false);
 	return false;
 }

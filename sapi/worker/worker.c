@@ -104,7 +104,7 @@ static bool retires(void)
 	if (lacks_descriptors()) {
 		return retire(SURUS_EXIT_DESCRIPTORS);
 	}
-	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
+	return surus_settings.max_requests && taken >= surus_settings.max_requests && retire(SURUS_EXIT_MAX_REQUESTS);
 }
 
 /* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is replaced later. */

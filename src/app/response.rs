@@ -75,11 +75,13 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
         Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
         Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
         Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     };
     match failure {
-        Failure::Busy(_) => note_refused(failure, event),
+        _ if failure.is_busy() => note_refused(failure, event),
         _ => warn!(event, status = status.as_u16(), %failure, "not answered"),
     }
     plain(status, "")
@@ -100,11 +102,13 @@ fn note_refused(failure: &Failure, event: u64) {
 pub fn failure_name(failure: &Failure) -> &'static str {
     match failure {
         Failure::Thrown(_) => "thrown",
-        Failure::Died(_) => "died",
-        Failure::TimedOut => "timed_out",
-        Failure::Busy(_) => "busy",
+        Failure::Died(_) => "worker_crashed",
+        Failure::TimedOut => "timeout",
+        Failure::QueueFull(_) => "queue_full",
+        Failure::QueueTimeout(_) => "queue_timeout",
+        Failure::Busy(_) => "overloaded",
         Failure::TooLarge(_) => "too_large",
-        Failure::Malformed(_) => "malformed",
+        Failure::Malformed(_) => "bad_response",
     }
 }
 

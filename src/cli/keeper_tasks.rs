@@ -82,7 +82,7 @@ impl Kept {
             Ok(site)
         };
         let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
-        SendFile::open_by(site, &self.config.send_file, &mut |directory| {
+        SendFile::open_by(site, &self.config.x_sendfile, &mut |directory| {
             note(Site::of_files(&self.project.join(directory), symlinks)?)
         })?;
         let routes = Routes::open(&self.config.route, &mut |root| {
@@ -109,7 +109,7 @@ impl Duties for Kept {
     type Trees = Vec<file_opener::Tree>;
 
     fn grace(&self) -> Duration {
-        self.config.http.drain_delay.0 + self.config.http.grace.0
+        self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
     }
 
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
@@ -275,7 +275,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
         let symlinks = config.site.symlinks;
         Ok(Site::adopt_files(symlinks, described, dir, reader))
     };
-    let send_file = SendFile::open_by(site.clone(), &config.send_file, &mut files)?;
+    let send_file = SendFile::open_by(site.clone(), &config.x_sendfile, &mut files)?;
     let routes = Routes::open(&config.route, &mut |root| {
         files(root)?.hiding(&config.site.hidden)
     })?;
@@ -304,7 +304,7 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
         reach.trees.push((path, dir.try_clone()?));
     }
     // A reload may find the project elsewhere. There, every file is opened by the opener.
-    let spool = config.http.spool.clone();
+    let spool = config.http.temp_dir.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
     reach.writes.push(std::env::temp_dir());
     let mut ports = Some(Vec::new());

@@ -355,8 +355,8 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
-    let delay = config.http.drain_delay.0;
-    let grace = config.http.grace.0 + std::time::Duration::from_secs(1);
+    let delay = config.http.shutdown_delay.0;
+    let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
@@ -371,7 +371,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         tokio::time::sleep(delay).await;
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
-            warn!("grace period exceeded (http.grace); in-flight requests aborted");
+            warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
         }
     };
     tokio::select! {
@@ -419,7 +419,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
         project,
         site.clone(),
         config.site.symlinks,
-        &config.send_file,
+        &config.x_sendfile,
     )?;
     let routes = Routes::new(&config.route, &config.site)?;
     let mut fronts = BTreeMap::new();
@@ -440,19 +440,19 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
 /// large bodies are rejected.
 pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
     match (
-        TempFile::create(config.http.spool.as_deref()),
-        &config.http.spool,
+        TempFile::create(config.http.temp_dir.as_deref()),
+        &config.http.temp_dir,
     ) {
         (Ok(_), _) => Ok(None),
         (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
-            "cannot create a file in {} (http.spool) as uid {}, the front end's user; let that \
+            "cannot create a file in {} (http.temp_dir) as uid {}, the front end's user; let that \
              user write there, or set http.user",
             directory.display(),
             surus_sys::process::uid()
         ))),
         (Err(error), None) => Ok(Some(format!(
             "cannot create a file in {} ({error}), so bodies above 64 KiB are rejected; name \
-             another directory in http.spool",
+             another directory in http.temp_dir",
             std::env::temp_dir().display()
         ))),
     }

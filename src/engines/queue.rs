@@ -118,7 +118,7 @@ impl Queue {
             return Ok(place);
         }
         let Some(_memory) = budget::QUEUE.try_take(bytes) else {
-            return Err(Failure::Busy("the queue's memory is full"));
+            return Err(Failure::QueueFull("the queue's memory is full"));
         };
         let until = Instant::now() + self.bounds.max_wait;
         let (turn, mut wait) = oneshot::channel();
@@ -127,7 +127,7 @@ impl Queue {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) => Err(CLOSED),
             Err(_) if deadline <= until => Err(Failure::TimedOut),
-            Err(_) => Err(Failure::Busy("no worker became free in time")),
+            Err(_) => Err(Failure::QueueTimeout("no worker became free in time")),
         }
     }
 
@@ -148,7 +148,7 @@ impl Queue {
         refuse(late);
         self.line.hand(served);
         match is_full {
-            true => Err(Failure::Busy("the queue is full")),
+            true => Err(Failure::QueueFull("the queue is full")),
             false => Ok(Waits {
                 line: self.line.clone(),
                 number,
@@ -208,7 +208,8 @@ fn held_by(event: &Event) -> u64 {
 
 fn refuse(late: Vec<Waiting>) {
     for waiting in late {
-        let failure = Failure::Busy("waited longer than engine.queue_target under overload");
+        let failure =
+            Failure::QueueTimeout("waited longer than engine.queue_target under overload");
         let _ = waiting.turn.send(Err(failure));
     }
 }

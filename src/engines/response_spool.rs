@@ -204,7 +204,7 @@ impl Giver {
             return Ok(());
         }
         let why = "no memory or disk space for the rest of a response (http.buffer_memory, \
-        http.max_spool)";
+        http.max_temp_size)";
         self.shared.lock().end = Some(Err(Failure::Busy(why)));
         Err(Gone)
     }
@@ -296,7 +296,7 @@ impl Giver {
         if let Some(error) = written.error {
             static REPORTED: Rarely = Rarely::new();
             if REPORTED.is_time(Instant::now()) {
-                warn!(%error, "cannot buffer a response on disk (http.spool); PHP waits for the \
+                warn!(%error, "cannot buffer a response on disk (http.temp_dir); PHP waits for the \
                 client");
             }
         }

@@ -184,7 +184,10 @@ impl<D: Duties> Keeper<D> {
                 break ExitStatus::from_raw(status);
             }
             if self.end.is_some_and(|end| Instant::now() >= end) {
-                warn!(pid, "the front does not end (http.grace); it is killed");
+                warn!(
+                    pid,
+                    "the front does not end (http.shutdown_timeout); it is killed"
+                );
                 let _ = process::kill(front.pid);
                 self.end = Some(Instant::now() + AT_ONCE);
             }

@@ -130,7 +130,7 @@ impl Drop for Surus {
             let _ = self.child.wait();
         }
         if !std::thread::panicking() {
-            // Fails on a difference that engine.paranoid reports, for every test.
+            // Fails on a difference that engine.verify_restore reports, for every test.
             let log = self.log();
             assert!(!log.contains("rewound memory differs"), "{log}");
         }

@@ -96,7 +96,7 @@ fn php_fpm_does_not_go_on_with_a_connection_that_has_had_a_body() {
         let listener = UnixListener::bind(&socket).unwrap();
         std::thread::spawn(|| says_whether_it_keeps(listener));
         let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
-        let engine = engine.with(|settings| settings.address = Some(address));
+        let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         for _ in 0..2 {
             assert_eq!(engine.text("").await, "1");
             let answer = engine.answer(put(engine.php(""), b"body")).await.unwrap();

@@ -112,7 +112,7 @@ engine_contract! {
         if !engine.finishes() || !engine.runs_ours() {
             return;
         }
-        let engine = engine.workers(1).with(|settings| settings.kill_after = time(100));
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(100));
         let trace = engine.writable().join("trace");
         for end in ["fastcgi_finish_request(); $work();", "register_shutdown_function('fastcgi_finish_request'); register_shutdown_function($work); exit;"] {
             let code = format!(
@@ -128,7 +128,7 @@ engine_contract! {
     }
 
     fn an_event_is_held_no_longer_than_its_worker_lives(engine) {
-        let engine = engine.workers(1).with(|settings| settings.kill_after = time(200));
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         for (code, finishes) in [
             (SEGFAULT, false),
             ("echo 'answer'; fastcgi_finish_request(); posix_kill(posix_getpid(), 11); while (true) {}", true),
@@ -207,7 +207,7 @@ engine_contract! {
 engine_contract! {
     standing:
     fn a_deadline_in_code_that_cannot_be_asked_is_a_kill(engine) {
-        let engine = engine.workers(1).with(|settings| settings.kill_after = time(200));
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         for code in [
             "ini_set('pcre.jit', 0); ini_set('pcre.backtrack_limit', -1); preg_match('/(a+)+$/', str_repeat('a', 40).'b');",
             "register_shutdown_function(function () { while (true) {} }); while (true) {}",
@@ -222,7 +222,7 @@ engine_contract! {
     }
 
     fn a_stopped_process_is_replaced(engine) {
-        let engine = engine.workers(1).with(|settings| settings.kill_after = time(200));
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         let pid = engine.pids().await[0];
         let running = engine.start(engine.php("while (true) usleep(10000);").timeout(Duration::from_millis(500))).await;
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -18,7 +18,7 @@ fn until_there(file: &Path) -> String {
 
 engine_contract! {
     fn a_full_queue_refuses_at_once(engine) {
-        let engine = engine.workers(1).with(|settings| settings.queue = 1);
+        let engine = engine.workers(1).with(|settings| settings.max_queue = 1);
         let gate = engine.writable().join("gate");
         let running = engine.occupy(1, &until_there(&gate)).await;
         let waiting = [engine.start(engine.php("echo 'waited';")).await];
@@ -85,7 +85,7 @@ engine_contract! {
 
     fn events_that_end_at_their_deadline_hurt_no_other(engine) {
         // Request ids are used again at once, so whoever acts on an event late may meet another.
-        let engine = engine.workers(3).with(|settings| settings.kill_after = time(20));
+        let engine = engine.workers(3).with(|settings| settings.kill_timeout = time(20));
         let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
         let echo = engine.file("usleep(500); echo $_GET['n'];");
         let (engine, nap, echo) = (&engine, &nap, &echo);
@@ -135,7 +135,7 @@ engine_contract! {
 
     fn recycling_by_number_loses_no_event(engine) {
         let engine = engine.workers(2).with(|settings| {
-            settings.max_events = 3;
+            settings.max_requests = 3;
             settings.queue_timeout = time(60_000);
             settings.queue_interval = time(60_000);
         });

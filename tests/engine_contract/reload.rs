@@ -39,7 +39,7 @@ engine_contract! {
     }
 
     fn reloading_while_workers_recycle_loses_nothing(engine) {
-        let engine = engine.with(|settings| settings.max_events = 2);
+        let engine = engine.with(|settings| settings.max_requests = 2);
         let hello = engine.file("echo 'hello';");
         let pool = engine.pool().await;
         let done = AtomicBool::new(false);

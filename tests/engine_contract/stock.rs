@@ -46,7 +46,7 @@ fn a_php_fpm_that_runs_already_is_asked() {
             .unwrap();
         until("it listens", || socket.exists()).await;
         let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
-        let engine = engine.with(|settings| settings.address = Some(address));
+        let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         let parent = "echo posix_getppid();";
         for _ in 0..3 {
             assert_eq!(engine.text(parent).await, fpm.id().to_string());
@@ -67,7 +67,7 @@ fn a_php_fpm_that_runs_already_is_asked() {
 #[test]
 fn a_process_that_has_just_been_replaced_is_killed_at_a_deadline() {
     on_engine("fpm", |engine| async move {
-        let engine = engine.workers(1).with(|settings| settings.max_events = 1);
+        let engine = engine.workers(1).with(|settings| settings.max_requests = 1);
         for _ in 0..3 {
             assert_eq!(engine.text("echo 'one';").await, "one");
             let late = engine
@@ -246,10 +246,10 @@ fn php_that_a_script_starts_is_whole() {
 fn a_php_fpm_that_does_not_run_is_said() {
     on_engine("fpm", |engine| async move {
         let address = Address::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();
-        let engine = engine.with(|settings| settings.address = Some(address));
+        let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         let error = format!("{:#}", engine.try_boot().await.err().unwrap());
         assert!(
-            error.contains("unix:/nowhere/fpm.sock") && error.contains("engine.address"),
+            error.contains("unix:/nowhere/fpm.sock") && error.contains("engine.php_fpm_address"),
             "{error}"
         );
     });

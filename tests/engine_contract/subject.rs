@@ -53,9 +53,9 @@ surus_serve(function () {
 pub fn subject(entry: &'static Entry) -> Subject {
     let settings = Settings {
         workers: Some(2),
-        spares: 0,
+        spare_workers: 0,
         // As for the program: the one that the sanitizers watch over.
-        php: std::env::var_os("SURUS_ENGINE_PHP").map(Into::into),
+        surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
         ..Settings::default()
     };
     Subject::new(entry, settings)

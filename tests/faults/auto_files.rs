@@ -74,7 +74,7 @@ fn guarded(engine: &str, boot: &str, before: &str, after: &str, how: How) -> Res
         )
         .unwrap(),
     }
-    let env = [env, vec![("SURUS_ENGINE_PARANOID", "true")]].concat();
+    let env = [env, vec![("SURUS_ENGINE_VERIFY_RESTORE", "true")]].concat();
     boot_in(dir, engine, boot, &["--workers", "1"], &env)
 }
 

@@ -45,7 +45,7 @@ pub fn boot_in(
 }
 
 fn booted(args: &[&str], env: &[(&str, &str)]) -> Site {
-    let mut settings = vec![("SURUS_ENGINE_PARANOID", "true")];
+    let mut settings = vec![("SURUS_ENGINE_VERIFY_RESTORE", "true")];
     settings.extend_from_slice(env);
     try_booted("rewind", BOOT, args, &settings)
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
@@ -53,7 +53,10 @@ fn booted(args: &[&str], env: &[(&str, &str)]) -> Site {
 
 #[test]
 fn each_way_to_fail_has_its_status_and_the_next_event_meets_the_boot() {
-    let site = booted(&["--workers", "1"], &[("SURUS_HTTP_TIMEOUT", "700ms")]);
+    let site = booted(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
+    );
     let files = [
         ("exit.php", "echo 'bye'; exit(3);"),
         (
@@ -181,7 +184,10 @@ fn the_kernels_oom_killer_costs_one_request() {
 /// As the kernel's OOM killer does, at any moment, while it is rewound too.
 #[test]
 fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
-    let site = booted(&["--workers", "3"], &[("SURUS_ENGINE_PARANOID", "false")]);
+    let site = booted(
+        &["--workers", "3"],
+        &[("SURUS_ENGINE_VERIFY_RESTORE", "false")],
+    );
     let load = site.load(6, "/hello.php");
     let mut killed = 0;
     let mut random = 1u64;

@@ -82,7 +82,7 @@ fn nothing_is_looked_at_for_whom_the_kernel_has_done_nothing() {
 #[test]
 fn whatever_is_left_behind_is_put_back_in_every_order() {
     // All are watched, and what is said to be as it was is compared.
-    let site = site(&[("SURUS_ENGINE_PARANOID", "true")]);
+    let site = site(&[("SURUS_ENGINE_VERIFY_RESTORE", "true")]);
     let booted = site.get("/?do=look").body;
     let all = [
         "nothing", "ask", "chdir", "umask", "open", "flush", "finish", "late", "log", "limit",

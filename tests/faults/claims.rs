@@ -51,7 +51,7 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
                        while (!file_exists($_GET['go'])) { usleep(1000); clearstatcache(); } echo 'of another'; flush();";
         let files = [("lie.php", WRITES_BACK), ("streams.php", streams)];
         // The response of the script itself may be lost.
-        let site = site(engine, &files, &[("SURUS_HTTP_TIMEOUT", "10s")]);
+        let site = site(engine, &files, &[("SURUS_HTTP_REQUEST_TIMEOUT", "10s")]);
         let path = |name: &str| site.dir.path().join("writable").join(name);
         let lie = site.begun("/lie.php");
         // The request waits until a worker is free.
@@ -167,8 +167,8 @@ fn worker_that_hides_its_request_takes_no_other_with_it() {
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
                     ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
         let limits = [
-            ("SURUS_HTTP_TIMEOUT", "2s"),
-            ("SURUS_ENGINE_KILL_AFTER", "1s"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "2s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
         ];
         let site = site(engine, &[("lie.php", code)], &limits);
         let lie = site.begun("/lie.php?");

@@ -75,7 +75,7 @@ fn a_full_disk_is_said_and_nothing_stays_on_it() {
     let spool = place.path().join("spool");
     let site = Site::start(
         &["--workers", "1"],
-        &[("SURUS_HTTP_SPOOL", spool.to_str().unwrap())],
+        &[("SURUS_HTTP_TEMP_DIR", spool.to_str().unwrap())],
     );
     assert_eq!(site.get("/hello.php").body, "hello");
     let before = descriptors(site.surus.front());
@@ -105,7 +105,8 @@ fn clients_that_leave_before_their_answer_are_counted() {
     let sleeps = request("GET", "/nap.php?ms=300", "");
     leave(&site, sleeps.as_bytes(), Duration::from_millis(100));
     until("it is counted", || {
-        metrics(&admin).contains("surus_requests_total{engine=\"classic\",outcome=\"gone\"} 1")
+        metrics(&admin)
+            .contains("surus_requests_total{engine=\"classic\",outcome=\"client_closed\"} 1")
     });
 }
 
@@ -137,7 +138,7 @@ fn nothing_grows_over_ten_thousand_requests() {
     let spool = crate::common::spool();
     let site = Site::start(
         &["--workers", "2"],
-        &[("SURUS_HTTP_SPOOL", spool.path().to_str().unwrap())],
+        &[("SURUS_HTTP_TEMP_DIR", spool.path().to_str().unwrap())],
     );
     let address = site.surus.address.clone();
     let run = |requests: usize| {
@@ -256,7 +257,7 @@ fn a_lack_of_descriptors_is_no_lack_of_permission() {
 
 #[test]
 fn who_finds_the_queue_full_is_told_when_to_come_again() {
-    let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_QUEUE", "1")]);
+    let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_MAX_QUEUE", "1")]);
     let slow = site.begun("/nap.php?ms=2000");
     let waiting: Vec<_> = (0..24)
         .map(|_| {

@@ -155,7 +155,7 @@ fn for_the_drain_delay_everything_is_served_and_only_readiness_has_ended() {
         &["--workers", "1"],
         &[
             ("SURUS_ADMIN_LISTEN", &listen),
-            ("SURUS_HTTP_DRAIN_DELAY", "1500ms"),
+            ("SURUS_HTTP_SHUTDOWN_DELAY", "1500ms"),
         ],
     );
     assert_eq!(ready(&admin), "HTTP/1.1 200 OK");
@@ -175,7 +175,7 @@ fn for_the_drain_delay_everything_is_served_and_only_readiness_has_ended() {
 
 #[test]
 fn a_second_signal_ends_the_drain_delay() {
-    let mut site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_DRAIN_DELAY", "1h")]);
+    let mut site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_SHUTDOWN_DELAY", "1h")]);
     site.surus.signal("TERM");
     site.surus.wait_for_log(|log| log.contains("shutting down"));
     let began = Instant::now();
@@ -260,7 +260,10 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn the_grace_period_has_an_end() {
-    let mut site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_GRACE", "500ms")]);
+    let mut site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_SHUTDOWN_TIMEOUT", "500ms")],
+    );
     let processes: Vec<u32> = site
         .workers()
         .into_iter()

@@ -41,7 +41,7 @@ const BOOT: &str = r"
 fn memory_beside_what_stays_is_removed_and_the_worker_stays() {
     let env = [
         ("SURUS_PHP_FFI__ENABLE", "true"),
-        ("SURUS_ENGINE_PARANOID", "true"),
+        ("SURUS_ENGINE_VERIFY_RESTORE", "true"),
     ];
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &env).unwrap_or_else(|log| panic!("{log}"));

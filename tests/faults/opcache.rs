@@ -10,7 +10,7 @@ fn said(site: &Site) -> (usize, Option<String>) {
     let metrics = metrics(&site.dir.path().join("admin.sock"));
     let counted = metrics
         .lines()
-        .find(|line| line.starts_with("surus_opcache_stuck_total{"));
+        .find(|line| line.starts_with("surus_opcache_blocked_total{"));
     let said = site.surus.log().matches(SAID).count();
     (said, counted.map(str::to_string))
 }
@@ -92,8 +92,9 @@ fn a_full_opcache_is_said_once_for_each_boot() {
         for (boot, after) in [(1, 0), (2, 3)] {
             assert_eq!(site.get(&format!("/all.php?after={after}")).body, "300");
             until("the log says that it is full", || said(&site).0 == boot);
-            let counted =
-                format!("surus_opcache_stuck_total{{engine=\"{engine}\",reason=\"full\"}} {boot}");
+            let counted = format!(
+                "surus_opcache_blocked_total{{engine=\"{engine}\",reason=\"full\"}} {boot}"
+            );
             // What is missing is compiled, and works.
             assert_eq!(site.get("/all.php").body, "300");
             assert_eq!(said(&site), (boot, Some(counted)));
@@ -115,7 +116,7 @@ fn a_reset_of_opcache_waits_for_a_reload_and_the_log_says_so() {
         assert_eq!(site.get("/reset.php").body, "true");
         until("the log says that it waits", || said(&site).0 == 1);
         let counted =
-            format!("surus_opcache_stuck_total{{engine=\"{engine}\",reason=\"restart\"}} 1");
+            format!("surus_opcache_blocked_total{{engine=\"{engine}\",reason=\"restart\"}} 1");
         assert_eq!(said(&site), (1, Some(counted)));
         assert!(site.surus.log().contains("`surus reload`"));
         assert_eq!(site.get("/hello.php").body, "hello");

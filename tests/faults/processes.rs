@@ -185,8 +185,8 @@ fn a_stopped_worker_is_replaced_after_its_deadline() {
     let site = Site::start(
         &["--workers", "1"],
         &[
-            ("SURUS_HTTP_TIMEOUT", "1s"),
-            ("SURUS_ENGINE_KILL_AFTER", "300ms"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "300ms"),
         ],
     );
     let worker = site.workers()[0];
@@ -238,9 +238,13 @@ fn how_long_events_wait_for_a_worker_is_measured() {
             let line = line.unwrap_or_else(|| panic!("no {name} in:\n{metrics}"));
             line.rsplit(' ').next().unwrap().parse().unwrap()
         };
-        assert_eq!(value("surus_queue_wait_seconds_count"), 3.0, "{metrics}");
+        assert_eq!(
+            value("surus_queue_duration_seconds_count"),
+            3.0,
+            "{metrics}"
+        );
         // One waited for one, another for two.
-        let waited = value("surus_queue_wait_seconds_sum");
+        let waited = value("surus_queue_duration_seconds_sum");
         assert!(waited > 0.8 && waited < 60.0, "{engine}: {waited}");
     }
 }

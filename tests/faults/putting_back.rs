@@ -13,7 +13,7 @@ fn ends(admin: &Path) -> (u64, u64) {
     let of = |reason: &str| -> u64 {
         let lines = text
             .lines()
-            .filter(|line| line.starts_with("surus_worker_ends_total"));
+            .filter(|line| line.starts_with("surus_worker_exits_total"));
         let counts = lines.filter(|line| line.contains(reason));
         counts
             .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
@@ -41,7 +41,7 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
     let faulty = Preload::compile("faulty.c");
     let env = [
         ("SURUS_ADMIN_LISTEN", listen.as_str()),
-        ("SURUS_ENGINE_PARANOID", "true"),
+        ("SURUS_ENGINE_VERIFY_RESTORE", "true"),
         ("LD_PRELOAD", faulty.path()),
         ("FAULTY_FILE", fault.to_str().unwrap()),
     ];

@@ -15,7 +15,7 @@ fn regular_expressions_that_come_again_are_compiled_ahead() {
             engine,
             &boot,
             &["--workers", "2"],
-            &[("SURUS_ENGINE_PARANOID", "true")],
+            &[("SURUS_ENGINE_VERIFY_RESTORE", "true")],
         )
         .unwrap_or_else(|log| panic!("{log}"));
         std::fs::write(

@@ -16,7 +16,7 @@ fn what_cannot_be_rewound_is_replaced_counted_and_said_once() {
         &["--workers", "1", "-d", "ffi.enable=1"],
         &[
             ("SURUS_ADMIN_LISTEN", &listen),
-            ("SURUS_ENGINE_PARANOID", "true"),
+            ("SURUS_ENGINE_VERIFY_RESTORE", "true"),
         ],
     )
     .unwrap_or_else(|log| panic!("{log}"));

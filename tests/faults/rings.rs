@@ -318,7 +318,7 @@ fn a_worker_looks_for_its_next_event_where_there_is_a_cpu_for_it() {
     });
     assert_eq!(seen, surus::observe::system::Machine::read().has_spare());
     until("it sleeps when nothing comes", || !is_spinning());
-    let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_SPIN", "false")]);
+    let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_BUSY_POLL", "false")]);
     let mut memory = self::memory(&site);
     load(&site, 1, || {
         for _ in 0..1000 {

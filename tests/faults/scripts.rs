@@ -7,7 +7,10 @@ use crate::site::{Site, is_root, until};
 
 #[test]
 fn each_way_to_fail_has_its_status_and_leaves_a_working_service() {
-    let site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_TIMEOUT", "700ms")]);
+    let site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
+    );
     for (path, status) in [
         ("/segfault.php", 502),
         ("/loop.php", 504),

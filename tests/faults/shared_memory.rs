@@ -376,7 +376,7 @@ fn siblings_stopped_by_a_script_keep_no_request() {
         let site = site(
             engine,
             &[("lie.php", code)],
-            &[("SURUS_HTTP_TIMEOUT", "20s")],
+            &[("SURUS_HTTP_REQUEST_TIMEOUT", "20s")],
         );
         assert_eq!(site.get("/lie.php").body, "done", "{engine}");
         answers_within(&site, SOON, engine);
@@ -398,8 +398,8 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
                     ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
         let limits = [
-            ("SURUS_HTTP_TIMEOUT", "1s"),
-            ("SURUS_ENGINE_KILL_AFTER", "1s"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
         ];
         let site = site(engine, &[("lie.php", code)], &limits);
         let lie = site.begun("/lie.php?");

@@ -78,7 +78,7 @@ fn spooled(pid: u32, spool: &Path) -> usize {
 
 fn with_long(args: &[&str], spool: &Path, env: &[(&str, &str)]) -> Site {
     let mut env = env.to_vec();
-    env.push(("SURUS_HTTP_SPOOL", spool.to_str().unwrap()));
+    env.push(("SURUS_HTTP_TEMP_DIR", spool.to_str().unwrap()));
     let site = Site::start(args, &env);
     std::fs::write(site.dir.path().join("long.php"), LONG).unwrap();
     assert!(site.get("/hello.php").body.contains("hello"));
@@ -131,7 +131,7 @@ fn beyond_the_disk_or_the_limit_all_of_an_answer_comes_all_the_same() {
             let site = with_long(
                 &["--workers", "1", "--engine", engine],
                 &spool,
-                &[("SURUS_HTTP_MAX_RESPONSE_SPOOL", limit)],
+                &[("SURUS_HTTP_MAX_RESPONSE_BUFFER", limit)],
             );
             let slow = Trickler::begin(&site, "/long.php");
             let mut took = 0;

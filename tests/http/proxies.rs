@@ -80,7 +80,7 @@ fn behind_a_balancer(dir: &Path) -> Surus {
     let settings = [
         ("proxy_protocol", "true"),
         ("trusted_proxies", "127.0.0.0/8"),
-        ("head_timeout", "1s"),
+        ("header_timeout", "1s"),
     ];
     serve(dir, &settings)
 }

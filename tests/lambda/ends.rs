@@ -83,7 +83,7 @@ fn lambda_log_level_filters_the_applications_records() {
     let env = [
         ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
         ("AWS_LAMBDA_LOG_LEVEL", "ERROR"),
-        ("SURUS_HTTP_TIMEOUT", "1s"),
+        ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
     ];
     let function = Function::start(&[("index.php", code)], &env);
     function.get("l-1", "/");

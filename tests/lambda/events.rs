@@ -232,7 +232,7 @@ fn unreported_failures_fail_the_event() {
         dir.install_package();
         let env = [
             ("_HANDLER", "handler.php"),
-            ("SURUS_LAMBDA_PARTIAL_BATCH", partial),
+            ("SURUS_LAMBDA_REPORT_BATCH_ITEM_FAILURES", partial),
         ];
         let function = Function::begin(Api::start(), dir, &env);
         let failed = json!({"failed": [{"itemIdentifier": "m-1"}]});

@@ -316,7 +316,7 @@ fn status_in_fail_on_fails_the_event() {
         "<?php http_response_code((int) substr($_SERVER['REQUEST_URI'], 1)); echo 'no database';";
     for mode in ["buffered", "stream"] {
         let env = [
-            ("SURUS_LAMBDA_FAIL_ON", "500,502-504"),
+            ("SURUS_LAMBDA_ERROR_STATUSES", "500,502-504"),
             ("SURUS_LAMBDA_MODE", mode),
         ];
         let function = Function::start(&[("index.php", code)], &env);

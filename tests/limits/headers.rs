@@ -8,6 +8,8 @@ fn site(code: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
+    let patient = "[http]\nrequest_timeout = \"10m\"\n";
+    std::fs::write(dir.path().join("surus.toml"), patient).unwrap();
     std::fs::write(dir.path().join("page.php"), format!("<?php {code}")).unwrap();
     std::fs::write(dir.path().join("fine.php"), "<?php echo 'fine';").unwrap();
     dir

@@ -16,6 +16,8 @@ fn site() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
+    let patient = "[http]\nrequest_timeout = \"10m\"\n";
+    std::fs::write(dir.path().join("surus.toml"), patient).unwrap();
     let plain = format!("<?php {LOG} echo 'logged';");
     std::fs::write(dir.path().join("plain.php"), plain).unwrap();
     let booted = format!("<?php surus_serve(function () {{ {LOG} echo 'logged'; }});");

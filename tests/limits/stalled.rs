@@ -43,11 +43,11 @@ async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
     let mut all = vec![
         ("SURUS_ACCESS_LOG_FORMAT", "off"),
         ("SURUS_ENGINE_WORKERS", "4"),
-        ("SURUS_ENGINE_QUEUE", "10000"),
+        ("SURUS_ENGINE_MAX_QUEUE", "10000"),
         ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
         ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
         // As long as it takes beside other load; the clients leave by themselves.
-        ("SURUS_HTTP_WRITE_TIMEOUT", "10m"),
+        ("SURUS_HTTP_SEND_TIMEOUT", "10m"),
     ];
     all.extend(settings);
     let surus = Surus::spawn(dir.path(), &["--engine", "classic"], &all).unwrap();

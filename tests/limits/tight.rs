@@ -67,7 +67,7 @@ fn without_memory_bodies_pass_through_files_and_streams_stay_plain() {
 fn without_memory_and_disk_bodies_are_refused_and_streams_wait_for_their_client() {
     let (_dir, surus) = serve(&[
         ("SURUS_HTTP_BUFFER_MEMORY", "0"),
-        ("SURUS_HTTP_MAX_SPOOL", "0"),
+        ("SURUS_HTTP_MAX_TEMP_SIZE", "0"),
     ]);
     let whole = get_with(&surus.address, "/?small", "");
     assert!(whole.starts_with(b"HTTP/1.1 503 "));

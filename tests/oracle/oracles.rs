@@ -144,7 +144,7 @@ impl Oracles {
                 std::fs::write(&boot, BOOT).unwrap();
                 env.push(("SURUS_ENGINE_SCRIPT", boot.to_str().unwrap()));
                 env.push(("SURUS_ENGINE_WORKERS", "1"));
-                env.push(("SURUS_ENGINE_PARANOID", "true"));
+                env.push(("SURUS_ENGINE_VERIFY_RESTORE", "true"));
             }
             Surus::spawn(&root, &[], &env)
                 .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))

@@ -41,7 +41,7 @@ pub fn check(engine: &str, topic: &str, text: &str) {
         }
     }
     println!("{topic}: {asked} cases");
-    // From engine.paranoid; the worker exits after its response.
+    // From engine.verify_restore; the worker exits after its response.
     if oracles.log(Name::Surus).contains("memory differs") {
         failures.push(oracles.log(Name::Surus));
     }

@@ -561,8 +561,8 @@ pub fn every_engine_answers_is_interrupted_and_reloads_through_the_keeper() {
     ]);
     for engine in ["classic", "cgi", "cli", "fpm", "builtin"] {
         let env = [
-            ("SURUS_HTTP_TIMEOUT", "1s"),
-            ("SURUS_ENGINE_KILL_AFTER", "200ms"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "200ms"),
         ];
         let surus = start(dir.path(), &["--engine", engine, "--workers", "2"], &env);
         assert_serves(&surus);
@@ -618,7 +618,7 @@ pub fn php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper()
         .unwrap();
     until("php-fpm listens", || socket.exists());
     let address = format!("unix:{}", socket.display());
-    let env = [("SURUS_ENGINE_ADDRESS", address.as_str())];
+    let env = [("SURUS_ENGINE_PHP_FPM_ADDRESS", address.as_str())];
     let second = start(dir.path(), &["--engine", "fpm"], &env);
     assert_serves(&second);
     drop(second);

@@ -86,8 +86,10 @@ impl Consumer {
         function.sink = Some(Arc::new(move |line: &str| {
             kept.lock().unwrap().push(line.to_string());
         }));
-        if let Ok(php) = std::env::var("SURUS_ENGINE_PHP") {
-            function.variables.insert("SURUS_ENGINE_PHP".into(), php);
+        if let Ok(php) = std::env::var("SURUS_ENGINE_SURUS_PHP") {
+            function
+                .variables
+                .insert("SURUS_ENGINE_SURUS_PHP".into(), php);
         }
         let emulator = Emulator::start(function).await.unwrap();
         let meet = || emulator.invoke(format!(r#"{{"meet":{ENVIRONMENTS}}}"#));
@@ -141,7 +143,7 @@ fn install(dir: &Path, reports_failures: bool) {
     std::fs::write(dir.join("handler.php"), HANDLER).unwrap();
     let partial_batch = if reports_failures { "on" } else { "off" };
     let settings = format!(
-        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \"record\"\npartial_batch = \"{partial_batch}\"\n"
+        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \"record\"\nreport_batch_item_failures = \"{partial_batch}\"\n"
     );
     std::fs::write(dir.join("surus.toml"), settings).unwrap();
 }

@@ -193,7 +193,7 @@ impl Site {
             is_named: script.is_some(),
             falls_back: settings.fallback,
             index: index(&settings.index)?,
-            uploads: uploads(&settings.uploads)?,
+            uploads: uploads(&settings.no_php)?,
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
@@ -265,7 +265,7 @@ impl Site {
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;
         site.index = index(&settings.index)?;
-        site.uploads = uploads(&settings.uploads)?;
+        site.uploads = uploads(&settings.no_php)?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;

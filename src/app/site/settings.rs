@@ -24,7 +24,7 @@ pub struct Settings {
     pub symlinks: Symlinks,
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
-    pub uploads: Vec<String>,
+    pub no_php: Vec<String>,
     /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
     pub htaccess: bool,
     /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
@@ -44,7 +44,7 @@ impl Default for Settings {
             root: None,
             index: vec!["index.php".into(), "index.html".into()],
             symlinks: Symlinks::default(),
-            uploads: Vec::new(),
+            no_php: Vec::new(),
             htaccess: true,
             fallback: true,
             hidden: Vec::new(),

@@ -253,7 +253,7 @@ fn links_that_stay_inside_are_followed_but_hide_nothing() {
         check(
             &Settings {
                 symlinks,
-                uploads: vec!["/uploads".into()],
+                no_php: vec!["/uploads".into()],
                 ..Settings::default()
             },
             &[
@@ -357,7 +357,7 @@ fn files_that_kubernetes_mounts_through_dotted_links_are_served() {
 fn php_that_visitors_uploaded_is_neither_run_nor_sent() {
     check(
         &Settings {
-            uploads: vec!["/uploads/".into()],
+            no_php: vec!["/uploads/".into()],
             ..Settings::default()
         },
         &[
@@ -885,7 +885,7 @@ fn wrong_settings_stop_the_start_and_say_what_is_allowed() {
     for uploads in ["uploads", "/a/../b", "/", ""] {
         fails(
             Settings {
-                uploads: vec![uploads.into()],
+                no_php: vec![uploads.into()],
                 ..default()
             },
             None,
@@ -909,7 +909,7 @@ proptest! {
         static PROJECT: LazyLock<TempDir> = LazyLock::new(project);
         let symlinks = if follow { Symlinks::Follow } else { Symlinks::Inside };
         let uploads = if uploads { vec!["/uploads".to_owned()] } else { Vec::new() };
-        let settings = Settings { symlinks, uploads: uploads.clone(), ..Settings::default() };
+        let settings = Settings { symlinks, no_php: uploads.clone(), ..Settings::default() };
         for site in sites(&PROJECT, &settings) {
             let filename = match site.resolve(&raw) {
                 Resolution::File(found) => {

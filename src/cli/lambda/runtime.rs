@@ -146,11 +146,11 @@ async fn function(
     // Lambda sends no more events than can run at once. The deadline limits their waiting time.
     config.engine.queue_timeout = Time::seconds(900);
     // Lambda shows two CPUs even if the function's share is less than one.
-    config.engine.spin = false;
+    config.engine.busy_poll = false;
     // Direct binding reads all of PHP's code; a start needs only a part.
-    config.engine.direct_calls = false;
-    let reserve = config.lambda.reserve.0;
-    config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
+    config.engine.direct_binding = false;
+    let reserve = config.lambda.deadline_margin.0;
+    config.engine.kill_timeout.0 = config.engine.kill_timeout.0.min(reserve / 2);
     let place = open_place(project, &config)?;
     let front = place.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
@@ -179,7 +179,7 @@ async fn function(
             let workers = engines::worker_count(&asked.config.engine)?;
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
-                partial_batch: config.lambda.partial_batch,
+                partial_batch: config.lambda.report_batch_item_failures,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: engine_setup::boot_one(&asked, project, &metrics).await?,

@@ -65,7 +65,7 @@ struct Inner {
     /// By slot; None if the server must be started.
     servers: Vec<Mutex<Option<Server>>>,
     slots: ProcessSlots,
-    max_events: u64,
+    max_requests: u64,
     /// How long a server may take to start.
     boot_timeout: Duration,
     home: Home,
@@ -99,7 +99,7 @@ impl Builtin {
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             slots: ProcessSlots::new(spec.workers),
-            max_events: spec.max_events,
+            max_requests: spec.max_requests,
             boot_timeout: spec.boot_timeout,
             home,
         });
@@ -498,7 +498,7 @@ impl Exchange for Http {
             let is_free =
                 self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
             let is_old =
-                self.inner.max_events > 0 && self.slot.served() + 1 >= self.inner.max_events;
+                self.inner.max_requests > 0 && self.slot.served() + 1 >= self.inner.max_requests;
             if !is_free || is_old {
                 self.slot.counts = false;
                 if let Err(error) = inner.renew(index).await {

@@ -68,7 +68,7 @@ impl Fpm {
             let connected = connect(address, spec.launch.as_ref()).await;
             connected.with_context(|| {
                 format!(
-                    "cannot connect to php-fpm at {} (engine.address)",
+                    "cannot connect to php-fpm at {} (engine.php_fpm_address)",
                     String::from(address.clone())
                 )
             })?;
@@ -127,7 +127,7 @@ pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
              pm = static\npm.max_children = 1\npm.max_requests = {}\n\
              clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
              security.limit_extensions =\n",
-            spec.max_events
+            spec.max_requests
         )?;
         if let Some(front) = home.front() {
             writeln!(text, "listen.owner = {front}")?;

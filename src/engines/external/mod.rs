@@ -69,7 +69,7 @@ pub struct Spec {
     /// How many events may run at once.
     pub workers: usize,
     /// How many events one process serves; 0 for no limit.
-    pub max_events: u64,
+    pub max_requests: u64,
     pub user: Option<User>,
     pub ini_file: Option<PathBuf>,
     pub ini: Vec<(String, String)>,
@@ -225,7 +225,7 @@ impl Inner {
             Some(place) => Ok(place),
             None => self.queue.enter(&event).await,
         };
-        let waited = self.metrics.queue_wait(self.spec.name);
+        let waited = self.metrics.queue_duration(self.spec.name);
         waited.observe(began.elapsed().as_secs_f64());
         let place = place?;
         let current = self.current.load_full();

@@ -32,7 +32,7 @@ async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Place, Failure>> {
 }
 
 fn is_refused(answer: &Result<Place, Failure>) -> bool {
-    matches!(answer, Err(Failure::Busy(why)) if why.contains("overload"))
+    matches!(answer, Err(Failure::QueueTimeout(why)) if why.contains("overload"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,11 +48,11 @@ async fn queue_is_bounded_in_number_and_time() {
     assert_eq!(queue.waiting(), 1);
     assert!(matches!(
         queue.enter_by(later(), EVENT).await,
-        Err(Failure::Busy("the queue is full"))
+        Err(Failure::QueueFull("the queue is full"))
     ));
     assert!(matches!(
         second.await.unwrap(),
-        Err(Failure::Busy("no worker became free in time"))
+        Err(Failure::QueueTimeout("no worker became free in time"))
     ));
     assert_eq!(queue.waiting(), 0);
     let deadline = Instant::now() + SECOND;
@@ -130,7 +130,7 @@ async fn queue_whose_memory_is_full_refuses() {
     let more = budget::QUEUE.limit() + 1;
     assert!(matches!(
         queue.enter_by(later(), more).await,
-        Err(Failure::Busy("the queue's memory is full"))
+        Err(Failure::QueueFull("the queue's memory is full"))
     ));
 }
 

@@ -26,19 +26,19 @@ pub enum Killed {
 /// Reasons for which no worker should end.
 pub const WRONG: [&str; 9] = [
     "signal",
-    "exit",
-    "boot",
-    "setup",
-    "broken",
+    "unexpected_exit",
+    "boot_failed",
+    "setup_failed",
+    "protocol_error",
     "suspended",
-    "differs",
+    "verify_failed",
     "timeout",
     "no_descriptors",
 ];
 
 /// So that another takes its place.
 pub const RENEWED: Why = Why {
-    label: "renewed",
+    label: "pcre_refresh",
     expected: true,
     remedy: None,
 };
@@ -55,21 +55,21 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
     }
     let (label, expected) = match status {
         Some(0) => ("drained", true),
-        Some(100) => ("max_events", true),
+        Some(100) => ("max_requests", true),
         Some(101) => ("max_memory", true),
-        Some(102) => ("setup", false),
-        Some(103) => ("stopped", true),
-        Some(104) => ("served", true),
-        Some(105) => ("boot", false),
-        Some(106) => ("failed", true),
-        Some(108) => ("differs", false),
-        Some(109) => ("renewed", true),
+        Some(102) => ("setup_failed", false),
+        Some(103) => ("interrupted", true),
+        Some(104) => ("single_use", true),
+        Some(105) => ("boot_failed", false),
+        Some(106) => ("fatal_error", true),
+        Some(108) => ("verify_failed", false),
+        Some(109) => ("pcre_refresh", true),
         Some(120) => ("no_descriptors", false),
-        Some(121) => ("ended", true),
-        Some(_) => ("exit", false),
+        Some(121) => ("script_returned", true),
+        Some(_) => ("unexpected_exit", false),
         None => match killed {
             Some(Killed::Late) => ("timeout", false),
-            Some(Killed::Broken) => ("broken", false),
+            Some(Killed::Broken) => ("protocol_error", false),
             Some(Killed::Suspended) => ("suspended", false),
             None => ("signal", false),
         },

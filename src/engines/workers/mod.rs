@@ -228,7 +228,7 @@ impl Inner {
         let began = Instant::now();
         let place = self.queue.enter(event).await;
         if place.is_err() {
-            let waited = self.metrics.queue_wait(self.spec.name);
+            let waited = self.metrics.queue_duration(self.spec.name);
             waited.observe(began.elapsed().as_secs_f64());
         }
         Ok((place?, Some(began)))

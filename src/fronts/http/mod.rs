@@ -43,12 +43,12 @@ pub struct Settings {
     /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504. What PHP does when its answer is
     /// complete has no limit.
     #[serde(deserialize_with = "timeout")]
-    pub timeout: Time,
+    pub request_timeout: Time,
     /// Larger request bodies: 413.
-    pub max_body: Size,
+    pub max_body_size: Size,
     /// Larger request heads: 431.
-    #[serde(deserialize_with = "max_head")]
-    pub max_head: Size,
+    #[serde(deserialize_with = "max_header_size")]
+    pub max_header_size: Size,
     /// More header lines: 431.
     #[serde(deserialize_with = "max_headers")]
     pub max_headers: usize,
@@ -56,16 +56,16 @@ pub struct Settings {
     #[serde(deserialize_with = "max_uri")]
     pub max_uri: Size,
     /// From the first byte of a request's head to its last.
-    #[serde(deserialize_with = "head_timeout")]
-    pub head_timeout: Time,
+    #[serde(deserialize_with = "header_timeout")]
+    pub header_timeout: Time,
     /// Without a byte of the request's body: 408.
     #[serde(deserialize_with = "body_timeout")]
     pub body_timeout: Time,
     /// Without the client taking a byte of the response.
-    #[serde(deserialize_with = "write_timeout")]
-    pub write_timeout: Time,
+    #[serde(deserialize_with = "send_timeout")]
+    pub send_timeout: Time,
     /// A connection between two requests.
-    pub keep_alive: Time,
+    pub keep_alive_timeout: Time,
     /// One more takes the place of the connection that has been idle longest; where none is, it is closed at once.
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
@@ -77,19 +77,19 @@ pub struct Settings {
     pub proxy_protocol: bool,
     /// Where request bodies above 64 KiB are kept, and what clients do not take yet of their responses; the system's directory for temporary
     /// files when not set.
-    pub spool: Option<PathBuf>,
+    pub temp_dir: Option<PathBuf>,
     /// So much of a response is kept for a client that takes it more slowly than PHP makes it; beyond that PHP waits. 0 for none.
-    pub max_response_spool: Size,
+    pub max_response_buffer: Size,
     /// Bytes of all requests and responses together that wait in memory. Beyond that they wait in
     /// files.
     pub buffer_memory: Size,
     /// Bytes of all such files. Beyond that PHP waits for its clients, and bodies of requests are
     /// refused: 507.
-    pub max_spool: Size,
+    pub max_temp_size: Size,
     /// What is in flight may take so long after SIGTERM.
-    pub grace: Time,
+    pub shutdown_timeout: Time,
     /// For so long after SIGTERM everything goes on but readiness.
-    pub drain_delay: Time,
+    pub shutdown_delay: Time,
 }
 
 impl Default for Settings {
@@ -100,24 +100,24 @@ impl Default for Settings {
             user: None,
             landlock: true,
             seccomp: true,
-            timeout: Time::seconds(60),
-            max_body: Size(64 << 20),
-            max_head: Size(32 << 10),
+            request_timeout: Time::seconds(60),
+            max_body_size: Size(64 << 20),
+            max_header_size: Size(32 << 10),
             max_headers: 100,
             max_uri: Size(8 << 10),
-            head_timeout: Time::seconds(10),
+            header_timeout: Time::seconds(10),
             body_timeout: Time::seconds(30),
-            write_timeout: Time::seconds(60),
-            keep_alive: Time::seconds(75),
+            send_timeout: Time::seconds(60),
+            keep_alive_timeout: Time::seconds(75),
             max_connections: 10_000,
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
-            spool: None,
-            max_response_spool: Size(1 << 30),
+            temp_dir: None,
+            max_response_buffer: Size(1 << 30),
             buffer_memory: Size(budget::DEFAULT_MEMORY),
-            max_spool: Size(budget::DEFAULT_SPOOL),
-            grace: Time::seconds(60),
-            drain_delay: Time::seconds(0),
+            max_temp_size: Size(budget::DEFAULT_SPOOL),
+            shutdown_timeout: Time::seconds(60),
+            shutdown_delay: Time::seconds(0),
         }
     }
 }
@@ -126,18 +126,18 @@ impl Settings {
     /// Sets what all requests together may use, once per process.
     pub fn set_budgets(&self) {
         budget::MEMORY.set_limit(self.buffer_memory.0);
-        budget::SPOOL.set_limit(self.max_spool.0);
+        budget::SPOOL.set_limit(self.max_temp_size.0);
     }
 
     /// Where responses wait for their clients.
     pub fn response_spool(&self) -> Option<Arc<Spool>> {
         let spool = || {
             Arc::new(Spool {
-                directory: self.spool.clone(),
-                max: self.max_response_spool.0,
+                directory: self.temp_dir.clone(),
+                max: self.max_response_buffer.0,
             })
         };
-        (self.max_response_spool.0 > 0).then(spool)
+        (self.max_response_buffer.0 > 0).then(spool)
     }
 }
 
@@ -151,24 +151,24 @@ fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
 }
 
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    units::wait("http.timeout", from)
+    units::wait("http.request_timeout", from)
 }
 
-fn head_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    units::wait("http.head_timeout", from)
+fn header_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.header_timeout", from)
 }
 
 fn body_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     units::wait("http.body_timeout", from)
 }
 
-fn write_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    units::wait("http.write_timeout", from)
+fn send_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("http.send_timeout", from)
 }
 
 /// hyper reads into 8 KiB at least.
-fn max_head<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
-    units::size("http.max_head", Size(8 << 10)..=Size(16 << 20), from)
+fn max_header_size<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    units::size("http.max_header_size", Size(8 << 10)..=Size(16 << 20), from)
 }
 
 /// hyper has room for all of them in every request, and a `HeaderMap` takes no more than 24,576.
@@ -194,7 +194,7 @@ pub async fn run(
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
     let room = Arc::new(Room::new(service.settings.max_connections));
-    let grace = service.settings.grace.0;
+    let grace = service.settings.shutdown_timeout.0;
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|listener| {

@@ -47,7 +47,9 @@ impl FunctionError {
                 "PHP did not respond in time and was stopped; see the log for where. Raise the \
                  function's timeout or shorten the work",
             ),
-            Failure::Busy(_) => FunctionError::new(BUSY, failure.to_string()),
+            Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_) => {
+                FunctionError::new(BUSY, failure.to_string())
+            }
             Failure::Malformed(_) => FunctionError::new(MALFORMED_ANSWER, failure.to_string()),
             Failure::TooLarge(_) => FunctionError::new(TOO_LARGE, failure.to_string()),
         }

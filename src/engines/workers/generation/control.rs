@@ -182,7 +182,7 @@ impl Shared {
             true => exit_reason::RENEWED,
             false => exit_reason::of(wait_status, killed),
         };
-        self.metrics.worker_ended(self.engine, why.label);
+        self.metrics.worker_exited(self.engine, why.label);
         if why.label == "drained" {
             // Or it said so, or a script has shut the inbox down.
             self.is_inbox_suspect.store(true, Ordering::SeqCst);
@@ -201,7 +201,7 @@ impl Shared {
             known
         };
         // Nor does the log need one for each event, where a worker is made for each.
-        let is_usual = matches!(why.label, "served" | "drained" | "renewed");
+        let is_usual = matches!(why.label, "single_use" | "drained" | "pcre_refresh");
         match why.expected {
             true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
             true if why.remedy.is_some() => {
@@ -237,7 +237,7 @@ impl Shared {
                 "`surus reload`, also in place of what called opcache_reset()",
             ),
         };
-        self.metrics.opcache_stuck(self.engine, reason);
+        self.metrics.opcache_blocked(self.engine, reason);
         warn!(
             engine = self.engine,
             reason,

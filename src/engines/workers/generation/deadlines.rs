@@ -284,7 +284,7 @@ impl Watch {
         match finding {
             Finding::WaitedTooLong => {
                 // One that has been claimed meanwhile has not waited too long.
-                shared.take_back_for(key, Failure::Busy("no worker became free in time"));
+                shared.take_back_for(key, Failure::QueueTimeout("no worker became free in time"));
             }
             Finding::Over(holder) => {
                 // Where nobody has begun it, its message is dropped by whoever finds it.
@@ -328,7 +328,7 @@ impl Watch {
                     warn!(event, "an event was lost with an idle worker");
                     // If a worker has it after all, its answer is thrown away, and it has as long as it would have had.
                     shared.slots.close(key);
-                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
+                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_timeout;
                     self.suspects.suspect(shared, until);
                 }
             }
@@ -340,7 +340,7 @@ impl Watch {
         let shared = &self.shared;
         let stopping = Stopping {
             holder: holder.clone(),
-            kill_at: Instant::now() + self.limits.kill_after,
+            kill_at: Instant::now() + self.limits.kill_timeout,
         };
         // Noted before it is asked: its answer may end at once, and must not look whole.
         let note = |stopping| {

@@ -45,12 +45,12 @@ pub struct Spec {
     /// Peers whose connections the boot may leave open.
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
-    pub paranoid: bool,
-    /// See [`Settings`](crate::engines::Settings::direct_calls).
-    pub direct_calls: bool,
+    pub verify_restore: bool,
+    /// See [`Settings`](crate::engines::Settings::direct_binding).
+    pub direct_binding: bool,
     /// For how long somebody may look for what is to come before he sleeps.
     pub spin: Duration,
-    pub max_events: u64,
+    pub max_requests: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
     /// Whom the workers become; none to stay who we are.
@@ -180,7 +180,7 @@ pub fn launch(
     }
     fds.extend(groups.map(|groups| (groups, 10)));
     process::spawn(command, fds).with_context(|| match &spec.loader {
-        Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
+        Some(loader) => format!("cannot start {} (engine.dynamic_loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
     })
 }
@@ -258,12 +258,18 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
     for peer in &spec.shared_sockets {
         put("socket", peer)?;
     }
-    put("paranoid", if spec.paranoid { "1" } else { "0" })?;
-    put("direct_calls", if spec.direct_calls { "1" } else { "0" })?;
+    put(
+        "verify_restore",
+        if spec.verify_restore { "1" } else { "0" },
+    )?;
+    put(
+        "direct_binding",
+        if spec.direct_binding { "1" } else { "0" },
+    )?;
     put("spin", &spec.spin.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
-    put("max_events", &spec.max_events.to_string())?;
+    put("max_requests", &spec.max_requests.to_string())?;
     put("max_memory", &spec.max_memory.to_string())?;
     put("clear_env", if spec.clear_env { "1" } else { "0" })?;
     if let Some(user) = &spec.user {

@@ -36,7 +36,7 @@ use crate::observe::php_log;
 pub struct Limits {
     pub queue_wait: Duration,
     /// From asking PHP to end an event to killing its process.
-    pub kill_after: Duration,
+    pub kill_timeout: Duration,
     pub boot: Duration,
     /// Events that the workers and the inbox hold together.
     pub capacity: usize,
@@ -105,7 +105,7 @@ impl Generation {
                     None => failure.context(said),
                 },
                 true if generation.shared.is_template_gone() => anyhow!(
-                    "{failure:#}, without a word: it may not be the surus-php of this surus (engine.php), or an extension that \
+                    "{failure:#}, without a word: it may not be the surus-php of this surus (engine.surus_php), or an extension that \
                      php.ini loads has ended it"
                 ),
                 true => failure,

@@ -116,7 +116,7 @@ impl Shared {
         requests: u16,
         metrics: Arc<Metrics>,
     ) -> Shared {
-        metrics.expect_no_end(spec.name, &exit_reason::WRONG);
+        metrics.expect_no_exit(spec.name, &exit_reason::WRONG);
         Shared {
             number,
             board,
@@ -125,7 +125,7 @@ impl Shared {
             attention: Attention::default(),
             finishing: Finishing::default(),
             spin: Spin::new(spec.spin),
-            queue_wait: metrics.queue_wait(spec.name),
+            queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),

@@ -101,7 +101,7 @@ fn builder(settings: &Settings) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(128)
-        .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(settings.max_header_size.0).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(20)
         // For each of those streams, what its client does not take.
         .max_send_buffer_size(64 * 1024)

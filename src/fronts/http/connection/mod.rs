@@ -146,7 +146,7 @@ async fn introduced(
         return None;
     }
     let header = proxy_protocol::read(socket, buffer);
-    match tokio::time::timeout(settings.head_timeout.0, header).await {
+    match tokio::time::timeout(settings.header_timeout.0, header).await {
         Ok(Ok(Header::Own)) => Some(peer),
         Ok(Ok(Header::Relayed {
             client,
@@ -190,9 +190,9 @@ async fn serve(
         io.begin_with(first.freeze());
     }
     let mut limits = Limits {
-        head: settings.head_timeout.0,
-        keep_alive: settings.keep_alive.0,
-        write: settings.write_timeout.0,
+        head: settings.header_timeout.0,
+        keep_alive: settings.keep_alive_timeout.0,
+        write: settings.send_timeout.0,
     };
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);

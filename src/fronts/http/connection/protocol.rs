@@ -99,7 +99,7 @@ fn http_1(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .header_read_timeout(None)
-        .max_buf_size(settings.max_head.0 as usize)
+        .max_buf_size(settings.max_header_size.0 as usize)
         .max_headers(settings.max_headers)
         // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
         // it for the latter: work for clients who have left is what an overloaded service can least afford.

@@ -116,7 +116,7 @@ impl Service {
             response = fit(response, is_head);
             if !is_head && let Err(body) = response_memory::hold(&mut response) {
                 // Boxed, because it is large and rare.
-                let directory = self.settings.spool.as_deref();
+                let directory = self.settings.temp_dir.as_deref();
                 response = Box::pin(response_memory::spool(response, body, directory)).await;
             }
             // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no chunks.
@@ -159,7 +159,7 @@ impl Service {
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
             return Begun::Answer(no_content());
         }
-        let timeout = self.settings.timeout.0;
+        let timeout = self.settings.request_timeout.0;
         let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies).origin;
         self.application
             .begin(head, end.began, origin, |mut head, script| {
@@ -193,9 +193,9 @@ impl Service {
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
         let limits = body::Limits {
-            max: self.settings.max_body.0,
+            max: self.settings.max_body_size.0,
             idle: self.settings.body_timeout.0,
-            spool: self.settings.spool.as_deref(),
+            spool: self.settings.temp_dir.as_deref(),
         };
         // Boxed, because it is large and most requests have no body.
         let collected = Box::pin(body::collect(body, limits))
@@ -205,7 +205,7 @@ impl Service {
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
         // The time for PHP begins when PHP can begin.
-        event.deadline = Instant::now() + self.settings.timeout.0;
+        event.deadline = Instant::now() + self.settings.request_timeout.0;
         Ok(())
     }
 }
@@ -237,7 +237,7 @@ impl From<Refusal> for Problem {
 
 impl Problem {
     fn is_overload(&self) -> bool {
-        matches!(self, Problem::Failed(Failure::Busy(_)))
+        matches!(self, Problem::Failed(failure) if failure.is_busy())
     }
 
     /// How metrics name it, and what the client hears of it.
@@ -262,7 +262,7 @@ fn body_refused(refused: Refused) -> Refusal {
     match refused {
         Refused::TooLarge => refuse(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is larger than http.max_body",
+            "the body is larger than http.max_body_size",
         ),
         Refused::TooSlow => refuse(
             StatusCode::REQUEST_TIMEOUT,
@@ -276,7 +276,7 @@ fn body_refused(refused: Refused) -> Refusal {
             )
         }
         Refused::NoRoom(error) => {
-            error!(%error, "cannot keep a request's body (http.spool)");
+            error!(%error, "cannot keep a request's body (http.temp_dir)");
             refuse(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
         }
     }

@@ -62,7 +62,7 @@ pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>
         Err(error) => {
             static SAID: Rarely = Rarely::new();
             if SAID.is_time(std::time::Instant::now()) {
-                warn!(%error, "no room for responses that wait for their clients (http.buffer_memory, http.spool): 503");
+                warn!(%error, "no room for responses that wait for their clients (http.buffer_memory, http.temp_dir): 503");
             }
             plain(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -1,4 +1,4 @@
-//! `lambda.fail_on`: response statuses that make an HTTP event fail.
+//! `lambda.error_statuses`: response statuses that make an HTTP event fail.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
