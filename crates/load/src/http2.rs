@@ -1,0 +1,127 @@
+//! One HTTP/2 connection with one request at a time.
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+
+use crate::connect::Stream;
+use crate::outcome::Failure;
+use crate::requests::Prepared;
+use crate::user::{Answer, Error, Wanted};
+
+/// Flow-control windows, so large that the server never waits for the generator.
+const WINDOW: u32 = 16 << 20;
+
+pub struct Connection {
+    sender: SendRequest<Bytes>,
+    driver: tokio::task::JoinHandle<()>,
+    keeps_cookies: bool,
+    awaits_head: bool,
+    /// Bytes of headers and bodies received in the current exchange, without HTTP/2's own frames.
+    pub received: u64,
+}
+
+impl Connection {
+    pub async fn open(stream: Stream, keeps_cookies: bool) -> Result<Connection, Error> {
+        let (sender, connection) = h2::client::Builder::new()
+            .enable_push(false)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(stream)
+            .await?;
+        let driver = tokio::spawn(async {
+            // Streams report the error as well.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            driver,
+            keeps_cookies,
+            awaits_head: true,
+            received: 0,
+        })
+    }
+
+    pub fn awaits_head(&self) -> bool {
+        self.awaits_head
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.driver.is_finished()
+    }
+
+    pub async fn exchange(
+        &mut self,
+        request: &Prepared,
+        cookies: Option<&str>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Answer, Error> {
+        self.received = 0;
+        self.awaits_head = true;
+        let mut head = request.http2.clone();
+        if let Some(cookies) = cookies
+            && let Ok(value) = http::HeaderValue::from_str(cookies)
+        {
+            head.headers_mut().insert("cookie", value);
+        }
+        let mut sender = self.sender.clone().ready().await?;
+        let (response, mut stream) = sender.send_request(head, request.body.is_empty())?;
+        if !request.body.is_empty() {
+            stream.send_data(request.body.clone(), true)?;
+        }
+        let (head, mut body) = response.await?.into_parts();
+        self.awaits_head = false;
+        let status = head.status.as_u16();
+        let mut answer = Answer {
+            status,
+            received: 0,
+            sent: (request.head.len() + request.body.len()) as u64,
+            body: Vec::new(),
+            cookies: Vec::new(),
+        };
+        for (name, value) in &head.headers {
+            self.received += (name.as_str().len() + value.len()) as u64;
+            if self.keeps_cookies && name == "set-cookie" {
+                answer
+                    .cookies
+                    .push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+            }
+        }
+        let keeps_body = wanted.keeps_body || wanted.is_sample(status);
+        while let Some(data) = body.data().await {
+            let data = data?;
+            self.received += data.len() as u64;
+            body.flow_control().release_capacity(data.len())?;
+            if keeps_body && answer.body.len() < 1 << 20 {
+                answer.body.extend_from_slice(&data);
+            }
+        }
+        body.trailers().await?;
+        answer.received = self.received;
+        Ok(answer)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl From<h2::Error> for Error {
+    fn from(error: h2::Error) -> Error {
+        let failure = match error.get_io() {
+            Some(error) => Failure::of_io(error),
+            None if error.is_reset() || error.is_go_away() => match error.reason() {
+                Some(h2::Reason::REFUSED_STREAM) => Failure::Refused,
+                _ if error.is_remote() => Failure::Reset,
+                // The generator itself has found a mistake in what the server sent.
+                _ => Failure::Malformed,
+            },
+            None => Failure::Closed,
+        };
+        Error {
+            failure,
+            text: Some(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Reads files of requests: one per line, as JSON, as a curl-like line, or as a bare URL.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Request;
+use crate::target::{Origin, Url};
+
+/// Parses a file of requests. Empty lines and lines that begin with `#` are skipped. Paths without
+/// a host belong to `base`. The error names the line.
+pub fn parse(text: &str, base: Option<&Origin>) -> Result<Vec<Request>, String> {
+    let mut requests = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let request = match line.starts_with('{') {
+            true => json(line, base),
+            false => words(line).and_then(|words| curl(&words, base)),
+        };
+        requests.push(request.map_err(|error| format!("line {}: {error}", index + 1))?);
+    }
+    Ok(requests)
+}
+
+fn url(text: &str, base: Option<&Origin>) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
+    if text.starts_with('/') {
+        let base = base.ok_or_else(|| format!("{text} has no host, and no URL was given"))?;
+        url.origin = base.clone();
+    }
+    Ok(url)
+}
+
+/// `{"method": "POST", "url": "/login", "headers": {"Accept": "*/*"}, "body": "a=b", "weight": 2}`
+fn json(line: &str, base: Option<&Origin>) -> Result<Request, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let mut request = None;
+    let entries = value.as_object().into_iter().flatten();
+    if let Some(text) = value.get("url").and_then(Value::as_str) {
+        request = Some(Request::get(url(text, base)?));
+    }
+    let mut request = request.ok_or("`url` is missing")?;
+    if value.get("body").is_some() {
+        request.method = "POST".into();
+    }
+    for (key, value) in entries {
+        match (key.as_str(), value) {
+            ("url", _) => {}
+            ("method", Value::String(method)) => request.method.clone_from(method),
+            ("headers", Value::Object(headers)) => {
+                for (name, value) in headers {
+                    let value = value.as_str().ok_or(format!("header {name} is no text"))?;
+                    request.headers.push((name.clone(), value.to_string()));
+                }
+            }
+            ("body", Value::String(body)) => request.body = Bytes::from(body.clone()),
+            // Other values are sent as the JSON that they are.
+            ("body", body) => request.body = Bytes::from(body.to_string()),
+            ("weight", Value::Number(weight)) => {
+                let weight = weight
+                    .as_u64()
+                    .and_then(|weight| u32::try_from(weight).ok());
+                request.weight = weight
+                    .filter(|weight| *weight > 0)
+                    .ok_or("invalid `weight`")?;
+            }
+            (key, _) => return Err(format!("unknown key or wrong type: `{key}`")),
+        }
+    }
+    Ok(request)
+}
+
+/// `curl -X POST -H 'Accept: */*' -d a=b URL`, with or without `curl`.
+fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
+    let mut words = words.iter().map(String::as_str).peekable();
+    words.next_if_eq(&"curl");
+    let (mut target, mut method, mut headers, mut body) = (None, None, Vec::new(), None);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word {
+            "-X" | "--request" => method = Some(value()?.to_string()),
+            "-H" | "--header" => {
+                let header = value()?;
+                let (name, value) = header
+                    .split_once(':')
+                    .ok_or_else(|| format!("-H {header}: `:` is missing"))?;
+                headers.push((name.trim().to_string(), value.trim().to_string()));
+            }
+            "-d" | "--data" | "--data-raw" | "--data-binary" => body = Some(value()?.to_string()),
+            "-I" | "--head" => method = Some("HEAD".into()),
+            option if option.starts_with('-') => {
+                return Err(format!(
+                    "unknown option {option}; -X, -H, -d and -I are known"
+                ));
+            }
+            text if target.is_none() => target = Some(url(text, base)?),
+            text => return Err(format!("a second URL: {text}")),
+        }
+    }
+    let mut request = Request::get(target.ok_or("the URL is missing")?);
+    request.headers = headers;
+    if let Some(body) = body {
+        request.method = "POST".into();
+        if !request.has("content-type") {
+            let form = "application/x-www-form-urlencoded";
+            request.headers.push(("Content-Type".into(), form.into()));
+        }
+        request.body = Bytes::from(body);
+    }
+    if let Some(method) = method {
+        request.method = method;
+    }
+    Ok(request)
+}
+
+/// Splits a line as a shell does: quotes and backslashes, and nothing else.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            (character, Some(open)) if character == open => quote = None,
+            ('\\', None | Some('"')) => {
+                let next = characters.next().ok_or("`\\` at the end")?;
+                word.get_or_insert_default().push(next);
+            }
+            ('\'' | '"', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (character, None) if character.is_whitespace() => words.extend(word.take()),
+            (character, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".into());
+    }
+    words.extend(word);
+    Ok(words)
+}

@@ -1,0 +1,240 @@
+//! One simulated user: a connection per origin, cookies, and one request at a time.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use tokio::time::Sleep;
+
+use crate::connect::Connector;
+use crate::cookies::Jar;
+use crate::expect::StatusSet;
+use crate::outcome::Failure;
+use crate::plan::{Plan, Protocol};
+use crate::requests::Prepared;
+use crate::response::Malformed;
+use crate::{http1, http2};
+
+/// A complete response, whether or not it was expected.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub received: u64,
+    pub sent: u64,
+    /// Empty unless it was wanted.
+    pub body: Vec<u8>,
+    pub cookies: Vec<String>,
+}
+
+/// What of a response is kept.
+pub struct Wanted<'a> {
+    pub keeps_body: bool,
+    /// Keeps the body of a response with another status.
+    pub sample_unless: Option<&'a StatusSet>,
+}
+
+impl Wanted<'_> {
+    pub fn is_sample(&self, status: u16) -> bool {
+        self.sample_unless
+            .is_some_and(|expected| !expected.has(status))
+    }
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub struct Error {
+    pub failure: Failure,
+    pub text: Option<String>,
+}
+
+impl Error {
+    pub fn closed() -> Error {
+        Error {
+            failure: Failure::Closed,
+            text: None,
+        }
+    }
+
+    pub fn malformed(why: &str) -> Error {
+        Error {
+            failure: Failure::Malformed,
+            text: Some(why.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error {
+            failure: Failure::of_io(&error),
+            text: Some(error.to_string()),
+        }
+    }
+}
+
+impl From<Malformed> for Error {
+    fn from(error: Malformed) -> Error {
+        Error::malformed(error.0)
+    }
+}
+
+enum Connection {
+    Http1(http1::Connection),
+    Http2(http2::Connection),
+}
+
+pub struct User {
+    timeout: Pin<Box<Sleep>>,
+    links: Links,
+}
+
+struct Links {
+    plan: Arc<Plan>,
+    connector: Arc<Connector>,
+    connections: Vec<Option<Connection>>,
+    jar: Option<Jar>,
+    /// Connections opened.
+    opened: u64,
+}
+
+impl User {
+    pub fn new(plan: Arc<Plan>, connector: Arc<Connector>) -> User {
+        let origins = plan.mix.origins.len();
+        User {
+            timeout: Box::pin(tokio::time::sleep(plan.timeout)),
+            links: Links {
+                jar: plan.keeps_cookies.then(Jar::default),
+                plan,
+                connector,
+                connections: (0..origins).map(|_| None).collect(),
+                opened: 0,
+            },
+        }
+    }
+
+    /// Opens a connection before the run. If it fails, the first request tries again.
+    pub async fn prepare(&mut self) {
+        let links = &mut self.links;
+        if links.plan.keeps_alive && links.connections.len() == 1 {
+            let timeout = links.plan.timeout;
+            let _ = tokio::time::timeout(timeout, links.open(0)).await;
+        }
+    }
+
+    /// Connections that were opened.
+    pub fn opened(&self) -> u64 {
+        self.links.opened
+    }
+
+    /// Sends a request and returns its response, or why there is none and how many bytes came.
+    /// `now` is the time.
+    pub async fn ask(
+        &mut self,
+        request: &Prepared,
+        wanted: &Wanted<'_>,
+        now: Instant,
+    ) -> Result<Answer, (Error, u64)> {
+        let User { timeout, links } = self;
+        let deadline = now + links.plan.timeout;
+        match within(timeout, deadline, links.exchange(request, wanted)).await {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(error)) => Err((error, links.close(request.origin).1)),
+            None => {
+                let (awaits_head, received) = links.close(request.origin);
+                let failure = match awaits_head {
+                    true => Failure::Timeout,
+                    false => Failure::Unfinished,
+                };
+                Err((
+                    Error {
+                        failure,
+                        text: None,
+                    },
+                    received,
+                ))
+            }
+        }
+    }
+}
+
+impl Links {
+    async fn exchange(&mut self, request: &Prepared, wanted: &Wanted<'_>) -> Result<Answer, Error> {
+        let origin = request.origin;
+        let has_ended = match &self.connections[origin] {
+            None => true,
+            Some(Connection::Http1(connection)) => connection.has_ended(),
+            Some(Connection::Http2(connection)) => connection.has_ended(),
+        };
+        if has_ended {
+            self.open(origin).await?;
+        }
+        let cookies = self.jar.as_ref().and_then(Jar::header);
+        let cookies = cookies.as_deref();
+        let (answer, is_reusable) = match &mut self.connections[origin] {
+            Some(Connection::Http1(connection)) => {
+                let answer = connection.exchange(request, cookies, wanted).await?;
+                (answer, connection.is_reusable())
+            }
+            Some(Connection::Http2(connection)) => {
+                (connection.exchange(request, cookies, wanted).await?, true)
+            }
+            None => return Err(Error::closed()),
+        };
+        if let Some(jar) = &mut self.jar {
+            answer.cookies.iter().for_each(|cookie| jar.set(cookie));
+        }
+        if !is_reusable || !self.plan.keeps_alive {
+            self.connections[origin] = None;
+        }
+        Ok(answer)
+    }
+
+    async fn open(&mut self, origin: usize) -> Result<(), Error> {
+        self.connections[origin] = None;
+        let stream = self.connector.open(origin).await?;
+        self.opened += 1;
+        let keeps_cookies = self.plan.keeps_cookies;
+        self.connections[origin] = Some(match self.plan.protocol {
+            Protocol::Http1 => Connection::Http1(http1::Connection::new(stream, keeps_cookies)),
+            Protocol::Http2 => {
+                Connection::Http2(http2::Connection::open(stream, keeps_cookies).await?)
+            }
+        });
+        Ok(())
+    }
+
+    /// Closes a connection. Whether it still awaited a head, and how many bytes it had received.
+    fn close(&mut self, origin: usize) -> (bool, u64) {
+        match self.connections[origin].take() {
+            None => (true, 0),
+            Some(Connection::Http1(connection)) => (connection.awaits_head(), connection.received),
+            Some(Connection::Http2(connection)) => (connection.awaits_head(), connection.received),
+        }
+    }
+}
+
+/// Waits for a future until `deadline`. The sleep is reset only when it ends, so a request that
+/// ends in time costs no timer. Deadlines must not come closer from call to call.
+async fn within<T>(
+    sleep: &mut Pin<Box<Sleep>>,
+    deadline: Instant,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        while sleep.as_mut().poll(context).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(None);
+            }
+            sleep.as_mut().reset(deadline.into());
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,18 @@
+//! What a measurement is: latencies, rounds, the server's processes, and the report that prints
+//! them.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod machine;
+pub mod number;
+pub mod probe;
+pub mod recorder;
+pub mod report;
+pub mod rounds;
+
+pub use machine::Machine;
+pub use number::{Measured, Number, Published, Unit};
+pub use probe::{Probe, Usage};
+pub use recorder::{Latencies, Recorder, Second};
+pub use report::{Cell, Chart, Line, Report, Row, Scale, Table};
+pub use rounds::{Ratio, Rounds};

@@ -1,0 +1,182 @@
+//! The only two kinds of number that a report can print: measured here, or published by others.
+
+use serde::Serialize;
+
+use crate::rounds::Ratio;
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Things, such as requests.
+    Count,
+    /// Things per second.
+    PerSecond,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Parts of a hundred.
+    Percent,
+    /// Times another number.
+    Times,
+}
+
+impl Unit {
+    /// The number with its unit, with three or four significant figures.
+    pub fn write(self, value: f64) -> String {
+        match self {
+            Unit::Count => grouped(value, 0),
+            Unit::PerSecond => format!("{}/s", figures(value)),
+            Unit::Ms if value >= 10_000.0 => format!("{} s", figures(value / 1000.0)),
+            Unit::Ms => format!("{} ms", figures(value)),
+            Unit::Us if value >= 10_000.0 => format!("{} ms", figures(value / 1000.0)),
+            Unit::Us => format!("{} µs", figures(value)),
+            Unit::Seconds => format!("{} s", figures(value)),
+            Unit::Bytes => bytes(value),
+            Unit::Percent => format!("{value:.0} %"),
+            Unit::Times => format!("{value:.3} ×"),
+        }
+    }
+}
+
+/// A number that was measured here.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    value: f64,
+    unit: Unit,
+    /// Ends of the 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<(f64, f64)>,
+    /// The samples of which `value` is the median.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    samples: Vec<f64>,
+}
+
+impl Measured {
+    /// The result of one run.
+    pub fn once(value: f64, unit: Unit) -> Measured {
+        Measured {
+            value,
+            unit,
+            interval: None,
+            samples: Vec::new(),
+        }
+    }
+
+    /// The median of several runs; `None` without any.
+    pub fn median(samples: &[f64], unit: Unit) -> Option<Measured> {
+        Some(Measured {
+            samples: samples.to_vec(),
+            ..Measured::once(crate::rounds::median(samples)?, unit)
+        })
+    }
+
+    /// A ratio of two medians.
+    pub fn ratio(ratio: Ratio) -> Measured {
+        Measured {
+            interval: Some((ratio.low, ratio.high)),
+            ..Measured::once(ratio.value, Unit::Times)
+        }
+    }
+}
+
+/// A number that others have published.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Published {
+    /// The number.
+    pub value: f64,
+    /// What it counts.
+    pub unit: Unit,
+    /// Where it was published.
+    pub source: String,
+    /// When, as the source says it.
+    pub date: String,
+    /// On what hardware, as the source says it.
+    pub hardware: String,
+    /// What makes it hard to compare with a measured one; empty if nothing does.
+    pub not_comparable: String,
+}
+
+/// A number with its origin.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Number {
+    /// Measured here.
+    Measured(Measured),
+    /// Published by others.
+    Published(Published),
+}
+
+impl Number {
+    /// The bare value.
+    pub fn value(&self) -> f64 {
+        match self {
+            Number::Measured(number) => number.value,
+            Number::Published(number) => number.value,
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Number::Measured(number) => {
+                write!(f, "{}", number.unit.write(number.value))?;
+                if let Some((low, high)) = number.interval {
+                    write!(f, " ({low:.3} to {high:.3})")?;
+                }
+                Ok(())
+            }
+            Number::Published(number) => {
+                write!(f, "{} [{}]", number.unit.write(number.value), number.source)
+            }
+        }
+    }
+}
+
+/// Three significant figures, and no fewer than the digits before the point.
+fn figures(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => grouped(value, 0),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".into(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn bytes(value: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (value, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{value:.0} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+/// `1234567.8` → `1,234,568`.
+fn grouped(value: f64, decimals: usize) -> String {
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    let mut out = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !rest.is_empty() {
+        out.push('.');
+        out.push_str(rest);
+    }
+    if value < 0.0 { format!("-{out}") } else { out }
+}

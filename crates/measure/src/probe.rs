@@ -1,0 +1,238 @@
+//! Samples CPU time, memory and context switches of a server's process tree from `/proc`.
+
+mod find;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{read_dir, read_to_string};
+use std::time::Instant;
+
+use nix::unistd::{SysconfVar, sysconf};
+use serde::Serialize;
+
+pub use find::{listeners, unix_listeners};
+
+/// What the processes used between two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sample {
+    /// Seconds since the probe began.
+    pub at: f64,
+    /// CPU time used since the probe began, in seconds.
+    pub cpu: f64,
+    /// Proportional set size of all processes in bytes; `None` if the kernel refuses it.
+    pub pss: Option<u64>,
+    /// Context switches since the probe began, voluntary and not.
+    pub switches: (u64, u64),
+    /// Number of processes.
+    pub processes: usize,
+}
+
+/// What the processes used during a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Usage {
+    /// The roots of the process tree.
+    pub pids: Vec<i32>,
+    /// All samples, the first at the beginning and the last at the end.
+    pub samples: Vec<Sample>,
+}
+
+impl Usage {
+    /// CPU seconds of the run.
+    pub fn cpu(&self) -> f64 {
+        self.samples.last().map_or(0.0, |last| last.cpu)
+    }
+
+    /// Voluntary and involuntary context switches of the run.
+    pub fn switches(&self) -> (u64, u64) {
+        self.samples.last().map_or((0, 0), |last| last.switches)
+    }
+
+    /// Highest memory of all samples.
+    pub fn peak_pss(&self) -> Option<u64> {
+        self.samples.iter().filter_map(|sample| sample.pss).max()
+    }
+
+    /// Highest number of processes.
+    pub fn processes(&self) -> usize {
+        let counts = self.samples.iter().map(|sample| sample.processes);
+        counts.max().unwrap_or(0)
+    }
+}
+
+/// Watches processes and all their descendants.
+#[derive(Debug)]
+pub struct Probe {
+    roots: Vec<i32>,
+    ticks_per_second: f64,
+    began: Instant,
+    cpu_before: u64,
+    highest_cpu: u64,
+    switches: Switches,
+    samples: Vec<Sample>,
+}
+
+impl Probe {
+    /// Begins with a sample. `None` if none of the processes exists.
+    pub fn begin(roots: Vec<i32>) -> Option<Probe> {
+        let roots: Vec<_> = roots
+            .into_iter()
+            .filter(|pid| stat(*pid).is_some())
+            .collect();
+        if roots.is_empty() {
+            return None;
+        }
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+        let mut probe = Probe {
+            roots,
+            ticks_per_second: ticks as f64,
+            began: Instant::now(),
+            cpu_before: 0,
+            highest_cpu: 0,
+            switches: Switches::default(),
+            samples: Vec::new(),
+        };
+        let tree = tree(&probe.roots);
+        probe.cpu_before = ticks_of(&tree);
+        probe.highest_cpu = probe.cpu_before;
+        probe.switches.begin(&tree);
+        probe.take(&tree);
+        Some(probe)
+    }
+
+    /// Takes a sample.
+    pub fn sample(&mut self) -> Sample {
+        let tree = tree(&self.roots);
+        self.take(&tree)
+    }
+
+    /// Ends with a sample.
+    pub fn end(mut self) -> Usage {
+        self.sample();
+        Usage {
+            pids: self.roots,
+            samples: self.samples,
+        }
+    }
+
+    fn take(&mut self, tree: &[i32]) -> Sample {
+        // A child's time moves to its parent when it is reaped. What is lost with a root that exits
+        // must not make the sum fall.
+        self.highest_cpu = self.highest_cpu.max(ticks_of(tree));
+        let sizes: Vec<_> = tree.iter().filter_map(|pid| pss(*pid)).collect();
+        let sample = Sample {
+            at: self.began.elapsed().as_secs_f64(),
+            cpu: (self.highest_cpu - self.cpu_before) as f64 / self.ticks_per_second,
+            pss: (!sizes.is_empty()).then(|| sizes.iter().sum()),
+            switches: self.switches.update(tree),
+            processes: tree.len(),
+        };
+        self.samples.push(sample);
+        sample
+    }
+}
+
+/// Context switches by thread. The kernel forgets those of a thread that has exited.
+#[derive(Debug, Default)]
+struct Switches {
+    before: HashMap<i32, (u64, u64)>,
+    last: HashMap<i32, (u64, u64)>,
+}
+
+impl Switches {
+    fn begin(&mut self, tree: &[i32]) {
+        self.before = tree.iter().flat_map(|pid| switches(*pid)).collect();
+    }
+
+    fn update(&mut self, tree: &[i32]) -> (u64, u64) {
+        self.last.extend(tree.iter().flat_map(|pid| switches(*pid)));
+        self.last.iter().fold((0, 0), |sum, (thread, now)| {
+            let before = self.before.get(thread).copied().unwrap_or_default();
+            let voluntary = now.0.saturating_sub(before.0);
+            let involuntary = now.1.saturating_sub(before.1);
+            (sum.0 + voluntary, sum.1 + involuntary)
+        })
+    }
+}
+
+/// The processes `roots` and all their descendants.
+pub fn tree(roots: &[i32]) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for pid in pids() {
+        if let Some(stat) = stat(pid) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let mut waiting = roots.to_vec();
+    while let Some(pid) = waiting.pop() {
+        if seen.insert(pid) {
+            found.push(pid);
+            waiting.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// All processes.
+fn pids() -> impl Iterator<Item = i32> {
+    numbers("/proc")
+}
+
+/// The entries of a directory whose names are numbers.
+fn numbers(directory: &str) -> impl Iterator<Item = i32> {
+    let entries = read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+struct Stat {
+    parent: i32,
+    ticks: u64,
+}
+
+/// Reads `/proc/PID/stat`; `None` if the process has exited.
+fn stat(pid: i32) -> Option<Stat> {
+    let text = read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may contain some itself.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<_> = rest.split(' ').collect();
+    // proc(5) counts the state as field 3. Fields 14 to 17 are the process's own user and system
+    // time and those of the children it has reaped.
+    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>());
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        ticks: ticks.sum::<Result<u64, _>>().ok()?,
+    })
+}
+
+fn ticks_of(tree: &[i32]) -> u64 {
+    tree.iter()
+        .filter_map(|pid| stat(*pid))
+        .map(|stat| stat.ticks)
+        .sum()
+}
+
+/// Proportional set size in bytes: memory that several processes share is divided among them.
+fn pss(pid: i32) -> Option<u64> {
+    let text = read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Voluntary and involuntary context switches of each thread of a process.
+fn switches(pid: i32) -> Vec<(i32, (u64, u64))> {
+    let directory = format!("/proc/{pid}/task");
+    let of_thread = |thread: i32| {
+        let text = read_to_string(format!("{directory}/{thread}/status")).ok()?;
+        let count = |name: &str| -> Option<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').trim().parse().ok()
+        };
+        let both = (
+            count("voluntary_ctxt_switches")?,
+            count("nonvoluntary_ctxt_switches")?,
+        );
+        Some((thread, both))
+    };
+    numbers(&directory).filter_map(of_thread).collect()
+}

@@ -1,0 +1,85 @@
+//! Finds the processes that listen on a port or a Unix socket.
+
+use std::collections::HashSet;
+use std::fs::{read_dir, read_link, read_to_string};
+use std::path::Path;
+
+use super::{pids, stat};
+
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+/// The topmost processes that listen on a TCP port of this machine.
+pub fn listeners(port: u16) -> Vec<i32> {
+    let mut inodes = HashSet::new();
+    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = read_to_string(file).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let (Some(local), Some(state), Some(inode)) =
+                (fields.get(1), fields.get(3), fields.get(9))
+            else {
+                continue;
+            };
+            let local_port = local.rsplit_once(':').map(|(_, port)| port);
+            let local_port = local_port.and_then(|port| u16::from_str_radix(port, 16).ok());
+            if *state == LISTEN && local_port == Some(port) {
+                inodes.insert((*inode).to_string());
+            }
+        }
+    }
+    topmost(holders(&inodes))
+}
+
+/// The topmost processes that listen on a Unix socket.
+pub fn unix_listeners(socket: &Path) -> Vec<i32> {
+    let text = read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut inodes = HashSet::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        if let (Some(inode), Some(path)) = (fields.get(6), fields.get(7))
+            && Path::new(path) == socket
+        {
+            inodes.insert((*inode).to_string());
+        }
+    }
+    topmost(holders(&inodes))
+}
+
+/// Processes that have one of these sockets open.
+fn holders(inodes: &HashSet<String>) -> Vec<i32> {
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    let holds = |pid: &i32| {
+        let descriptors = read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+        let mut targets = descriptors
+            .flatten()
+            .filter_map(|descriptor| read_link(descriptor.path()).ok());
+        targets.any(|target| {
+            let target = target.to_string_lossy();
+            let inode = target.strip_prefix("socket:[");
+            inode.is_some_and(|inode| inodes.contains(inode.trim_end_matches(']')))
+        })
+    };
+    pids().filter(holds).collect()
+}
+
+/// Leaves out processes that descend from another one of them.
+fn topmost(found: Vec<i32>) -> Vec<i32> {
+    let descends = |pid: i32| {
+        let mut parent = stat(pid).map(|stat| stat.parent);
+        while let Some(ancestor) = parent.filter(|ancestor| *ancestor > 1) {
+            if found.contains(&ancestor) {
+                return true;
+            }
+            parent = stat(ancestor).map(|stat| stat.parent);
+        }
+        false
+    };
+    found
+        .iter()
+        .copied()
+        .filter(|pid| !descends(*pid))
+        .collect()
+}

@@ -1,0 +1,188 @@
+//! Records the latencies of one run in HdrHistograms, in total and per second.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use serde::Serialize;
+
+/// The percentiles that reports list.
+pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+
+/// Significant decimal figures of a histogram: values differ from the true ones by 0.1 % at most.
+const FIGURES: u8 = 3;
+
+/// One second of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Second {
+    /// Seconds since the start of the run.
+    pub at: u64,
+    /// Expected responses that were complete in this second.
+    pub responses: u64,
+    /// Requests that failed in this second.
+    pub failures: u64,
+    /// Bytes received in this second.
+    pub bytes: u64,
+    /// Median latency in microseconds; 0 without responses.
+    pub p50_us: u64,
+    /// 99th percentile in microseconds.
+    pub p99_us: u64,
+    /// Highest latency in microseconds.
+    pub max_us: u64,
+}
+
+/// Collects latencies while a run goes on. Times count from the start of the run.
+#[derive(Debug)]
+pub struct Recorder {
+    total: Histogram<u64>,
+    second: Histogram<u64>,
+    failures: u64,
+    bytes: u64,
+    seconds: Vec<Second>,
+    intervals: Option<Vec<Histogram<u64>>>,
+}
+
+impl Recorder {
+    /// `keeps_intervals` keeps each second's histogram, about 100 KB, for [`Latencies::write_log`].
+    pub fn new(keeps_intervals: bool) -> Recorder {
+        Recorder {
+            total: histogram(),
+            second: histogram(),
+            failures: 0,
+            bytes: 0,
+            seconds: Vec::new(),
+            intervals: keeps_intervals.then(Vec::new),
+        }
+    }
+
+    /// Records an expected response that was complete at `at`.
+    pub fn response(&mut self, at: Duration, latency: Duration, bytes: u64) {
+        self.roll(at);
+        let micros = u64::try_from((latency.as_nanos() + 500) / 1000).unwrap_or(u64::MAX);
+        self.second.saturating_record(micros);
+        self.bytes += bytes;
+    }
+
+    /// Records a request that failed at `at`.
+    pub fn failure(&mut self, at: Duration, bytes: u64) {
+        self.roll(at);
+        self.failures += 1;
+        self.bytes += bytes;
+    }
+
+    /// Closes the seconds that have passed. Returns those that are closed.
+    pub fn roll(&mut self, at: Duration) -> &[Second] {
+        while (self.seconds.len() as u64) < at.as_secs() {
+            self.close();
+        }
+        &self.seconds
+    }
+
+    /// Ends the recording.
+    pub fn finish(mut self, at: Duration) -> Latencies {
+        self.roll(at);
+        if !self.second.is_empty() || self.failures > 0 {
+            self.close();
+        }
+        Latencies {
+            histogram: self.total,
+            seconds: self.seconds,
+            intervals: self.intervals,
+        }
+    }
+
+    fn close(&mut self) {
+        let second = &self.second;
+        self.seconds.push(Second {
+            at: self.seconds.len() as u64,
+            responses: second.len(),
+            failures: self.failures,
+            bytes: self.bytes,
+            p50_us: second.value_at_quantile(0.5),
+            p99_us: second.value_at_quantile(0.99),
+            max_us: second.max(),
+        });
+        // Both have the same precision and resize themselves, so this cannot fail.
+        let _ = self.total.add(second);
+        if let Some(intervals) = &mut self.intervals {
+            intervals.push(second.clone());
+        }
+        self.second.reset();
+        self.failures = 0;
+        self.bytes = 0;
+    }
+}
+
+/// Latencies of a finished run.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+    /// One entry per second.
+    pub seconds: Vec<Second>,
+    intervals: Option<Vec<Histogram<u64>>>,
+}
+
+impl Latencies {
+    /// Number of recorded latencies.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The latency that `percent` of the requests did not exceed, in milliseconds.
+    pub fn percentile_ms(&self, percent: f64) -> f64 {
+        ms(self.histogram.value_at_quantile(percent / 100.0))
+    }
+
+    /// Highest latency in milliseconds.
+    pub fn max_ms(&self) -> f64 {
+        ms(self.histogram.max())
+    }
+
+    /// Mean latency in milliseconds.
+    pub fn mean_ms(&self) -> f64 {
+        self.histogram.mean() / 1000.0
+    }
+
+    /// Points of the curve of latency by percentile, up to the resolution of the count.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        let count = self.count();
+        let mut points = Vec::new();
+        // Each step leaves 0.8 of the rest, until fewer than one request is left.
+        let mut rest = 1.0_f64;
+        while count > 0 && rest * count as f64 >= 1.0 && points.len() < 80 {
+            let quantile = 1.0 - rest;
+            points.push((quantile, ms(self.histogram.value_at_quantile(quantile))));
+            rest *= 0.8;
+        }
+        points
+    }
+
+    /// Writes an HdrHistogram interval log, one histogram of microseconds per second.
+    pub fn write_log(&self, to: &mut impl io::Write, started: SystemTime) -> io::Result<()> {
+        let mut serializer = V2DeflateSerializer::new();
+        let mut log = IntervalLogWriterBuilder::new()
+            .add_comment("[surus bench: latencies in microseconds]")
+            .with_start_time(started)
+            .with_base_time(started)
+            .with_max_value_divisor(1000.0)
+            .begin_log_with(to, &mut serializer)?;
+        for (at, histogram) in self.intervals.iter().flatten().enumerate() {
+            let start = Duration::from_secs(at as u64);
+            log.write_histogram(histogram, start, Duration::from_secs(1), None)
+                .map_err(|error| io::Error::other(format!("{error:?}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new(FIGURES).unwrap_or_else(|_| unreachable!("3 is allowed"));
+    histogram.auto(true);
+    histogram
+}
+
+fn ms(micros: u64) -> f64 {
+    micros as f64 / 1000.0
+}

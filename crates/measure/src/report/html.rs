@@ -1,0 +1,88 @@
+//! Prints a report as one HTML page: styles, charts and data inside, no network.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Report, Table, svg};
+
+const STYLE: &str = include_str!("page.css");
+
+pub fn page(report: &Report, data: &Value) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n<main>\n<header>\n<h1>{title}</h1>\n\
+         <p>{}</p>\n<p class=\"machine\">{}</p>\n</header>\n",
+        escape(&report.subtitle),
+        escape(&report.machine.to_string()),
+        title = escape(&report.title),
+    );
+    for note in &report.notes {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+    }
+    out.push_str("<div class=\"charts\">\n");
+    for chart in &report.charts {
+        let _ = write!(out, "<figure>\n<figcaption>{}", escape(&chart.title));
+        if chart.lines.len() > 1 {
+            out.push_str("<span class=\"legend\">");
+            for (index, line) in chart.lines.iter().enumerate() {
+                let _ = write!(
+                    out,
+                    "<span class=\"key l{index}\">{}</span>",
+                    escape(&line.name)
+                );
+            }
+            out.push_str("</span>");
+        }
+        let _ = write!(out, "</figcaption>\n{}\n</figure>\n", svg::draw(chart));
+    }
+    out.push_str("</div>\n<div class=\"tables\">\n");
+    for table in &report.tables {
+        write_table(&mut out, table);
+    }
+    // `</script>` in a string would end the element.
+    let data = data.to_string().replace('<', "\\u003c");
+    let _ = write!(
+        out,
+        "</div>\n</main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n</html>\n"
+    );
+    out
+}
+
+fn write_table(out: &mut String, table: &Table) {
+    let _ = write!(
+        out,
+        "<section>\n<h2>{}</h2>\n<table>\n",
+        escape(&table.title)
+    );
+    if table.columns.iter().any(|column| !column.is_empty()) {
+        out.push_str("<tr><th></th>");
+        for column in &table.columns {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(column));
+        }
+        out.push_str("</tr>\n");
+    }
+    for row in &table.rows {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&row.label));
+        for cell in &row.cells {
+            let _ = write!(out, "<td>{}</td>", escape(&cell.to_string()));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table>\n</section>\n");
+}
+
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            character => out.push(character),
+        }
+    }
+    out
+}

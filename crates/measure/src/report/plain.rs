@@ -1,0 +1,87 @@
+//! Prints reports as text and as Markdown.
+
+use std::fmt::Write;
+
+use super::{Report, Table};
+
+pub fn text(report: &Report) -> String {
+    let mut out = format!("{}\n{}\n", report.title, report.subtitle);
+    for table in &report.tables {
+        let lines = lines(table);
+        let widths = widths(&lines);
+        let _ = write!(out, "\n{}\n", table.title);
+        for line in lines {
+            let mut row = String::from(" ");
+            for (index, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                let gap = width - cell.chars().count();
+                // Labels are left-aligned, numbers right-aligned.
+                let (left, right) = if index == 0 { (0, gap) } else { (gap, 0) };
+                let _ = write!(row, " {:left$}{cell}{:right$} ", "", "");
+            }
+            let _ = writeln!(out, "{}", row.trim_end());
+        }
+    }
+    if !report.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+pub fn markdown(report: &Report) -> String {
+    let mut out = format!(
+        "# {}\n\n{}  \n",
+        escape(&report.title),
+        escape(&report.subtitle)
+    );
+    let _ = writeln!(out, "Measured on {}.", report.machine);
+    for note in &report.notes {
+        let _ = write!(out, "\n> {}\n", escape(note));
+    }
+    for table in &report.tables {
+        let _ = write!(out, "\n## {}\n\n", escape(&table.title));
+        let mut lines = lines(table);
+        if table.columns.iter().all(String::is_empty) {
+            lines.insert(0, vec![String::new(); table.columns.len() + 1]);
+        }
+        for (index, line) in lines.iter().enumerate() {
+            let cells: Vec<_> = line.iter().map(|cell| escape(cell)).collect();
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+            if index == 0 {
+                let _ = writeln!(out, "|---|{}", "--:|".repeat(line.len() - 1));
+            }
+        }
+    }
+    out
+}
+
+/// The heads, unless all are empty, and the rows.
+fn lines(table: &Table) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    if table.columns.iter().any(|column| !column.is_empty()) {
+        let mut head = vec![String::new()];
+        head.extend(table.columns.iter().cloned());
+        lines.push(head);
+    }
+    for row in &table.rows {
+        let mut line = vec![row.label.clone()];
+        line.extend(row.cells.iter().map(ToString::to_string));
+        lines.push(line);
+    }
+    lines
+}
+
+fn widths(lines: &[Vec<String>]) -> Vec<usize> {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    (0..columns).map(width).collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
