@@ -106,6 +106,41 @@ fn allowed_imports_name_modules_that_exist() {
     }
 }
 
+/// The crates of the workspace that each crate may use.
+const CRATES: [(&str, &[&str]); 3] = [
+    ("sys", &[]),
+    ("measure", &[]),
+    ("load", &["surus-measure", "surus-sys"]),
+];
+
+#[test]
+fn crates_use_only_crates_of_lower_layers() {
+    for (name, may_use) in CRATES {
+        let path = format!("{}/crates/{name}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let inside = text.lines().filter(|line| line.contains("path = "));
+        for line in inside {
+            let used = line.split(' ').next().unwrap();
+            assert!(may_use.contains(&used), "crates/{name} uses {used}");
+        }
+    }
+}
+
+#[test]
+fn load_generator_is_used_by_the_command_line_only() {
+    for (file, text) in sources(&["src"]) {
+        for (number, line) in code(&text) {
+            let uses = ["surus_load", "surus_measure"]
+                .iter()
+                .any(|name| line.contains(name));
+            assert!(
+                !uses || file.starts_with("src/cli/"),
+                "{file}:{number}: {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn unsafe_code_is_in_crates_sys_only() {
     let mut wrong = Vec::new();

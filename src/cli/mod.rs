@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod check;
 mod config_lint;
 mod engine_setup;
@@ -76,6 +77,15 @@ Examples:
   surus leaks --url /
   surus leaks /srv/app --url /login --url '/search?q=a'")]
     Leaks(leaks::Leaks),
+    /// Measure how a server answers under load
+    #[command(after_help = "\
+Examples:
+  surus bench http://127.0.0.1:8080/
+  surus bench http://127.0.0.1:8080/ --duration 60 --rps 100 --concurrency 10
+  surus bench http://127.0.0.1:8080/ -n 100000 -c 100 --no-keepalive
+  surus bench http://127.0.0.1:8080/ --find-max --p99 20ms
+  surus bench http://127.0.0.1:8080/@3 http://127.0.0.1:8080/search --html report.html")]
+    Bench(Box<bench::Bench>),
     /// Run an application as an AWS Lambda function
     Lambda(Box<lambda::Lambda>),
     /// List the engines, which are the ways to run PHP
@@ -90,6 +100,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
+        Command::Bench(args) => bench::run(*args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     }

@@ -20,6 +20,8 @@ pub enum Unit {
     Seconds,
     /// Bytes.
     Bytes,
+    /// A plain quotient.
+    Ratio,
     /// Parts of a hundred.
     Percent,
     /// Times another number.
@@ -36,6 +38,7 @@ impl Unit {
             Unit::Ms => format!("{} ms", figures(value)),
             Unit::Us if value >= 10_000.0 => format!("{} ms", figures(value / 1000.0)),
             Unit::Us => format!("{} µs", figures(value)),
+            Unit::Ratio => figures(value),
             Unit::Seconds => format!("{} s", figures(value)),
             Unit::Bytes => bytes(value),
             Unit::Percent => format!("{value:.0} %"),

@@ -1,0 +1,79 @@
+//! Scripted servers: each connection is a thread that runs a closure.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use surus_load::{Mix, Outcome, Plan, Request, Stop, Url};
+
+/// Serves connections until the test process ends.
+pub fn serve(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = Arc::new(script);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let script = script.clone();
+            std::thread::spawn(move || script(stream.unwrap()));
+        }
+    });
+    address
+}
+
+/// Serves requests without bodies: `answer` gets each head, and returns bytes to send; `None`
+/// closes the connection.
+pub fn answer(answer: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
+    serve(move |mut stream| {
+        stream.set_nodelay(true).unwrap();
+        while let Some(head) = head(&mut stream) {
+            match answer(&head) {
+                Some(bytes) if stream.write_all(&bytes).is_ok() => {}
+                _ => break,
+            }
+        }
+    })
+}
+
+/// Reads a head; `None` at the end of the connection.
+pub fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+pub fn response(status: u16, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{headers}\r\n");
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+pub fn ok(_: &str) -> Option<Vec<u8>> {
+    Some(response(200, "", "hello"))
+}
+
+/// A plan of `count` requests over few connections.
+pub fn plan(address: SocketAddr, count: u64) -> Plan {
+    let url = Url::parse(&format!("http://{address}/")).unwrap();
+    plan_of(&[Request::get(url)], count)
+}
+
+pub fn plan_of(requests: &[Request], count: u64) -> Plan {
+    Plan {
+        concurrency: 4,
+        stop: Stop::Requests(count),
+        timeout: Duration::from_secs(60),
+        ..Plan::new(Mix::new(requests, true).unwrap())
+    }
+}
+
+pub fn run(plan: &Plan) -> Outcome {
+    surus_load::run(plan, None, std::future::pending()).unwrap()
+}

@@ -1,0 +1,271 @@
+//! What is sent: connections, protocols, cookies, weights, files of requests.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{answer, ok, plan, plan_of, response, run};
+use surus_load::{Failure, Mix, Protocol, Request, Url, parse_file};
+
+/// A server that answers with `ok`, and the heads that it got.
+fn recording() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let address = answer(move |head| {
+        seen.lock().unwrap().push(head.to_string());
+        ok(head)
+    });
+    (address, heads)
+}
+
+#[test]
+fn connections_are_reused_with_keep_alive_and_opened_for_each_request_without() {
+    let (address, heads) = recording();
+    let mut plan = plan(address, 40);
+    let outcome = run(&plan);
+    assert_eq!((outcome.totals.responses, outcome.totals.failed()), (40, 0));
+    assert_eq!(outcome.totals.received, 40 * 43, "bytes are counted");
+    assert!(
+        heads
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|head| !head.contains("Connection"))
+    );
+
+    let url = Url::parse(&format!("http://{address}/")).unwrap();
+    plan.keeps_alive = false;
+    plan.mix = Arc::new(Mix::new(&[Request::get(url)], false).unwrap());
+    assert_eq!(run(&plan).totals.connections, 40);
+    assert!(
+        heads.lock().unwrap()[40..]
+            .iter()
+            .all(|head| head.contains("Connection: close"))
+    );
+}
+
+#[test]
+fn connection_that_the_server_closes_politely_is_opened_again() {
+    let address = answer(|_| Some(response(200, "Connection: close\r\n", "x")));
+    let outcome = run(&plan(address, 20));
+    assert_eq!((outcome.totals.responses, outcome.totals.failed()), (20, 0));
+}
+
+#[test]
+fn weights_decide_how_often_each_url_is_sent() {
+    let (address, heads) = recording();
+    let request = |path: &str, weight| Request {
+        weight,
+        ..Request::get(Url::parse(&format!("http://{address}{path}")).unwrap())
+    };
+    run(&plan_of(&[request("/a", 30), request("/b", 10)], 40));
+    let mut counts = BTreeMap::new();
+    for head in heads.lock().unwrap().iter() {
+        *counts
+            .entry(head.split(' ').nth(1).unwrap().to_string())
+            .or_insert(0) += 1;
+    }
+    assert_eq!(
+        counts,
+        BTreeMap::from([("/a".into(), 30), ("/b".into(), 10)])
+    );
+}
+
+#[test]
+fn cookies_are_kept_per_connection_and_deleted_when_they_expire() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let heads = seen.clone();
+    let count = AtomicU64::new(0);
+    let address = answer(move |head| {
+        heads.lock().unwrap().push(head.to_string());
+        let cookie = match count.fetch_add(1, Ordering::Relaxed) {
+            0 => "Set-Cookie: id=1; Path=/\r\nSet-Cookie: other=2\r\n",
+            1 => "Set-Cookie: id=; Max-Age=0\r\n",
+            _ => "",
+        };
+        Some(response(200, cookie, ""))
+    });
+    let mut plan = plan(address, 3);
+    plan.concurrency = 1;
+    plan.keeps_cookies = true;
+    run(&plan);
+    let seen = seen.lock().unwrap();
+    assert!(!seen[0].contains("Cookie"), "{seen:?}");
+    assert!(
+        seen[1].contains("\r\nCookie: id=1; other=2\r\n"),
+        "{seen:?}"
+    );
+    assert!(seen[2].contains("\r\nCookie: other=2\r\n"), "{seen:?}");
+}
+
+#[test]
+fn file_of_requests_has_json_curl_and_bare_lines() {
+    let text = "# a comment\n\n/plain\n\
+        curl -X PUT -H 'X-A: b c' -d \"it's\" /put\n\
+        {\"url\": \"/json\", \"body\": {\"a\": 1}, \"headers\": {\"X\": \"y\"}, \"weight\": 2}\n";
+    let base = Url::parse("http://example.com:8080/").unwrap().origin;
+    let requests = parse_file(text, Some(&base)).unwrap();
+    let short: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            (
+                request.method.as_str(),
+                request.url.to_string(),
+                request.weight,
+            )
+        })
+        .collect();
+    assert_eq!(
+        short,
+        [
+            ("GET", "http://example.com:8080/plain".to_string(), 1),
+            ("PUT", "http://example.com:8080/put".to_string(), 1),
+            ("POST", "http://example.com:8080/json".to_string(), 2),
+        ]
+    );
+    assert_eq!(requests[1].body, Bytes::from("it's"));
+    assert_eq!(
+        requests[1].headers[0],
+        ("X-A".to_string(), "b c".to_string())
+    );
+    assert_eq!(requests[2].body, Bytes::from(r#"{"a":1}"#));
+    for (text, part) in [
+        ("/a\n/b --fail", "line 2: unknown option --fail"),
+        ("{\"method\": \"GET\"}", "line 1: `url` is missing"),
+        ("-d 'a /x", "line 1: a quote is not closed"),
+    ] {
+        let error = parse_file(text, Some(&base)).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(
+        parse_file("/a", None)
+            .unwrap_err()
+            .contains("no URL was given")
+    );
+}
+
+#[test]
+fn header_with_a_line_break_is_refused() {
+    let mut request = Request::get(Url::parse("http://a/").unwrap());
+    request.headers.push(("X".into(), "a\r\nEvil: b".into()));
+    assert!(Mix::new(&[request.clone()], true).is_err());
+    request.headers[0] = ("Host".into(), "a\r\nEvil: b".into());
+    assert!(Mix::new(&[request], true).is_err());
+}
+
+#[test]
+fn urls_are_parsed_with_their_defaults() {
+    for (text, shown) in [
+        ("http://a", "http://a/"),
+        ("a:81/b?c#d", "http://a:81/b?c"),
+        ("https://a:443/?x", "https://a/?x"),
+        ("http://[::1]:80/", "http://[::1]/"),
+        (":8080/x", "http://127.0.0.1:8080/x"),
+        ("/x", "http://127.0.0.1/x"),
+    ] {
+        assert_eq!(Url::parse(text).unwrap().to_string(), shown);
+    }
+    for text in [
+        "",
+        "ftp://a/",
+        "http://a b/",
+        "http://a:x/",
+        "http://u:p@a/",
+        "http://[::1/",
+    ] {
+        assert!(Url::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn unix_socket_carries_requests() {
+    use std::io::Write;
+    let path = std::env::temp_dir().join(format!("surus-load-{}", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 1024];
+            let _ = std::io::Read::read(&mut stream, &mut head);
+            let _ = stream.write_all(&response(200, "Connection: close\r\n", "x"));
+        }
+    });
+    let mut request = Request::get(Url::parse("http://any/").unwrap());
+    request.url.origin.unix = Some(path.clone());
+    let outcome = run(&plan_of(&[request], 5));
+    std::fs::remove_file(path).unwrap();
+    assert_eq!((outcome.totals.responses, outcome.totals.failed()), (5, 0));
+}
+
+/// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB.
+fn http2() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    let mut connection = h2::server::handshake(stream).await.unwrap();
+                    let mut silent = Vec::new();
+                    while let Some(Ok((request, mut respond))) = connection.accept().await {
+                        match request.uri().path() {
+                            "/reset" => respond.send_reset(h2::Reason::INTERNAL_ERROR),
+                            "/silent" => silent.push(respond),
+                            _ => {
+                                let head = http::Response::new(());
+                                let mut body = respond.send_response(head, false).unwrap();
+                                let _ = body.send_data(vec![b'x'; 100_000].into(), true);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+    });
+    address
+}
+
+#[test]
+fn http2_responses_and_failures_are_counted() {
+    let address = http2();
+    let run_path = |path: &str| {
+        let url = Url::parse(&format!("http://{address}{path}")).unwrap();
+        let mut plan = plan_of(&[Request::get(url)], 20);
+        plan.protocol = Protocol::Http2;
+        if path == "/silent" {
+            plan.timeout = Duration::from_millis(100);
+        }
+        run(&plan).totals
+    };
+    let totals = run_path("/");
+    assert_eq!(
+        (totals.responses, totals.failed(), totals.connections),
+        (20, 0, 4)
+    );
+    assert!(totals.received >= 20 * 100_000);
+    assert_eq!(run_path("/reset").failures_of(Failure::Reset), 20);
+    assert_eq!(run_path("/silent").failures_of(Failure::Timeout), 20);
+}
+
+#[test]
+fn http2_against_a_server_of_http1_fails_and_ends() {
+    let (address, _) = recording();
+    let mut plan = plan(address, 4);
+    plan.protocol = Protocol::Http2;
+    plan.timeout = Duration::from_secs(2);
+    let outcome = run(&plan);
+    assert_eq!(outcome.totals.failed(), 4, "{:?}", outcome.totals);
+}

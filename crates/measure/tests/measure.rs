@@ -1,0 +1,239 @@
+//! Recorder, rounds, probe and report against what they must give.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, SystemTime};
+
+use proptest::prelude::*;
+use serde_json::json;
+use surus_measure::{
+    Cell, Chart, Line, Machine, Measured, Probe, Published, Recorder, Report, Rounds, Row, Scale,
+    Table, Unit, probe,
+};
+
+#[test]
+fn known_latencies_come_back_within_the_histograms_error() {
+    let mut recorder = Recorder::new(false);
+    for micros in 1..=100_000_u64 {
+        recorder.response(Duration::ZERO, Duration::from_micros(micros), 0);
+    }
+    let latencies = recorder.finish(Duration::from_secs(1));
+    for percent in [50.0, 90.0, 99.0, 99.9] {
+        let (got, true_value) = (latencies.percentile_ms(percent), percent);
+        assert!((got / true_value - 1.0).abs() < 0.002, "p{percent}: {got}");
+    }
+    assert!((latencies.max_ms() / 100.0 - 1.0).abs() < 0.002);
+    assert_eq!(latencies.count(), 100_000);
+}
+
+#[test]
+fn seconds_without_a_response_are_in_the_series() {
+    let mut recorder = Recorder::new(true);
+    recorder.response(Duration::from_millis(100), Duration::from_millis(5), 10);
+    recorder.failure(Duration::from_millis(2500), 1);
+    let latencies = recorder.finish(Duration::from_millis(3100));
+    let counts: Vec<_> = latencies
+        .seconds
+        .iter()
+        .map(|second| (second.at, second.responses, second.failures, second.bytes))
+        .collect();
+    assert_eq!(counts, [(0, 1, 0, 10), (1, 0, 0, 0), (2, 0, 1, 1)]);
+
+    let mut log = Vec::new();
+    latencies
+        .write_log(&mut log, SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let log = String::from_utf8(log).unwrap();
+    let histograms = log.lines().filter(|line| line.contains("HISTF")).count();
+    assert_eq!(histograms, 3, "{log}");
+}
+
+proptest! {
+    #[test]
+    fn curve_of_percentiles_never_falls(
+        micros in prop::collection::vec(0_u64..10_000_000, 1..200)
+    ) {
+        let mut recorder = Recorder::new(false);
+        for micros in &micros {
+            recorder.response(Duration::ZERO, Duration::from_micros(*micros), 0);
+        }
+        let curve = recorder.finish(Duration::ZERO).curve();
+        prop_assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1));
+    }
+
+    #[test]
+    fn ratio_lies_within_its_interval(
+        samples in prop::collection::vec((1.0_f64..1000.0, 1.0_f64..1000.0), 2..15)
+    ) {
+        let mut rounds = Rounds::new(2);
+        for (a, b) in samples {
+            rounds.push(0, a);
+            rounds.push(1, b);
+        }
+        let ratio = rounds.ratio(0, 1).unwrap();
+        prop_assert!(ratio.low <= ratio.high);
+        prop_assert!(ratio.low <= ratio.value * 1.000_001);
+        prop_assert!(ratio.value <= ratio.high * 1.000_001);
+    }
+}
+
+#[test]
+fn contestants_have_each_place_equally_often() {
+    let order = |round| Rounds::order(3, round).collect::<Vec<_>>();
+    assert_eq!(
+        [order(0), order(1), order(2)],
+        [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    );
+}
+
+#[test]
+fn ratio_of_equal_contestants_shows_no_difference() {
+    let (mut equal, mut double) = (Rounds::new(2), Rounds::new(2));
+    for round in 0..10 {
+        let noise = f64::from(round % 5);
+        equal.push(0, 100.0 + noise);
+        equal.push(1, 104.0 - noise);
+        double.push(0, 200.0 + noise);
+        double.push(1, 100.0 + noise);
+    }
+    assert!(!equal.ratio(0, 1).unwrap().shows_difference());
+    let ratio = double.ratio(0, 1).unwrap();
+    assert!(
+        ratio.shows_difference() && (ratio.value - 2.0).abs() < 0.05,
+        "{ratio:?}"
+    );
+    assert!(Rounds::new(2).ratio(0, 1).is_none(), "without rounds");
+}
+
+#[test]
+fn probe_counts_cpu_and_memory_of_a_child_that_works() {
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let mut probe = Probe::begin(vec![pid]).unwrap();
+    // Until the kernel has given it 100 ms, however busy the machine is.
+    while probe.sample().cpu < 0.1 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let usage = probe.end();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((usage.processes(), usage.pids.as_slice()), (1, &[pid][..]));
+    assert!(
+        usage.peak_pss().is_some_and(|bytes| bytes > 10_000),
+        "{usage:?}"
+    );
+    assert!(
+        Probe::begin(vec![pid]).is_none(),
+        "a process that has exited"
+    );
+}
+
+#[test]
+fn listening_process_is_found_by_its_port_and_by_its_socket() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    assert_eq!(probe::listeners(port), [own]);
+    drop(tcp);
+    assert!(probe::listeners(port).is_empty());
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert_eq!(probe::unix_listeners(&path), [own]);
+}
+
+fn report() -> Report {
+    let published = Published {
+        value: 12.0,
+        unit: Unit::Ms,
+        source: "a talk".into(),
+        date: "2019".into(),
+        hardware: "unknown".into(),
+        not_comparable: String::new(),
+    };
+    Report {
+        title: "a <b> & c".into(),
+        subtitle: "load".into(),
+        machine: Machine::this(),
+        notes: vec!["a note".into()],
+        tables: vec![
+            Table {
+                key: "one".into(),
+                title: "One".into(),
+                columns: vec![String::new()],
+                rows: vec![Row::once(
+                    "rate",
+                    "requests/s",
+                    1_234_567.0,
+                    Unit::PerSecond,
+                )],
+            },
+            Table {
+                key: "two".into(),
+                title: "Two".into(),
+                columns: vec!["measured".into(), "published".into()],
+                rows: vec![Row::new(
+                    "p99",
+                    "p99",
+                    vec![
+                        Cell::measured(Measured::once(3.456, Unit::Ms)),
+                        Cell::published(published),
+                    ],
+                )],
+            },
+        ],
+        charts: vec![Chart {
+            title: "Latency".into(),
+            x: "percentile".into(),
+            scale: Scale::Nines,
+            y: Unit::Ms,
+            lines: vec![Line {
+                name: "</script>".into(),
+                points: vec![(0.0, 1.0), (0.99, 5.0)],
+            }],
+        }],
+    }
+}
+
+#[test]
+fn report_in_json_says_of_each_number_where_it_is_from() {
+    let json = report().json();
+    assert_eq!(
+        json["one"]["rate"],
+        json!({"kind": "measured", "value": 1_234_567.0, "unit": "per_second"})
+    );
+    assert_eq!(json["two"]["p99"]["measured"]["kind"], "measured");
+    assert_eq!(json["two"]["p99"]["published"]["source"], "a talk");
+}
+
+#[test]
+fn report_as_text_and_markdown_has_numbers_with_units() {
+    let text = report().text();
+    assert!(
+        text.contains("1,234,567/s") && text.contains("3.46 ms"),
+        "{text}"
+    );
+    assert!(text.contains("12.0 ms [a talk]"), "{text}");
+    let markdown = report().markdown();
+    assert!(
+        markdown.contains("| p99 | 3.46 ms | 12.0 ms [a talk] |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn page_is_self_contained_and_escapes_text() {
+    let page = report().html(&json!({"name": "</script>"}));
+    assert!(page.contains("a &lt;b&gt; &amp; c"));
+    assert_eq!(
+        page.matches("</script>").count(),
+        1,
+        "the data must not end its element"
+    );
+    for external in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(external), "{external}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Does any stream of bytes make the load generator's response reader panic, claim more bytes than
+//! it got, or find another response if it comes in other pieces?
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use surus_load::response::{Head, Progress, Reader};
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (size, bytes) = input;
+    let whole = read(bytes, usize::MAX);
+    let pieces = read(bytes, usize::from(size).max(1));
+    assert_eq!(whole, pieces);
+});
+
+/// The head, the body and how many bytes were used; `None` for an invalid response.
+fn read(bytes: &[u8], size: usize) -> Option<(Option<Head>, Vec<u8>, usize)> {
+    let mut reader = Reader::new(true);
+    reader.begin(false, true);
+    let (mut head, mut used) = (None, 0);
+    for piece in bytes.chunks(size) {
+        let mut begin = 0;
+        while begin < piece.len() && !reader.is_done() {
+            let (count, progress) = reader.read(&piece[begin..]).ok()?;
+            assert!(count <= piece.len() - begin);
+            begin += count;
+            if let Progress::Head(new) = progress {
+                head = Some(new);
+            }
+        }
+        used += begin;
+    }
+    Some((head, reader.body.clone(), used))
+}

@@ -1,0 +1,135 @@
+//! `surus bench`: measures how a server answers under load.
+
+mod compare;
+mod find_max;
+mod measuring;
+mod options;
+mod outputs;
+mod progress;
+mod tables;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use surus_load::Outcome;
+
+use options::Load;
+use outputs::Output;
+
+/// Arguments of `surus bench`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Bench {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Compare two URLs in rounds that take turns
+    #[command(after_help = "\
+Examples:
+  surus bench compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
+  surus bench compare http://127.0.0.1:8080/a http://127.0.0.1:8080/b --rounds 20 -d 5s")]
+    Compare(compare::Compare),
+}
+
+#[derive(clap::Args)]
+pub struct Run {
+    /// URL to request; URL@3 requests it three times as often as others
+    #[arg(value_name = "URL")]
+    urls: Vec<String>,
+    /// The same
+    #[arg(long = "url", value_name = "URL")]
+    more_urls: Vec<String>,
+    /// File of requests, one per line: JSON, curl's options, or a URL
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    load: Load,
+    /// Search the highest rate whose 99th percentile stays within --p99
+    #[arg(long, requires = "p99", conflicts_with_all = ["rps", "requests"])]
+    find_max: bool,
+    /// Highest latency that 99 % of the requests may have
+    #[arg(long, value_name = "TIME", requires = "find_max", value_parser = options::parse_time)]
+    p99: Option<Duration>,
+    /// Process of the server; may be repeated [default: those that listen on the URL's port]
+    #[arg(long = "pid", value_name = "PID")]
+    pids: Vec<i32>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub fn run(bench: Bench) -> anyhow::Result<()> {
+    match bench.command {
+        Some(Command::Compare(compare)) => compare::run(&compare),
+        None => run_one(&bench.run),
+    }
+}
+
+fn run_one(args: &Run) -> anyhow::Result<()> {
+    let urls = [args.urls.clone(), args.more_urls.clone()].concat();
+    if urls.is_empty() && args.file.is_none() {
+        bail!(
+            "name a URL, as in `surus bench http://127.0.0.1:8080/`, or a file of requests (--file)"
+        );
+    }
+    if let Some(p99) = args.p99 {
+        args.output.reject_series("--find-max")?;
+        return find_max::run(args, &urls, p99);
+    }
+    let mut plan = args
+        .load
+        .plan(&urls, args.file.as_ref(), Duration::from_secs(10))?;
+    plan.keeps_intervals = args.output.needs_intervals();
+    let title = title(&urls, args.file.as_ref());
+    measuring::warm_up(&plan, args.load.warm_up)?;
+    let result = measuring::measure(&plan, &args.pids, true)?;
+    let report = tables::report(title, args.load.describe(&plan), &plan, &result);
+    args.output.print(&report, Some(&result))?;
+    fail_if_unexpected(&result.outcome)
+}
+
+fn title(urls: &[String], file: Option<&PathBuf>) -> String {
+    match (file, urls) {
+        (Some(file), _) => format!("surus bench --file {}", file.display()),
+        (None, urls) => format!("surus bench {}", urls.join(" ")),
+    }
+}
+
+/// A run with failures is a failed run. The error says what came instead.
+fn fail_if_unexpected(outcome: &Outcome) -> anyhow::Result<()> {
+    let totals = &outcome.totals;
+    if totals.requests == 0 {
+        bail!("no request ended; see --timeout and --duration");
+    }
+    if totals.failed() == 0 {
+        return Ok(());
+    }
+    let kinds = surus_load::Failure::ALL.into_iter().filter_map(|kind| {
+        let count = totals.failures_of(kind);
+        (count > 0).then(|| format!("{count} × {}", kind.label()))
+    });
+    let mut text = format!(
+        "{} of {} requests failed: {}",
+        totals.failed(),
+        totals.requests,
+        kinds.collect::<Vec<_>>().join(", ")
+    );
+    if let Some(error) = &totals.first_error {
+        text.push_str(&format!("; the first error: {error}"));
+    }
+    if let Some(first) = &totals.unexpected {
+        text.push_str(&format!(
+            "; first: {} returned {}",
+            first.request, first.status
+        ));
+        if !first.body.is_empty() {
+            text.push_str(&format!(" with `{}`", first.body));
+        }
+    }
+    bail!(text)
+}

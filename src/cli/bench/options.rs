@@ -1,0 +1,258 @@
+//! Options of `surus bench` and `surus bench compare`, and the plan that they make.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use surus_load::{Expectations, Mix, Origin, Pace, Plan, Protocol, Request, Schedule, StatusSet};
+use surus_load::{Stop, Url, parse_file};
+
+use crate::units::Time;
+
+/// The load. `surus bench` and `surus bench compare` share it.
+#[derive(Debug, clap::Args)]
+pub struct Load {
+    /// How long to send requests: 10s, 500ms, 2m; a bare number means seconds [default: 10s; 2s
+    /// per round for `compare`, 5s per rate for --find-max]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_time)]
+    duration: Option<Duration>,
+    /// Send this many requests instead of sending for a time
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// Number of connections, each with one request at a time
+    #[arg(short, long, value_name = "N", default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    concurrency: u32,
+    /// Send at this rate whether or not the server keeps up (open loop); FROM..TO changes it evenly
+    #[arg(long, value_name = "RATE|FROM..TO", value_parser = parse_rate)]
+    rps: Option<Rate>,
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'X', long)]
+    method: Option<String>,
+    /// Header to send; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Body to send
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// File whose content is the body
+    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    body_file: Option<PathBuf>,
+    /// Open a connection for every request
+    #[arg(long)]
+    no_keepalive: bool,
+    /// Use HTTP/2, without TLS by prior knowledge
+    #[arg(long, conflicts_with = "no_keepalive")]
+    http2: bool,
+    /// Connect to this Unix socket; URLs then name only host and path
+    #[arg(long, value_name = "SOCKET")]
+    unix: Option<PathBuf>,
+    /// Accept any certificate of https URLs
+    #[arg(long)]
+    insecure: bool,
+    /// Keep cookies per connection and send them back, like that many users
+    #[arg(long)]
+    cookies: bool,
+    /// How long one request may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    timeout: Duration,
+    /// Send requests for this time before measuring
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub warm_up: Option<Duration>,
+    /// Status that responses must have: 200, 2xx, 200-299 or 200,404 [default: 200-399]
+    #[arg(long, value_name = "STATUS", value_parser = StatusSet::parse)]
+    expect_status: Option<StatusSet>,
+    /// Text that bodies must contain
+    #[arg(long, value_name = "TEXT")]
+    expect_body: Option<String>,
+}
+
+/// A rate that may change evenly.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    from: f64,
+    to: f64,
+}
+
+impl Load {
+    /// The plan for these URLs and, if given, the requests of a file.
+    pub fn plan(
+        &self,
+        urls: &[String],
+        file: Option<&PathBuf>,
+        duration: Duration,
+    ) -> anyhow::Result<Plan> {
+        let mut requests = Vec::new();
+        for url in urls {
+            requests.push(self.request(url)?);
+        }
+        if let Some(file) = file {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {} (--file)", file.display()))?;
+            let base: Option<Origin> = requests.first().map(|request| request.url.origin.clone());
+            requests = parse_file(&text, base.as_ref())
+                .map_err(|error| anyhow!("{} (--file): {error}", file.display()))?;
+            let headers = self.headers()?;
+            for request in &mut requests {
+                request.headers.extend(headers.iter().cloned());
+                self.redirect(request);
+            }
+        }
+        let mix = Mix::new(&requests, !self.no_keepalive).map_err(|error| anyhow!(error))?;
+        let stop = match self.requests {
+            Some(count) => Stop::Requests(count),
+            None => Stop::After(self.duration.unwrap_or(duration)),
+        };
+        let pace = match (self.rps, stop) {
+            (None, _) => Pace::Closed,
+            (Some(rate), _) if rate.from == rate.to => Pace::Open(Schedule::constant(rate.from)),
+            (Some(rate), Stop::After(length)) => {
+                Pace::Open(Schedule::ramp(rate.from, rate.to, length))
+            }
+            (Some(_), Stop::Requests(_)) => {
+                bail!("a rate that changes (--rps FROM..TO) needs --duration, not --requests")
+            }
+        };
+        Ok(Plan {
+            protocol: if self.http2 {
+                Protocol::Http2
+            } else {
+                Protocol::Http1
+            },
+            concurrency: self.concurrency as usize,
+            pace,
+            stop,
+            timeout: self.timeout,
+            keeps_alive: !self.no_keepalive,
+            keeps_cookies: self.cookies,
+            accepts_any_certificate: self.insecure,
+            expectations: Expectations {
+                status: self.expect_status.clone().unwrap_or_default(),
+                body: self.expect_body.clone(),
+            },
+            ..Plan::new(mix)
+        })
+    }
+
+    /// The load in one line.
+    pub fn describe(&self, plan: &Plan) -> String {
+        let mut parts = vec![format!("{} connections", plan.concurrency)];
+        parts.push(match self.rps {
+            None => "closed loop".into(),
+            Some(rate) if rate.from == rate.to => format!("open loop at {}/s", rate.from),
+            Some(rate) => format!("open loop from {}/s to {}/s", rate.from, rate.to),
+        });
+        parts.push(match plan.stop {
+            Stop::After(length) => format!("{} s", length.as_secs_f64()),
+            Stop::Requests(count) => format!("{count} requests"),
+        });
+        parts.push(if self.http2 { "HTTP/2" } else { "HTTP/1.1" }.into());
+        if self.no_keepalive {
+            parts.push("no keep-alive".into());
+        }
+        parts.join(", ")
+    }
+
+    fn request(&self, text: &str) -> anyhow::Result<Request> {
+        let (url, weight) = weighted(text);
+        let mut request = Request::get(Url::parse(url)?);
+        request.weight = weight;
+        request.headers = self.headers()?;
+        if let Some(body) = &self.body {
+            request.body = body.clone().into();
+        }
+        if let Some(file) = &self.body_file {
+            let body = std::fs::read(file)
+                .with_context(|| format!("cannot read {} (--body-file)", file.display()))?;
+            request.body = body.into();
+        }
+        match &self.method {
+            Some(method) => request.method.clone_from(method),
+            None if self.body.is_some() || self.body_file.is_some() => {
+                request.method = "POST".into();
+            }
+            None => {}
+        }
+        self.redirect(&mut request);
+        Ok(request)
+    }
+
+    fn redirect(&self, request: &mut Request) {
+        if let Some(socket) = &self.unix {
+            request.url.origin.unix = Some(socket.clone());
+        }
+    }
+
+    fn headers(&self) -> anyhow::Result<Vec<(String, String)>> {
+        let parse = |header: &String| {
+            let (name, value) = header
+                .split_once(':')
+                .with_context(|| format!("-H '{header}': expected NAME: VALUE"))?;
+            Ok((name.trim().to_string(), value.trim().to_string()))
+        };
+        self.headers.iter().map(parse).collect()
+    }
+}
+
+/// `http://host/path@3` → the URL and 3.
+fn weighted(text: &str) -> (&str, u32) {
+    let split = text.rsplit_once('@').and_then(|(url, weight)| {
+        let weight = weight.parse().ok().filter(|weight| *weight > 0)?;
+        Some((url, weight))
+    });
+    split.unwrap_or((text, 1))
+}
+
+/// A time above zero with a unit, or in seconds.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => text.parse::<Time>()?.0,
+    };
+    match time {
+        Duration::ZERO => Err("the time must be above zero".into()),
+        time if time > Duration::from_secs(7 * 86_400) => Err("at most a week is allowed".into()),
+        time => Ok(time),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    let rate = |text: &str| {
+        let rate = text.parse::<f64>().ok();
+        rate.filter(|rate| (0.001..=10_000_000.0).contains(rate))
+            .ok_or_else(|| "expected requests per second, such as 100 or 100..1000".to_string())
+    };
+    match text.split_once("..") {
+        None => rate(text).map(|rate| Rate {
+            from: rate,
+            to: rate,
+        }),
+        Some((from, to)) => Ok(Rate {
+            from: rate(from)?,
+            to: rate(to)?,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_with_weight_is_split_and_other_at_signs_stay() {
+        assert_eq!(weighted("http://a/x@3"), ("http://a/x", 3));
+        assert_eq!(weighted("http://a/@me"), ("http://a/@me", 1));
+        assert_eq!(weighted("http://a/x@0"), ("http://a/x@0", 1));
+    }
+
+    #[test]
+    fn times_have_units_and_bare_numbers_are_seconds() {
+        for (text, millis) in [("60", 60_000), ("500ms", 500), ("2m", 120_000)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in ["", "0", "-1", "1d", "9999h"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Prints the report of a run in the form that was asked for.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use surus_measure::Report;
+
+use super::measuring::Result;
+use crate::cli::stdout::{print, say};
+
+#[derive(Debug, clap::Args)]
+pub struct Output {
+    /// Print JSON
+    #[arg(long, group = "format")]
+    json: bool,
+    /// Print one line of CSV per second
+    #[arg(long, group = "format")]
+    csv: bool,
+    /// Print an HdrHistogram log with a histogram per second
+    #[arg(long, group = "format")]
+    hdr: bool,
+    /// Print Markdown
+    #[arg(long, group = "format")]
+    markdown: bool,
+    /// Write a page with charts to this file as well
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Output {
+    /// Whether the histogram of each second is needed.
+    pub fn needs_intervals(&self) -> bool {
+        self.hdr
+    }
+
+    /// Fails if a form was asked for that needs a single run.
+    pub fn reject_series(&self, command: &str) -> anyhow::Result<()> {
+        if self.csv || self.hdr {
+            bail!(
+                "--csv and --hdr need a single run; `{command}` prints text, --json or --markdown"
+            );
+        }
+        Ok(())
+    }
+
+    /// Prints a report. `result` is that of a single run.
+    pub fn print(&self, report: &Report, result: Option<&Result>) -> anyhow::Result<()> {
+        let mut data = report.json();
+        if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
+            data.insert("seconds".into(), json!(result.outcome.latencies.seconds));
+            data.insert("usage".into(), json!(result.usage));
+            data.insert("unexpected".into(), unexpected(result));
+        }
+        if let Some(file) = &self.html {
+            std::fs::write(file, report.html(&data))
+                .with_context(|| format!("cannot write {} (--html)", file.display()))?;
+        }
+        match result {
+            _ if self.json => say!("{data:#}"),
+            _ if self.markdown => print(report.markdown()),
+            Some(result) if self.csv => csv(result),
+            Some(result) if self.hdr => {
+                let mut log = Vec::new();
+                let latencies = &result.outcome.latencies;
+                latencies.write_log(&mut log, result.started)?;
+                print(String::from_utf8_lossy(&log));
+            }
+            _ => print(report.text()),
+        }
+        Ok(())
+    }
+}
+
+fn unexpected(result: &Result) -> Value {
+    let first = result.outcome.totals.unexpected.as_ref();
+    first.map_or(
+        Value::Null,
+        |first| json!({"request": first.request, "status": first.status, "body": first.body}),
+    )
+}
+
+fn csv(result: &Result) {
+    say!("second,responses,failures,bytes,p50_us,p99_us,max_us");
+    for second in &result.outcome.latencies.seconds {
+        say!(
+            "{},{},{},{},{},{},{}",
+            second.at,
+            second.responses,
+            second.failures,
+            second.bytes,
+            second.p50_us,
+            second.p99_us,
+            second.max_us
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! The report of a run: its tables, charts and notes.
+
+use surus_load::{Failure, Outcome, Plan, Protocol};
+use surus_measure::recorder::PERCENTILES;
+use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Table, Unit, Usage};
+
+use super::measuring::Result;
+
+/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
+const LEAST_CPU: f64 = 0.05;
+
+pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Report {
+    let outcome = &result.outcome;
+    let mut tables = vec![throughput(outcome), latency(outcome)];
+    if outcome.totals.failed() > 0 {
+        tables.push(failures(outcome));
+    }
+    if outcome.totals.statuses.len() > 1 || outcome.totals.failures_of(Failure::Status) > 0 {
+        tables.push(statuses(outcome));
+    }
+    if let Some(usage) = &result.usage {
+        tables.push(server(outcome, usage));
+    }
+    tables.push(generator(outcome));
+    Report {
+        title,
+        subtitle: load,
+        machine: result.machine.clone(),
+        notes: notes(plan, result),
+        tables,
+        charts: charts(result),
+    }
+}
+
+fn table(key: &str, title: &str, rows: Vec<Row>) -> Table {
+    Table {
+        key: key.into(),
+        title: title.into(),
+        columns: vec![String::new()],
+        rows,
+    }
+}
+
+fn throughput(outcome: &Outcome) -> Table {
+    let totals = &outcome.totals;
+    let mut rows = vec![
+        Row::once("rate", "requests/s", outcome.rate(), Unit::PerSecond),
+        Row::once(
+            "responses",
+            "expected responses",
+            totals.responses as f64,
+            Unit::Count,
+        ),
+        Row::once(
+            "failed",
+            "failed requests",
+            totals.failed() as f64,
+            Unit::Count,
+        ),
+        Row::once(
+            "elapsed",
+            "time",
+            outcome.elapsed.as_secs_f64(),
+            Unit::Seconds,
+        ),
+        Row::once("received", "received", totals.received as f64, Unit::Bytes),
+        Row::once("sent", "sent", totals.sent as f64, Unit::Bytes),
+        Row::once(
+            "connections",
+            "connections opened",
+            totals.connections as f64,
+            Unit::Count,
+        ),
+    ];
+    if let Some(offered) = outcome.offered {
+        rows.push(Row::once(
+            "due",
+            "requests due",
+            offered.due as f64,
+            Unit::Count,
+        ));
+        rows.push(Row::once(
+            "unsent",
+            "due and never sent",
+            offered.unsent as f64,
+            Unit::Count,
+        ));
+    }
+    table("throughput", "Throughput", rows)
+}
+
+fn latency(outcome: &Outcome) -> Table {
+    let latencies = &outcome.latencies;
+    let mut rows: Vec<_> = PERCENTILES
+        .iter()
+        .map(|percent| {
+            let label = format!("p{percent}");
+            Row::once(&label, &label, latencies.percentile_ms(*percent), Unit::Ms)
+        })
+        .collect();
+    rows.push(Row::once("max", "max", latencies.max_ms(), Unit::Ms));
+    rows.push(Row::once("mean", "mean", latencies.mean_ms(), Unit::Ms));
+    if latencies.count() == 0 {
+        rows = vec![Row::new(
+            "none",
+            "latency",
+            vec![Cell::missing("no expected response")],
+        )];
+    }
+    let title = match outcome.offered {
+        Some(_) => "Latency from when a request was due",
+        None => "Latency",
+    };
+    table("latency", title, rows)
+}
+
+fn failures(outcome: &Outcome) -> Table {
+    let rows = Failure::ALL.into_iter().filter_map(|kind| {
+        let count = outcome.totals.failures_of(kind);
+        (count > 0).then(|| Row::once(kind.key(), kind.label(), count as f64, Unit::Count))
+    });
+    table("failures", "Failures", rows.collect())
+}
+
+fn statuses(outcome: &Outcome) -> Table {
+    let rows = outcome.totals.statuses.iter().map(|(status, count)| {
+        let status = status.to_string();
+        Row::once(&status, &status, *count as f64, Unit::Count)
+    });
+    table("statuses", "Responses by status", rows.collect())
+}
+
+fn server(outcome: &Outcome, usage: &Usage) -> Table {
+    let requests = outcome.totals.requests.max(1) as f64;
+    let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
+    let per_request = match usage.cpu() {
+        cpu if cpu < LEAST_CPU => Cell::missing("too little CPU time to divide"),
+        cpu => Cell::measured(surus_measure::Measured::once(
+            cpu * 1e6 / requests,
+            Unit::Us,
+        )),
+    };
+    let pss = match usage.peak_pss() {
+        None => Cell::missing("not readable; run as root or as the server's user"),
+        Some(bytes) => Cell::measured(surus_measure::Measured::once(bytes as f64, Unit::Bytes)),
+    };
+    let (voluntary, involuntary) = usage.switches();
+    let switches = voluntary + involuntary;
+    let rows = vec![
+        Row::new("cpu_per_request", "CPU per request", vec![per_request]),
+        Row::once(
+            "cpu",
+            "CPU (100 % is one CPU)",
+            usage.cpu() / seconds * 100.0,
+            Unit::Percent,
+        ),
+        Row::new("pss", "memory, highest (PSS)", vec![pss]),
+        Row::once(
+            "switches_per_request",
+            "context switches per request",
+            switches as f64 / requests,
+            Unit::Ratio,
+        ),
+        Row::once(
+            "involuntary_switches",
+            "of these, involuntary",
+            involuntary as f64,
+            Unit::Count,
+        ),
+        Row::once(
+            "processes",
+            "processes",
+            usage.processes() as f64,
+            Unit::Count,
+        ),
+    ];
+    let pids: Vec<_> = usage.pids.iter().map(ToString::to_string).collect();
+    table(
+        "server",
+        &format!("Server (process tree of {})", pids.join(", ")),
+        rows,
+    )
+}
+
+fn generator(outcome: &Outcome) -> Table {
+    let requests = outcome.totals.requests.max(1) as f64;
+    let per_request = outcome.own_cpu.as_secs_f64() * 1e6 / requests;
+    let mut rows = vec![
+        Row::once(
+            "busy",
+            "CPU (of one)",
+            outcome.own_busy() * 100.0,
+            Unit::Percent,
+        ),
+        Row::once("cpu_per_request", "CPU per request", per_request, Unit::Us),
+    ];
+    if let Some(offered) = outcome.offered {
+        let lateness = offered.own_lateness.as_secs_f64() * 1e6;
+        rows.push(Row::once(
+            "lateness",
+            "own lateness, p99",
+            lateness,
+            Unit::Us,
+        ));
+    }
+    table("generator", "Load generator", rows)
+}
+
+fn notes(plan: &Plan, result: &Result) -> Vec<String> {
+    let outcome = &result.outcome;
+    let mut notes = Vec::new();
+    if outcome.is_interrupted {
+        notes.push("the run was interrupted; requests in flight are not counted".into());
+    }
+    if outcome.is_generator_limited() {
+        notes.push(format!(
+            "the load generator was the limit (its thread used {:.0} % of a CPU); the server can \
+             do more",
+            outcome.own_busy() * 100.0
+        ));
+    }
+    if let Some(offered) = outcome.offered
+        && !outcome.kept_rate()
+    {
+        notes.push(format!(
+            "the rate could not be kept: {} of {} due requests were never sent, because all {} \
+             connections were waiting for responses",
+            offered.unsent, offered.due, plan.concurrency
+        ));
+    }
+    if result.usage.is_none() {
+        notes.push(
+            "the server's processes were not found, so their CPU time and memory are missing \
+             (--pid)"
+                .into(),
+        );
+    }
+    if plan.protocol == Protocol::Http2 {
+        notes.push("HTTP/2 carries one request at a time per connection".into());
+    }
+    notes
+}
+
+fn charts(result: &Result) -> Vec<Chart> {
+    let latencies = &result.outcome.latencies;
+    let seconds = &latencies.seconds;
+    let by_second = |value: &dyn Fn(&surus_measure::Second) -> f64| {
+        let points = seconds
+            .iter()
+            .map(|second| (second.at as f64 + 0.5, value(second)));
+        points.collect::<Vec<_>>()
+    };
+    let line = |name: &str, points| Line {
+        name: name.into(),
+        points,
+    };
+    let over_time = |title: &str, y, lines| Chart {
+        title: title.into(),
+        x: "seconds".into(),
+        scale: Scale::Linear,
+        y,
+        lines,
+    };
+    let mut rates = vec![line(
+        "expected",
+        by_second(&|second| second.responses as f64),
+    )];
+    if result.outcome.totals.failed() > 0 {
+        rates.push(line("failed", by_second(&|second| second.failures as f64)));
+    }
+    let mut charts = vec![
+        Chart {
+            title: "Latency by percentile".into(),
+            x: "requests that were at least this fast".into(),
+            scale: Scale::Nines,
+            y: Unit::Ms,
+            lines: vec![line("latency", latencies.curve())],
+        },
+        over_time(
+            "Latency over time",
+            Unit::Ms,
+            vec![
+                line("p50", by_second(&|second| second.p50_us as f64 / 1000.0)),
+                line("p99", by_second(&|second| second.p99_us as f64 / 1000.0)),
+            ],
+        ),
+        over_time("Requests over time", Unit::PerSecond, rates),
+    ];
+    if let Some(usage) = &result.usage {
+        let busy = usage.samples.windows(2).filter_map(|pair| {
+            let time = pair[1].at - pair[0].at;
+            // Samples that follow each other closely say nothing about a clock of 10 ms.
+            (time > 0.3).then(|| (pair[1].at, (pair[1].cpu - pair[0].cpu) / time * 100.0))
+        });
+        let cpu = over_time(
+            "Server's CPU",
+            Unit::Percent,
+            vec![line("CPU", busy.collect())],
+        );
+        charts.push(cpu);
+        let memory = usage.samples.iter();
+        let memory = memory.filter_map(|sample| Some((sample.at, sample.pss? as f64)));
+        let memory = vec![line("PSS", memory.collect())];
+        charts.push(over_time("Server's memory (PSS)", Unit::Bytes, memory));
+    }
+    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts
+}
