@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::plan::{Plan, Protocol};
+use crate::plan::Plan;
 use crate::target::Origin;
 
 #[cfg(feature = "tls")]
@@ -71,10 +71,7 @@ impl Connector {
                 .map(place)
                 .collect::<io::Result<_>>()?,
             #[cfg(feature = "tls")]
-            tls: tls::Client::new(
-                plan.accepts_any_certificate,
-                plan.protocol == Protocol::Http2,
-            )?,
+            tls: tls::Client::new(plan)?,
         })
     }
 

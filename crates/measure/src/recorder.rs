@@ -14,6 +14,9 @@ pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 /// Significant decimal figures of a histogram: values differ from the true ones by 0.1 % at most.
 const FIGURES: u8 = 3;
 
+/// Latencies above an hour are recorded as one.
+const LONGEST: u64 = 3_600_000_000;
+
 /// One second of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Second {
@@ -61,7 +64,8 @@ impl Recorder {
     pub fn response(&mut self, at: Duration, latency: Duration, bytes: u64) {
         self.roll(at);
         let micros = u64::try_from((latency.as_nanos() + 500) / 1000).unwrap_or(u64::MAX);
-        self.second.saturating_record(micros);
+        // Unlike `saturating_record`, this makes the histogram larger for a longer latency.
+        let _ = self.second.record(micros.min(LONGEST));
         self.bytes += bytes;
     }
 

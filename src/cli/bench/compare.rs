@@ -8,6 +8,9 @@ use super::measuring::{self, Result};
 use super::options::Load;
 use super::outputs::Output;
 
+/// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
+const LEAST_ROUNDS: usize = 6;
+
 #[derive(Debug, clap::Args)]
 pub struct Compare {
     /// First URL
@@ -130,6 +133,7 @@ fn row(quantity: &Quantity) -> Option<Row> {
     };
     let ratio = rounds.ratio(0, 1);
     let verdict = match ratio {
+        _ if rounds.samples(0).len() < LEAST_ROUNDS => "too few rounds",
         None => "no ratio",
         Some(ratio) if !ratio.shows_difference() => "no difference seen",
         Some(ratio) if ratio.value > 1.0 => "A is higher",

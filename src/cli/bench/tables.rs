@@ -243,7 +243,13 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
 
 fn charts(result: &Result) -> Vec<Chart> {
     let latencies = &result.outcome.latencies;
-    let seconds = &latencies.seconds;
+    // The last second is not a whole one.
+    let whole = result.outcome.elapsed.as_secs().max(1);
+    let seconds: Vec<_> = latencies
+        .seconds
+        .iter()
+        .filter(|second| second.at < whole)
+        .collect();
     let by_second = |value: &dyn Fn(&surus_measure::Second) -> f64| {
         let points = seconds
             .iter()
@@ -287,7 +293,10 @@ fn charts(result: &Result) -> Vec<Chart> {
         over_time("Requests over time", Unit::PerSecond, rates),
     ];
     if let Some(usage) = &result.usage {
-        let busy = usage.samples.windows(2).filter_map(|pair| {
+        // Samples after the load show an idle server.
+        let end = result.outcome.elapsed.as_secs_f64() + 0.5;
+        let busy = usage.samples.windows(2).filter(|pair| pair[1].at <= end);
+        let busy = busy.filter_map(|pair| {
             let time = pair[1].at - pair[0].at;
             // Samples that follow each other closely say nothing about a clock of 10 ms.
             (time > 0.3).then(|| (pair[1].at, (pair[1].cpu - pair[0].cpu) / time * 100.0))

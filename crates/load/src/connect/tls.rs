@@ -14,16 +14,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore};
 use tokio_rustls::rustls::{SignatureScheme, crypto};
 
+use crate::plan::{Plan, Protocol};
+
 /// Opens TLS over TCP connections.
 pub struct Client(TlsConnector);
 
 impl Client {
-    pub fn new(accepts_any: bool, is_http2: bool) -> io::Result<Client> {
+    pub fn new(plan: &Plan) -> io::Result<Client> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;
-        let mut config = if accepts_any {
+        let mut config = if plan.accepts_any_certificate {
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptsAny(provider)))
@@ -33,7 +35,10 @@ impl Client {
             let roots = RootCertStore::from_iter(roots);
             builder.with_root_certificates(roots).with_no_client_auth()
         };
-        let protocol = if is_http2 { "h2" } else { "http/1.1" };
+        let protocol = match plan.protocol {
+            Protocol::Http1 => "http/1.1",
+            Protocol::Http2 => "h2",
+        };
         config.alpn_protocols = vec![protocol.into()];
         Ok(Client(TlsConnector::from(Arc::new(config))))
     }

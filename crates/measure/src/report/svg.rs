@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use super::html::escape;
 use super::{Chart, Line, Scale};
+use crate::number::Unit;
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
@@ -33,7 +34,8 @@ pub fn draw(chart: &Chart) -> String {
         text(&mut out, LEFT - 6.0, at + 4.0, "end", &chart.y.write(*tick));
     }
     for (tick, label) in x_ticks(chart.scale, end) {
-        let anchor = if tick >= end { "end" } else { "middle" };
+        let is_last = place(chart.scale, tick, end) > 0.94;
+        let anchor = if is_last { "end" } else { "middle" };
         text(&mut out, x(tick), HEIGHT - BOTTOM + 16.0, anchor, &label);
     }
     let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
@@ -105,7 +107,7 @@ fn x_ticks(scale: Scale, end: f64) -> Vec<(f64, String)> {
                 .collect()
         }
         Scale::Nines => {
-            const TICKS: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+            const TICKS: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
             let shown = TICKS.into_iter().filter(|tick| *tick <= end);
             shown
                 .map(|tick| (tick, format!("{}%", number(tick * 100.0))))
@@ -117,7 +119,11 @@ fn x_ticks(scale: Scale, end: f64) -> Vec<(f64, String)> {
 fn y_ticks(chart: &Chart) -> Vec<f64> {
     let highest = points(chart).map(|(_, y)| y).fold(0.0, f64::max);
     let highest = if highest > 0.0 { highest } else { 1.0 };
-    let step = step(highest, 4.0);
+    let step = match chart.y {
+        // Round in the unit that is printed.
+        Unit::Bytes => (highest / 4.0).log2().ceil().exp2(),
+        _ => step(highest, 4.0),
+    };
     let count = (highest / step - 1e-9).ceil() as usize;
     (0..=count).map(|index| index as f64 * step).collect()
 }
