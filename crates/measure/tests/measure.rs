@@ -48,6 +48,9 @@ fn seconds_without_a_response_are_in_the_series() {
 }
 
 proptest! {
+    // Each case resamples thousands of times.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     #[test]
     fn curve_of_percentiles_never_falls(
         micros in prop::collection::vec(0_u64..10_000_000, 1..200)
