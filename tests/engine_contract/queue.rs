@@ -25,7 +25,7 @@ engine_contract! {
         let pool = engine.pool().await;
         until("one waits", || pool.status().queued == 1).await;
         let refused = engine.answer(engine.php("")).await;
-        assert!(matches!(refused, Err(Failure::Busy(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Failure::QueueFull(_))), "{refused:?}");
         std::fs::write(&gate, "").unwrap();
         for task in running.into_iter().chain(waiting) {
             task.await.unwrap().unwrap();
@@ -43,7 +43,7 @@ engine_contract! {
         }
         for task in waiting {
             let refused = task.await.unwrap();
-            assert!(matches!(refused, Err(Failure::Busy(_))), "{refused:?}");
+            assert!(matches!(refused, Err(Failure::QueueTimeout(_))), "{refused:?}");
         }
         std::fs::write(&gate, "").unwrap();
         for task in running {
