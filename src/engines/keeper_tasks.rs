@@ -14,7 +14,7 @@ use surus_sys::shared_memory;
 use super::Plan;
 use super::cgi::server_vars;
 use super::external::command::{Extra, Starter};
-use super::external::runtime_dir;
+use super::external::furnish;
 use super::external::runtime_dir::Own;
 use super::external::{Address, Way};
 use super::workers::generation;
@@ -74,7 +74,7 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
-    let own = runtime_dir::furnish(spec, Some(front))?;
+    let own = furnish::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
     let home = Home {

@@ -7,7 +7,9 @@ pub(super) mod command;
 mod connection;
 mod daemon;
 mod exchange;
+mod file_names;
 mod fpm;
+pub(super) mod furnish;
 mod process;
 pub(super) mod runtime_dir;
 mod slots;
@@ -237,13 +239,13 @@ impl Inner {
 /// Starts PHP and requests its report.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = match &spec.launch {
-        None => Home::Own(runtime_dir::furnish(spec, None)?),
+        None => Home::Own(furnish::furnish(spec, None)?),
         Some(launch) => Home::Kept(runtime_dir::Kept {
             home: launch.by.home(launch.pool).await?,
             launch: launch.clone(),
         }),
     };
-    let script = home.path(runtime_dir::REPORT);
+    let script = home.path(file_names::REPORT);
     let php: Box<dyn Php> = match spec.way {
         Way::Cli => Box::new(cli::Cli::new(spec, home).await?),
         Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
