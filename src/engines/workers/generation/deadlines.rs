@@ -13,7 +13,7 @@ use super::in_flight::{Holder, Key, Reached, Refusal, Slot, Stopping, Way};
 use super::losses::Losses;
 use super::state::Shared;
 use super::stopped::Stopped;
-use super::stuck::{Oldest, Stuck};
+use super::stuck::{LOOKS, LOST_AFTER, Oldest, Stuck};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
@@ -22,19 +22,11 @@ use crate::event::Failure;
 /// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
-/// between two looks, all has been heard that was said before.
-pub const LOOKS: u32 = 20;
-
 /// After so many looks all workers that may have an event are asked whether they have it.
 const ASKED_AT: u32 = 8;
 
 /// Between claiming an event and writing that down, a worker needs microseconds; on a machine that does not let it run, longer.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
-
-/// An event whose message no worker can find any more is sent again after this time. One that has just received it may be about to
-/// claim it; if it comes too late, it drops it.
-pub const LOST_AFTER: Duration = Duration::from_millis(500);
 
 /// Looks that find nothing in flight before there are no more, until there is something: else each of some events that come one
 /// after the other would wake the watch.

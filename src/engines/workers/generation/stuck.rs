@@ -11,11 +11,18 @@ use std::time::{Duration, Instant};
 use surus_sys::scoreboard::{State, now_micros};
 use tracing::{debug, warn};
 
-use super::deadlines::{LOOKS, LOST_AFTER};
 use super::in_flight::Key;
 use super::state::Shared;
 use crate::launcher::Pid;
 use crate::observe::rate_limit::Rarely;
+
+/// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
+/// between two looks, all has been heard that was said before.
+pub const LOOKS: u32 = 20;
+
+/// An event whose message no worker can find any more is sent again after this time. One that has just received it may be about to
+/// claim it; if it comes too late, it drops it.
+pub const LOST_AFTER: Duration = Duration::from_millis(500);
 
 /// After so long no request can be served, it seems. After the longer time, which no busy machine
 /// makes a worker wait, others take the places of those that take nothing.
