@@ -18,8 +18,8 @@ use tokio::time::Sleep;
 
 use crate::event::EarlyHints;
 
+use super::file_queue::{Files, is_placeholder};
 use super::request_line::{Begun, Follower};
-use super::sendfile_body::{Files, is_placeholder};
 use super::timeouts::Activity;
 
 /// A client's socket.
