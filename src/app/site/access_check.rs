@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::document_root::{Denial, Opened};
 use super::file_opener::Opener;
 use super::lookup_cache::Recent;
+use super::opened::{Denial, Opened};
 
 /// One of the opener's directories.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use tracing::error;
 
 use super::access_check::Reader;
 use super::normalize::{Kind, kind};
+use super::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
 
 /// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
@@ -45,108 +46,6 @@ pub(crate) struct Root {
     strict: bool,
     /// Whose files these are, where that is not us.
     reader: Option<Reader>,
-}
-
-/// What is at a path.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart at once, and mostly it is the large one"
-)]
-pub(crate) enum Opened {
-    Regular {
-        file: File,
-        metadata: Metadata,
-        /// Where the file really is, when symbolic links led to it.
-        real: Option<PathBuf>,
-    },
-    Directory,
-    Missing,
-    /// Something that is not for this client; for the log.
-    Denied(Denial),
-    /// It could not be looked at.
-    Failed(Trouble),
-}
-
-/// Why nobody can say what is at a path; the log has more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// Descriptors or memory are short, which passes.
-    Scarce,
-    /// A failing disk, for example.
-    Broken,
-}
-
-/// Why what is there is not for this client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
-    /// A symbolic link leads out.
-    LinkOutside,
-    /// A symbolic link leads out, to what is not its owner's.
-    LinkOfAnother,
-    /// Neither a file nor a directory.
-    Special,
-    /// To whom Surus runs as.
-    Unreadable,
-    /// To whom PHP runs as.
-    UnreadableToPhp,
-    /// By an `.htaccess` file.
-    Closed,
-    /// An `.htaccess` file asks for a password.
-    NeedsUser,
-    /// An `.htaccess` file switches PHP off, or on for what is no PHP file.
-    PhpOff,
-    /// An `.htaccess` file has a rule that cannot be evaluated.
-    UnknownRule,
-    /// An `.htaccess` file cannot be read as Apache would.
-    BrokenHtaccess,
-    /// PHP in a directory for uploads.
-    UploadedSource,
-    /// A symbolic link leads to such.
-    LinkToUploadedSource,
-}
-
-impl Denial {
-    /// Do its permissions deny it?
-    pub fn is_about_permissions(self) -> bool {
-        matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
-    }
-
-    /// In words, for the log: with what to do about it.
-    pub fn why(self) -> &'static str {
-        match self {
-            Denial::LinkOutside => {
-                "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it"
-            }
-            Denial::LinkOfAnother => {
-                "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site"
-            }
-            Denial::Special => "not a regular file",
-            Denial::Unreadable => {
-                "permission denied: the user that surus runs as may not read this file or enter its directory"
-            }
-            Denial::UnreadableToPhp => {
-                "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory"
-            }
-            Denial::Closed => {
-                "an .htaccess file denies it; `htaccess = false` in the settings of the site would open it"
-            }
-            Denial::NeedsUser => {
-                "an .htaccess file asks for a password, which Surus does not; protect it in the application or in a proxy before Surus"
-            }
-            Denial::PhpOff => "an .htaccess file switches PHP off here; source is not sent, either",
-            Denial::UnknownRule => {
-                "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
-            }
-            Denial::BrokenHtaccess => {
-                "an .htaccess file cannot be read, or Apache would not take it; `surus check` names its line"
-            }
-            Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
-            Denial::LinkToUploadedSource => {
-                "a symbolic link leads to PHP below `uploads`, which is never run"
-            }
-        }
-    }
 }
 
 /// Why the way to a file ends.

@@ -14,8 +14,9 @@ use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 
 use super::config_guard::Secret;
-use super::document_root::{Denial, Opened, Root, Trouble};
+use super::document_root::Root;
 use super::normalize::{Kind, kind};
+use super::opened::{Denial, Opened, Trouble};
 
 mod front;
 

@@ -8,11 +8,11 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 use tracing::debug;
 
-use super::document_root::{Denial, Opened, Trouble};
 use super::hidden_files::Why;
 use super::htaccess::facts::Facts;
 use super::htaccess_walk::Visit;
 use super::normalize::{Kind, Normalised, Stop, fold, kind};
+use super::opened::{Denial, Opened, Trouble};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};

@@ -22,6 +22,7 @@ mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
 mod normalize;
+mod opened;
 pub mod routes;
 mod settings;
 #[cfg(test)]
@@ -51,11 +52,12 @@ use settings::{index, uploads};
 
 pub use access_check::Reader;
 pub(crate) use document_root::Root;
-pub use document_root::{Denial, Symlinks, Trouble};
+pub use document_root::Symlinks;
 pub use hidden_files::Why;
 pub use htaccess::facts::Facts;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
 pub use normalize::{Normalised, normalize};
+pub use opened::{Denial, Trouble};
 pub use settings::Settings;
 
 /// Where our own configuration lies when the project itself is the document root, were it not read.

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tracing::error;
 
 use super::{MOST_PATH, What, is_below, may_be_sent};
-use crate::app::site::document_root::{Denial, Opened, Trouble};
+use crate::app::site::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
