@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, bail};
 use surus_sys::signals::Signals;
@@ -25,7 +25,9 @@ use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
 use crate::fronts::http::request::access_log;
-use crate::fronts::http::{AccessLog, Address, Admission, Bound, Listener, Mode, Service};
+use crate::fronts::http::{
+    AccessLog, Accounting, Address, Admission, Bound, Listener, Mode, Service,
+};
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::launcher::Launch;
 use crate::observe::log;
@@ -259,9 +261,11 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             metrics: metrics.clone(),
             compress: config.compress.clone(),
         },
-        access_log: AccessLog::start(config.access_log.format)?,
-        next_event: AtomicU64::new(1),
-        lookout: http::Lookout::new(engines::spin(&config.engine)),
+        accounting: Arc::new(Accounting::new(
+            metrics.clone(),
+            AccessLog::start(config.access_log.format)?,
+            http::Lookout::new(engines::spin(&config.engine)),
+        )),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
     });
@@ -384,7 +388,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     // Aborting the task removes the socket file.
     admin_task.abort();
     let _ = admin_task.await;
-    if let Some(log) = &service.access_log {
+    if let Some(log) = &service.accounting.access_log {
         log.end();
     }
     Ok(())

@@ -15,9 +15,9 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use listener::{Address, Admission, Bound, Listener, Mode};
-pub use request::Service;
 pub use request::access_log::AccessLog;
 pub use request::busy_poll::Lookout;
+pub use request::{Accounting, Service};
 
 use crate::app::forwarded::Proxy;
 use crate::budget;
@@ -208,8 +208,8 @@ pub async fn run(
         })
         .collect();
     let lookout = {
-        let service = service.clone();
-        tokio::spawn(async move { service.lookout.run().await })
+        let accounting = service.accounting.clone();
+        tokio::spawn(async move { accounting.lookout.run().await })
     };
     shutdown.await;
     draining.cancel();

@@ -210,7 +210,7 @@ async fn serve(
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
-                    parse_error::note(error.as_ref(), &peer, service, &shared);
+                    parse_error::note(error.as_ref(), &peer, &service.accounting, &shared);
                 }
                 break;
             }

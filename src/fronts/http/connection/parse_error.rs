@@ -1,19 +1,23 @@
 //! What becomes of a request that hyper cannot read, and so answers without asking us: it is counted and logged as others are.
 
 use std::error::Error;
-use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 
 use crate::app::STATIC;
 use crate::app::forwarded::Peer;
 use crate::app::response::class;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::Accounting;
 use crate::fronts::http::request::access_log::Entry;
 use crate::fronts::http::transport::io::Shared;
 
 /// To be told why a connection has ended.
-pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, connection: &Shared) {
+pub fn note(
+    error: &(dyn Error + 'static),
+    peer: &Peer,
+    accounting: &Accounting,
+    connection: &Shared,
+) {
     let Some(error) = error.downcast_ref::<hyper::Error>() else {
         return;
     };
@@ -27,13 +31,10 @@ pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, conne
         None => (StatusCode::BAD_REQUEST, 0),
     };
     let took = connection.activity.head_took();
-    service
-        .application
-        .metrics
-        .answered(STATIC, class(status), took);
-    if let Some(log) = &service.access_log {
+    accounting.metrics.answered(STATIC, class(status), took);
+    if let Some(log) = &accounting.access_log {
         log.log(Entry {
-            event: service.next_event.fetch_add(1, Ordering::Relaxed),
+            event: accounting.next_id(),
             // Whom a proxy speaks for, stands in the head.
             client: peer.client.as_ref().map(|client| client.ip()),
             head: None,

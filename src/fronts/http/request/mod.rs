@@ -1,6 +1,7 @@
 //! The life of one request.
 
 pub mod access_log;
+mod accounting;
 mod body;
 pub(crate) mod busy_poll;
 pub(crate) mod response_body;
@@ -9,7 +10,6 @@ mod validate;
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -19,9 +19,8 @@ use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tracing::{debug, error};
 
-use self::access_log::AccessLog;
+pub use self::accounting::Accounting;
 use self::body::Refused;
-use self::busy_poll::Lookout;
 use self::response_body::{End, Outgoing};
 use self::validate::{check, ends_connection};
 use super::Settings;
@@ -41,9 +40,7 @@ pub struct Service {
     pub settings: Settings,
     /// Where responses wait for their clients.
     pub spool: Option<Arc<Spool>>,
-    pub access_log: Option<AccessLog>,
-    pub next_event: AtomicU64,
-    pub lookout: Lookout,
+    pub accounting: Arc<Accounting>,
 }
 
 impl Service {
@@ -60,7 +57,13 @@ impl Service {
     {
         connection.activity.request_begins();
         connection.begun.begins(length(request.body()));
-        let mut end = End::new(self.clone(), connection.clone(), &request, peer);
+        let client = || {
+            let proxies = &self.settings.trusted_proxies;
+            let origin = forwarded::origin(peer, request.headers(), proxies).origin;
+            origin.client.map(|client| client.ip())
+        };
+        let accounting = self.accounting.clone();
+        let mut end = End::new(accounting, connection.clone(), &request, client);
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // What needs no waiting is done before there is a future that it would make larger.
@@ -135,7 +138,7 @@ impl Service {
                     *response.version_mut() = Version::HTTP_10;
                 }
             }
-            self.application
+            self.accounting
                 .metrics
                 .answered(end.engine, outcome, end.began.elapsed());
             end.status = Some(response.status());

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -12,10 +11,9 @@ use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
-use super::Service;
 use super::access_log::{Entry, Head};
+use super::accounting::Accounting;
 use crate::app::STATIC;
-use crate::app::forwarded::{self, Peer};
 use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::io::Shared;
 use crate::fronts::http::transport::timeouts::Wait;
@@ -84,7 +82,7 @@ impl http_body::Body for Outgoing {
 
 /// The end of a request, however it comes: dropped when hyper drops the response's body.
 pub struct End {
-    service: Arc<Service>,
+    accounting: Arc<Accounting>,
     connection: Arc<Shared>,
     pub event: u64,
     pub began: Instant,
@@ -97,22 +95,22 @@ pub struct End {
 }
 
 impl End {
+    /// `client` tells the client's address, if the access log needs it.
     pub fn new<B>(
-        service: Arc<Service>,
+        accounting: Arc<Accounting>,
         connection: Arc<Shared>,
         request: &Request<B>,
-        peer: &Peer,
+        client: impl FnOnce() -> Option<IpAddr>,
     ) -> End {
-        let line = service.access_log.is_some().then(|| {
-            let proxies = &service.settings.trusted_proxies;
-            let origin = forwarded::origin(peer, request.headers(), proxies).origin;
-            Box::new((origin.client.map(|client| client.ip()), Head::of(request)))
-        });
-        let event = service.next_event.fetch_add(1, Ordering::Relaxed);
+        let line = accounting
+            .access_log
+            .is_some()
+            .then(|| Box::new((client(), Head::of(request))));
+        let event = accounting.next_id();
         let began = Instant::now();
-        service.lookout.request_begins(began);
+        accounting.lookout.request_begins(began);
         End {
-            service,
+            accounting,
             connection,
             event,
             began,
@@ -132,12 +130,12 @@ fn client_left() -> StatusCode {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
-        self.service.lookout.request_ends(self.began);
+        self.accounting.lookout.request_ends(self.began);
         if self.status.is_none() {
-            let metrics = &self.service.application.metrics;
+            let metrics = &self.accounting.metrics;
             metrics.answered(self.engine, "gone", self.began.elapsed());
         }
-        if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
+        if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
             log.log(Entry {
                 event: self.event,
