@@ -185,7 +185,7 @@ fn run_front(front: Front) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let threads = threads();
     builder.worker_threads(threads).enable_all();
-    engines::observe_sleep(&mut builder, threads);
+    engines::observe_parking(&mut builder, threads);
     let runtime = builder.build()?;
     let served = runtime.block_on(serve(front));
     // In-flight work has already had the whole grace period.
@@ -264,7 +264,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
-            http::Lookout::new(engines::spin(&config.engine)),
+            http::NextRequestPoller::new(engines::spin(&config.engine)),
         )),
         spool: config.http.response_spool(),
         settings: config.http.clone(),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
-use crate::busy_poll::SPIN;
+use crate::busy_poll::LONGEST_POLL;
 use crate::engine::Engine;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -31,7 +31,7 @@ use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
 pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
-pub use workers::{Boot, FindScript, observe_sleep};
+pub use workers::{Boot, FindScript, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -319,7 +319,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
 /// How long to busy-poll before blocking.
 pub fn spin(settings: &Settings) -> Duration {
     match settings.spin && Machine::read().has_spare() {
-        true => SPIN,
+        true => LONGEST_POLL,
         false => Duration::ZERO,
     }
 }

@@ -32,14 +32,14 @@ pub struct Bounds {
 pub struct Queue {
     capacity: usize,
     bounds: Bounds,
-    line: Arc<Line>,
+    inner: Arc<Inner>,
 }
 
-/// What a queue shares with the places it has given.
-struct Line {
+/// What a queue shares with the permits it has given.
+struct Inner {
     in_flight: InFlight,
     state: Mutex<State>,
-    /// All places are free, and the queue drains.
+    /// All permits are free, and the queue drains.
     emptied: Notify,
 }
 
@@ -56,19 +56,19 @@ struct State {
 
 struct Waiting {
     since: Instant,
-    turn: oneshot::Sender<Result<Place, Failure>>,
+    turn: oneshot::Sender<Result<Permit, Failure>>,
 }
 
 /// The right to hand an event to the workers, given back when it is dropped.
-pub struct Place {
+pub struct Permit {
     since: std::time::Instant,
-    line: Arc<Line>,
+    inner: Arc<Inner>,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.line.in_flight.end(self.since);
-        self.line.release();
+        self.inner.in_flight.end(self.since);
+        self.inner.release();
     }
 }
 
@@ -78,7 +78,7 @@ impl Queue {
         Queue {
             capacity,
             bounds,
-            line: Arc::new(Line {
+            inner: Arc::new(Inner {
                 in_flight: InFlight::default(),
                 state: Mutex::new(State {
                     free: capacity,
@@ -93,9 +93,9 @@ impl Queue {
         }
     }
 
-    /// A place, if one is free; events that wait are not overtaken. Fails when the queue drains.
-    pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
-        let mut state = self.line.lock();
+    /// A permit, if one is free; events that wait are not overtaken. Fails when the queue drains.
+    pub fn try_enter(&self) -> Result<Option<Permit>, Failure> {
+        let mut state = self.inner.lock();
         if state.draining {
             return Err(CLOSED);
         }
@@ -105,17 +105,17 @@ impl Queue {
         state.free -= 1;
         state.taken += 1;
         drop(state);
-        Ok(Some(Place::new(&self.line)))
+        Ok(Some(Permit::new(&self.inner)))
     }
 
-    /// Waits for a place, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
-    pub async fn enter(&self, event: &Event) -> Result<Place, Failure> {
+    /// QueuedWait for a permit, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
+    pub async fn enter(&self, event: &Event) -> Result<Permit, Failure> {
         self.enter_by(event.deadline.into(), held_by(event)).await
     }
 
-    async fn enter_by(&self, deadline: Instant, bytes: u64) -> Result<Place, Failure> {
-        if let Some(place) = self.try_enter()? {
-            return Ok(place);
+    async fn enter_by(&self, deadline: Instant, bytes: u64) -> Result<Permit, Failure> {
+        if let Some(permit) = self.try_enter()? {
+            return Ok(permit);
         }
         let Some(_memory) = budget::QUEUE.try_take(bytes) else {
             return Err(Failure::Busy("the queue's memory is full"));
@@ -132,9 +132,12 @@ impl Queue {
     }
 
     /// Puts an event into the queue until the guard is dropped.
-    fn begin_wait(&self, turn: oneshot::Sender<Result<Place, Failure>>) -> Result<Waits, Failure> {
+    fn begin_wait(
+        &self,
+        turn: oneshot::Sender<Result<Permit, Failure>>,
+    ) -> Result<QueuedWait, Failure> {
         let now = Instant::now();
-        let mut state = self.line.lock();
+        let mut state = self.inner.lock();
         let late = state.late(now);
         let number = state.next;
         if state.waiting.len() < self.bounds.max_waiting {
@@ -146,11 +149,11 @@ impl Queue {
         let served = state.serve();
         drop(state);
         refuse(late);
-        self.line.hand(served);
+        self.inner.give(served);
         match is_full {
             true => Err(Failure::Busy("the queue is full")),
-            false => Ok(Waits {
-                line: self.line.clone(),
+            false => Ok(QueuedWait {
+                inner: self.inner.clone(),
                 number,
             }),
         }
@@ -158,16 +161,16 @@ impl Queue {
 
     /// Places that are taken.
     pub fn taken(&self) -> usize {
-        self.line.lock().taken
+        self.inner.lock().taken
     }
 
     /// Those of them that have not been so for long.
-    pub fn taken_lately(&self) -> usize {
-        self.line.in_flight.lately()
+    pub fn taken_recently(&self) -> usize {
+        self.inner.in_flight.recent()
     }
 
     pub fn waiting(&self) -> usize {
-        self.line.lock().waiting.len()
+        self.inner.lock().waiting.len()
     }
 
     pub fn max_wait(&self) -> Duration {
@@ -175,15 +178,15 @@ impl Queue {
     }
 
     pub fn is_draining(&self) -> bool {
-        self.line.lock().draining
+        self.inner.lock().draining
     }
 
-    /// Admits no more; returns when no place is taken any more. Events that wait already go first.
+    /// Admits no more; returns when no permit is taken any more. Events that wait already go first.
     pub async fn emptied(&self) {
-        self.line.lock().draining = true;
+        self.inner.lock().draining = true;
         loop {
-            let emptied = self.line.emptied.notified();
-            if self.line.lock().free == self.capacity {
+            let emptied = self.inner.emptied.notified();
+            if self.inner.lock().free == self.capacity {
                 return;
             }
             emptied.await;
@@ -227,7 +230,7 @@ impl State {
         late
     }
 
-    /// Takes out the event whose turn it is, if a place is free.
+    /// Takes out the event whose turn it is, if a permit is free.
     fn serve(&mut self) -> Option<Waiting> {
         if self.free == 0 {
             return None;
@@ -243,13 +246,13 @@ impl State {
     }
 }
 
-impl Line {
+impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a place back, to the event whose turn it is.
-    fn release(self: &Arc<Line>) {
+    /// Gives a permit back, to the event whose turn it is.
+    fn release(self: &Arc<Inner>) {
         let mut state = self.lock();
         state.free += 1;
         state.taken -= 1;
@@ -261,40 +264,40 @@ impl Line {
         let is_empty = state.taken == 0 && state.draining;
         drop(state);
         refuse(late);
-        self.hand(served);
+        self.give(served);
         if is_empty {
             self.emptied.notify_waiters();
         }
     }
 
-    /// Gives a place that has been taken for it to an event. Dropped where the client has left, it goes to the next.
-    fn hand(self: &Arc<Line>, served: Option<Waiting>) {
+    /// Gives a permit that has been taken for it to an event. Dropped where the client has left, it goes to the next.
+    fn give(self: &Arc<Inner>, served: Option<Waiting>) {
         if let Some(waiting) = served {
-            let _ = waiting.turn.send(Ok(Place::new(self)));
+            let _ = waiting.turn.send(Ok(Permit::new(self)));
         }
     }
 }
 
-impl Place {
-    fn new(line: &Arc<Line>) -> Place {
+impl Permit {
+    fn new(inner: &Arc<Inner>) -> Permit {
         let since = std::time::Instant::now();
-        line.in_flight.begin(since);
-        Place {
+        inner.in_flight.begin(since);
+        Permit {
             since,
-            line: line.clone(),
+            inner: inner.clone(),
         }
     }
 }
 
 /// Takes an event out of the queue when it is dropped.
-struct Waits {
-    line: Arc<Line>,
+struct QueuedWait {
+    inner: Arc<Inner>,
     number: u64,
 }
 
-impl Drop for Waits {
+impl Drop for QueuedWait {
     fn drop(&mut self) {
-        let waiting = self.line.lock().waiting.remove(&self.number);
+        let waiting = self.inner.lock().waiting.remove(&self.number);
         drop(waiting);
     }
 }

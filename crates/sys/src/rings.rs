@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::scoreboard::now_micros;
-use crate::shared_memory::Shared;
+use crate::shared_memory::SharedMemory;
 
 const LINE: usize = 64;
 const OUTBOX: usize = 64 * 1024;
@@ -20,22 +20,22 @@ const INBOX_EACH: usize = 32 * 1024;
 /// The longest event that goes into a ring, so that there is room for several.
 const EVENT_MOST: usize = 16 * 1024;
 /// Bytes before each event: its length, and half of its position.
-const EVENT_HEAD: usize = 8;
+const EVENT_HEADER: usize = 8;
 /// Bytes before each letter: its length, who writes it and which event it is about.
-const LETTER_HEAD: usize = 16;
+const FRAME_HEADER: usize = 16;
 
 #[repr(C, align(64))]
-struct Line<T>(T);
+struct CacheLine<T>(T);
 
 #[repr(C)]
 struct Head {
-    surus: Line<Surus>,
-    sockets: Line<Sockets>,
+    surus: CacheLine<Surus>,
+    sockets: CacheLine<Sockets>,
 }
 
 #[repr(C)]
 struct Surus {
-    sleeps: AtomicU32,
+    need_wakeup: AtomicU32,
     looked: AtomicU64,
 }
 
@@ -47,8 +47,8 @@ struct Sockets {
 
 #[repr(C)]
 struct Ends {
-    head: Line<AtomicU64>,
-    tail: Line<AtomicU64>,
+    head: CacheLine<AtomicU64>,
+    tail: CacheLine<AtomicU64>,
 }
 
 const _: () = assert!(size_of::<Head>() == 128 && size_of::<Ends>() == 128);
@@ -56,19 +56,19 @@ const _: () = assert!(size_of::<Head>() == 128 && size_of::<Ends>() == 128);
 /// What is known of the sleep of surus (`enum surus_sleep`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Sleep {
+pub enum NeedWakeup {
     /// It looks for letters before it sleeps.
-    Awake = 0,
+    Never = 0,
     /// Until a worker wakes it.
-    Asleep = 1,
+    Needed = 1,
     /// Nothing.
-    Unknown = 2,
+    Always = 2,
 }
 
 /// The rings of one pool generation.
 #[derive(Debug)]
 pub struct Rings {
-    memory: Shared,
+    memory: SharedMemory,
     layout: Layout,
     /// Held by who writes into the inbox: where the next event goes. What stands in the memory is a copy for the workers.
     tail: Mutex<u64>,
@@ -83,7 +83,7 @@ pub struct Rings {
 struct Layout {
     workers: usize,
     sleeping: usize,
-    spinning: usize,
+    polling: usize,
     posted: usize,
     ends: usize,
     inbox: usize,
@@ -99,15 +99,15 @@ impl Layout {
             .next_power_of_two()
             .clamp(INBOX_LEAST, INBOX_MOST);
         let sleeping = size_of::<Head>();
-        let spinning = sleeping + words;
-        let posted = spinning + words;
+        let polling = sleeping + words;
+        let posted = polling + words;
         let ends = posted + words;
         let inbox = ends + (1 + workers) * size_of::<Ends>();
         let outboxes = inbox + inbox_size;
         Layout {
             workers,
             sleeping,
-            spinning,
+            polling,
             posted,
             ends,
             inbox,
@@ -144,13 +144,13 @@ impl Rings {
     pub fn new(workers: usize) -> io::Result<Rings> {
         let layout = Layout::new(workers);
         let rings = Rings {
-            memory: Shared::new(c"surus-rings", layout.size)?,
+            memory: SharedMemory::new(c"surus-rings", layout.size)?,
             layout,
             tail: Mutex::new(0),
             heads: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             by_socket: AtomicU64::new(0),
         };
-        rings.set_asleep(Sleep::Unknown);
+        rings.set_need_wakeup(NeedWakeup::Always);
         Ok(rings)
     }
 
@@ -165,29 +165,29 @@ impl Rings {
     }
 
     /// Says whether surus has to be woken for a letter. Who says that it sleeps looks for letters [once more](Rings::posted).
-    pub fn set_asleep(&self, asleep: Sleep) {
-        self.head().surus.0.sleeps.store(asleep as u32, SeqCst);
+    pub fn set_need_wakeup(&self, need: NeedWakeup) {
+        self.head().surus.0.need_wakeup.store(need as u32, SeqCst);
     }
 
     /// A worker that sleeps. Who is told of it sends a message that [wakes](Rings::wakes) it, or [gives it back](Rings::give_back).
-    pub fn claim_sleeper(&self) -> Option<usize> {
+    pub fn claim_sleeping(&self) -> Option<usize> {
         self.claim(self.layout.sleeping)
     }
 
     /// Is there a worker that spins until there is an event in the inbox?
-    pub fn has_spinner(&self) -> bool {
-        let mut words = self.words(self.layout.spinning);
+    pub fn has_polling(&self) -> bool {
+        let mut words = self.words(self.layout.polling);
         words.any(|(_, word)| word.load(SeqCst) != 0)
     }
 
     /// Is an event that has just been put into the inbox seen by a worker that spins? Each of them is good for one.
-    pub fn claim_spinner(&self) -> bool {
-        self.claim(self.layout.spinning).is_some()
+    pub fn claim_polling(&self) -> bool {
+        self.claim(self.layout.polling).is_some()
     }
 
     /// This worker has ended. That its successor spins may be forgotten with it: then one is woken too many.
-    pub fn forget_spinner(&self, worker: usize) {
-        if let Some((_, word)) = self.words(self.layout.spinning).nth(worker / 64) {
+    pub fn clear_polling(&self, worker: usize) {
+        if let Some((_, word)) = self.words(self.layout.polling).nth(worker / 64) {
             word.fetch_and(!(1 << (worker % 64)), SeqCst);
         }
     }
@@ -265,7 +265,7 @@ impl Rings {
     /// Puts an event, gathered from `parts`, into the inbox. Returns its position; None when there is no room for it.
     pub fn put(&self, parts: &[IoSlice<'_>]) -> Option<u64> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let size = EVENT_HEAD + len.next_multiple_of(EVENT_HEAD);
+        let size = EVENT_HEADER + len.next_multiple_of(EVENT_HEADER);
         if len == 0 || len > EVENT_MOST {
             return None;
         }
@@ -282,7 +282,7 @@ impl Rings {
         let ring = (self.layout.inbox, self.layout.inbox_size);
         let position = *tail;
         let mut at = position;
-        let mut head = [0; EVENT_HEAD];
+        let mut head = [0; EVENT_HEADER];
         head[..4].copy_from_slice(&(len as u32).to_ne_bytes());
         head[4..].copy_from_slice(&(position as u32).to_ne_bytes());
         for part in std::iter::once(&head[..]).chain(parts.iter().map(|part| &part[..])) {
@@ -313,7 +313,7 @@ impl Rings {
     }
 
     /// Whose letter is the first in an outbox, for who waits for that of the process `pid` about its event `number`?
-    pub fn first_letter(&self, worker: usize, pid: u32, number: u64) -> Result<First, Damaged> {
+    pub fn first_frame(&self, worker: usize, pid: u32, number: u64) -> Result<First, Damaged> {
         Ok(match self.first(worker)? {
             None => First::None,
             Some((_, first)) if first.pid == pid && first.number == number => First::Awaited,
@@ -322,33 +322,33 @@ impl Rings {
     }
 
     /// Takes that letter: copies it to where `room` has as many bytes as it is told. False when there is none.
-    pub fn take_letter<'a>(
+    pub fn take_frame<'a>(
         &self,
         worker: usize,
         pid: u32,
         number: u64,
         room: impl FnOnce(usize) -> &'a mut [u8],
     ) -> Result<bool, Damaged> {
-        let Some((head, len)) = self.letter(worker, pid, number)? else {
+        let Some((head, len)) = self.frame(worker, pid, number)? else {
             return Ok(false);
         };
         let to = room(len);
         self.copy_out(
             self.outbox(worker),
-            head.wrapping_add(LETTER_HEAD as u64),
+            head.wrapping_add(FRAME_HEADER as u64),
             to,
         );
-        self.move_on(worker, head, len);
+        self.advance(worker, head, len);
         Ok(true)
     }
 
     /// Removes what the process `pid`, which has ended, has left unread as `worker`.
     pub fn discard(&self, worker: usize, pid: u32) {
         // As many as there is room for; what goes on like that is not a process that has ended.
-        for _ in 0..OUTBOX / LETTER_HEAD {
+        for _ in 0..OUTBOX / FRAME_HEADER {
             match self.first(worker) {
                 Ok(Some((head, first))) if first.pid == pid => {
-                    self.move_on(worker, head, first.len);
+                    self.advance(worker, head, first.len);
                 }
                 _ => return,
             }
@@ -380,42 +380,37 @@ impl Rings {
     }
 
     /// Where that letter lies, and how long it is.
-    fn letter(
-        &self,
-        worker: usize,
-        pid: u32,
-        number: u64,
-    ) -> Result<Option<(u64, usize)>, Damaged> {
+    fn frame(&self, worker: usize, pid: u32, number: u64) -> Result<Option<(u64, usize)>, Damaged> {
         Ok(self.first(worker)?.and_then(|(head, first)| {
             (first.pid == pid && first.number == number).then_some((head, first.len))
         }))
     }
 
     /// The first letter in an outbox.
-    fn first(&self, worker: usize) -> Result<Option<(u64, Letter)>, Damaged> {
+    fn first(&self, worker: usize) -> Result<Option<(u64, FrameHeader)>, Damaged> {
         let ends = self.ends(1 + worker);
         let (head, tail) = (self.heads[worker].load(SeqCst), ends.tail.0.load(SeqCst));
         if head == tail {
             return Ok(None);
         }
-        let mut bytes = [0; LETTER_HEAD];
+        let mut bytes = [0; FRAME_HEADER];
         self.copy_out(self.outbox(worker), head, &mut bytes);
         let [a, b, c, d, e, f, g, h, number @ ..] = bytes;
         let len = u32::from_ne_bytes([a, b, c, d]) as usize;
         let there = tail.wrapping_sub(head);
-        if there > OUTBOX as u64 || size_of_letter(len) as u64 > there {
+        if there > OUTBOX as u64 || size_of_frame(len) as u64 > there {
             return Err(Damaged);
         }
-        let letter = Letter {
+        let header = FrameHeader {
             len,
             pid: u32::from_ne_bytes([e, f, g, h]),
             number: u64::from_ne_bytes(number),
         };
-        Ok(Some((head, letter)))
+        Ok(Some((head, header)))
     }
 
-    fn move_on(&self, worker: usize, head: u64, len: usize) {
-        let next = head.wrapping_add(size_of_letter(len) as u64);
+    fn advance(&self, worker: usize, head: u64, len: usize) {
+        let next = head.wrapping_add(size_of_frame(len) as u64);
         self.heads[worker].store(next, SeqCst);
         self.ends(1 + worker).head.0.store(next, SeqCst);
     }
@@ -495,15 +490,15 @@ impl Rings {
 }
 
 /// What stands before a letter.
-struct Letter {
+struct FrameHeader {
     len: usize,
     pid: u32,
     number: u64,
 }
 
 /// With what stands before it, and what it is filled up with.
-fn size_of_letter(len: usize) -> usize {
-    LETTER_HEAD + len.next_multiple_of(LETTER_HEAD)
+fn size_of_frame(len: usize) -> usize {
+    FRAME_HEADER + len.next_multiple_of(FRAME_HEADER)
 }
 
 #[cfg(test)]

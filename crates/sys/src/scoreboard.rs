@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::shared_memory::Shared;
+use crate::shared_memory::SharedMemory;
 
 /// One worker's line. All fields are written by the worker, except for `stop`.
 #[repr(C)]
@@ -133,7 +133,7 @@ impl Line {
 /// The shared memory of one pool generation.
 #[derive(Debug)]
 pub struct Scoreboard {
-    memory: Shared,
+    memory: SharedMemory,
     workers: usize,
     requests: usize,
 }
@@ -147,7 +147,7 @@ impl Scoreboard {
     /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
         Ok(Scoreboard {
-            memory: Shared::new(c"surus-scoreboard", Self::size(workers, requests))?,
+            memory: SharedMemory::new(c"surus-scoreboard", Self::size(workers, requests))?,
             workers,
             requests,
         })

@@ -1,9 +1,9 @@
-//! Why has a worker ended?
+//! ExitReason has a worker ended?
 
 use surus_sys::process;
 
-/// Why a worker ended.
-pub struct Why {
+/// ExitReason a worker ended.
+pub struct ExitReason {
     /// As metrics name it.
     pub label: &'static str,
     /// It ended as it should.
@@ -12,19 +12,19 @@ pub struct Why {
     pub remedy: Option<&'static str>,
 }
 
-/// Why we have killed a worker.
+/// ExitReason we have killed a worker.
 #[derive(Debug, Clone, Copy)]
 pub enum Killed {
     /// It did not end its event.
-    Late,
+    Timeout,
     /// It said what no worker says.
-    Broken,
+    ProtocolError,
     /// Somebody has stopped it.
     Suspended,
 }
 
 /// Reasons for which no worker should end.
-pub const WRONG: [&str; 9] = [
+pub const UNEXPECTED: [&str; 9] = [
     "signal",
     "exit",
     "boot",
@@ -37,17 +37,17 @@ pub const WRONG: [&str; 9] = [
 ];
 
 /// So that another takes its place.
-pub const RENEWED: Why = Why {
+pub const RENEWED: ExitReason = ExitReason {
     label: "renewed",
     expected: true,
     remedy: None,
 };
 
 /// From its wait status; the numbers are those of sapi/base/exit_status.h.
-pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
+pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
     let status = process::exit_status(wait_status);
     if let Some((_, label, remedy)) = REPLACED.iter().find(|(known, ..)| Some(*known) == status) {
-        return Why {
+        return ExitReason {
             label,
             expected: true,
             remedy: Some(remedy),
@@ -68,20 +68,20 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
         Some(121) => ("ended", true),
         Some(_) => ("exit", false),
         None => match killed {
-            Some(Killed::Late) => ("timeout", false),
-            Some(Killed::Broken) => ("broken", false),
+            Some(Killed::Timeout) => ("timeout", false),
+            Some(Killed::ProtocolError) => ("broken", false),
             Some(Killed::Suspended) => ("suspended", false),
             None => ("signal", false),
         },
     };
-    Why {
+    ExitReason {
         label,
         expected,
         remedy: None,
     }
 }
 
-/// Why a worker could not be rewound and was replaced: exit status, as metrics name it, and what to do about it. In more words
+/// ExitReason a worker could not be rewound and was replaced: exit status, as metrics name it, and what to do about it. In more words
 /// in docs/rewind.md.
 const REPLACED: [(i32, &str, &str); 11] = [
     (107, "replaced", "see the line of the worker that says why"),
@@ -142,16 +142,21 @@ const REPLACED: [(i32, &str, &str); 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{Killed, REPLACED, WRONG, of};
+    use super::{Killed, REPLACED, UNEXPECTED, of};
 
     #[test]
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/observing.md");
         let exits = (0..256).map(|status| of(status << 8, None));
-        let kills = [Killed::Late, Killed::Broken, Killed::Suspended].map(Some);
+        let kills = [Killed::Timeout, Killed::ProtocolError, Killed::Suspended].map(Some);
         let kills = kills.into_iter().chain([None]).map(|killed| of(9, killed));
         for why in exits.chain(kills) {
-            assert_eq!(!why.expected, WRONG.contains(&why.label), "{}", why.label);
+            assert_eq!(
+                !why.expected,
+                UNEXPECTED.contains(&why.label),
+                "{}",
+                why.label
+            );
             let is_known = text.contains(&format!("`{}`", why.label));
             assert!(
                 is_known || why.label.starts_with("replaced_"),

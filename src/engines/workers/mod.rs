@@ -18,15 +18,15 @@ use tracing::{error, info};
 
 pub use generation::Limits;
 pub use generation::master::{Boot, FindScript, Spec};
-pub use ipc::doorbell::observe_sleep;
+pub use ipc::doorbell::observe_parking;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Bounds, Place, Queue};
+use crate::engines::queue::{Bounds, Permit, Queue};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
-use generation::in_flight::Reached;
+use generation::in_flight::Progress;
 
 /// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
 /// wait for us. An event in the inbox is given up at its deadline or when its client leaves as one in the queue is.
@@ -151,8 +151,8 @@ impl Inner {
     async fn handle(&self, event: &Event) -> Result<Response, Failure> {
         let (mut retried, mut declined) = (false, false);
         loop {
-            let (place, began) = match self.queue.try_enter()? {
-                Some(place) => (place, None),
+            let (permit, began) = match self.queue.try_enter()? {
+                Some(permit) => (permit, None),
                 // Boxed, because it is large and seldom needed.
                 None => Box::pin(self.wait(event)).await?,
             };
@@ -161,18 +161,18 @@ impl Inner {
                 return Err(Failure::Busy("shutting down"));
             };
             if generation.shared.is_inbox_closed() {
-                drop(place);
+                drop(permit);
                 self.next_generation(generation, event.deadline).await?;
                 continue;
             }
             // Where a worker is free, it has been so for longer than one that is about to be.
             let is_one_free = self.queue.taken() <= self.spec.workers;
             if is_one_free {
-                generation.shared.finishing.wait().await;
+                generation.shared.warm_worker.wait().await;
             }
-            let is_one_of_many = !is_one_free || self.queue.taken_lately() > 1;
+            let is_one_of_many = !is_one_free || self.queue.taken_recently() > 1;
             let refusal = match generation
-                .dispatch(event, place, began, is_one_of_many)
+                .dispatch(event, permit, began, is_one_of_many)
                 .await
             {
                 Ok(response) => return Ok(response),
@@ -180,20 +180,20 @@ impl Inner {
             };
             let is_idempotent = event.request.method().is_idempotent();
             let again = matches!(refusal.failure, Failure::Died(_))
-                && match refusal.reached {
+                && match refusal.progress {
                     // We know it: its ticket was revoked, or it was never sent. A reload may do that to it more than once.
-                    Reached::Nobody => true,
+                    Progress::Queued => true,
                     // A worker says it. Others may lack descriptors, too; but what has an effect is repeated once at most because
                     // of what a worker says.
-                    Reached::Declined => !declined || is_idempotent,
-                    Reached::Worker => !retried && is_idempotent,
-                    Reached::Php => false,
+                    Progress::Declined => !declined || is_idempotent,
+                    Progress::Received => !retried && is_idempotent,
+                    Progress::Started => false,
                 };
             if !again {
                 return Err(refusal.failure);
             }
-            retried |= refusal.reached == Reached::Worker;
-            declined |= refusal.reached == Reached::Declined;
+            retried |= refusal.progress == Progress::Received;
+            declined |= refusal.progress == Progress::Declined;
             if generation.shared.is_template_gone() || generation.shared.is_inbox_closed() {
                 self.next_generation(generation, event.deadline).await?;
             }
@@ -223,15 +223,15 @@ impl Inner {
             .map_err(|_| Failure::Busy("PHP is being started anew"))
     }
 
-    /// Waits for a place, since the instant.
-    async fn wait(&self, event: &Event) -> Result<(Place, Option<Instant>), Failure> {
+    /// Waits for a permit, since the instant.
+    async fn wait(&self, event: &Event) -> Result<(Permit, Option<Instant>), Failure> {
         let began = Instant::now();
-        let place = self.queue.enter(event).await;
-        if place.is_err() {
+        let permit = self.queue.enter(event).await;
+        if permit.is_err() {
             let waited = self.metrics.queue_wait(self.spec.name);
             waited.observe(began.elapsed().as_secs_f64());
         }
-        Ok((place?, Some(began)))
+        Ok((permit?, Some(began)))
     }
 
     async fn drain(&self) {

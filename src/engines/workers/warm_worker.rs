@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 /// Those of a generation.
 #[derive(Default)]
-pub struct Finishing {
+pub struct WarmWorkerHint {
     now: AtomicUsize,
     /// Events that wait for one of them.
     awaited: AtomicUsize,
@@ -25,7 +25,7 @@ const STEP: u64 = 1_000;
 /// Nor does anybody wait longer than this, the least that a timer can.
 const LIMIT: Duration = Duration::from_millis(1);
 
-impl Finishing {
+impl WarmWorkerHint {
     /// A worker has answered.
     pub fn begin(&self) {
         self.now.fetch_add(1, Ordering::AcqRel);
@@ -82,7 +82,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_about_to_finish_is_waited_for_by_one_and_not_for_long() {
-        let finishing = Arc::new(Finishing::default());
+        let finishing = Arc::new(WarmWorkerHint::default());
         let began = Instant::now();
         finishing.wait().await;
         assert!(began.elapsed().is_zero(), "nobody finishes");

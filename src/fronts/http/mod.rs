@@ -16,7 +16,7 @@ use tracing::info;
 
 pub use listener::{Address, Admission, Bound, Listener, Mode};
 pub use request::access_log::AccessLog;
-pub use request::busy_poll::Lookout;
+pub use request::busy_poll::NextRequestPoller;
 pub use request::{Accounting, Service};
 
 use crate::app::forwarded::Proxy;
@@ -207,9 +207,9 @@ pub async fn run(
             ))
         })
         .collect();
-    let lookout = {
+    let next_request = {
         let accounting = service.accounting.clone();
-        tokio::spawn(async move { accounting.lookout.run().await })
+        tokio::spawn(async move { accounting.next_request.run().await })
     };
     shutdown.await;
     draining.cancel();
@@ -221,5 +221,5 @@ pub async fn run(
         info!(connections = connections.len(), "draining");
     }
     let _ = tokio::time::timeout(grace, connections.wait()).await;
-    lookout.abort();
+    next_request.abort();
 }

@@ -12,15 +12,15 @@ use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 use tracing::{debug, error, info, warn};
 
-use super::state::{Exit, Shared, Worker};
+use super::state::{Exit, GenerationState, Worker};
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::generation::master;
-use crate::engines::workers::generation::master::{Said, Stuck};
+use crate::engines::workers::generation::master::{MasterMessage, OpcacheBlocked};
 use crate::engines::workers::ipc::responses::Outbox;
 use crate::launcher::{Child, Pid};
 use crate::observe::php_log;
 
-impl Shared {
+impl GenerationState {
     /// Hears the template until it ends.
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
         let _ = self.template.set(child.pid());
@@ -39,8 +39,8 @@ impl Shared {
                 () = self.dropped.cancelled() => break,
             };
             match said {
-                Ok(Said::Ready(report)) => drop(self.report.set(report)),
-                Ok(Said::Worker {
+                Ok(MasterMessage::Ready(report)) => drop(self.report.set(report)),
+                Ok(MasterMessage::Worker {
                     index,
                     pid,
                     outbox,
@@ -51,7 +51,7 @@ impl Shared {
                         error!(pid, %error, "cannot talk to a new worker");
                     }
                 }
-                Ok(Said::Exited {
+                Ok(MasterMessage::Exited {
                     index,
                     pid,
                     wait_status,
@@ -67,9 +67,9 @@ impl Shared {
                     };
                     self.dismissed(index, pid, wait_status, exit);
                 }
-                Ok(Said::Renewing) => *self.lock_renewed() = Some(self.pids()),
-                Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
-                Ok(Said::End) => break,
+                Ok(MasterMessage::Renewing) => *self.lock_renewed() = Some(self.pids()),
+                Ok(MasterMessage::OpcacheBlocked(why)) => self.opcache_is_stuck(why),
+                Ok(MasterMessage::End) => break,
                 Err(error) => {
                     error!(%error, "the template cannot be understood");
                     break;
@@ -147,7 +147,7 @@ impl Shared {
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
-        self.post.rings.repair(index);
+        self.poller.rings.repair(index);
         let written = {
             let shared = self.clone();
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
@@ -176,7 +176,7 @@ impl Shared {
                 .then(|| place.take())
                 .flatten()
         });
-        self.post.rings.forget_spinner(index);
+        self.poller.rings.clear_polling(index);
         let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.is_renewed(pid) {
             true => exit_reason::RENEWED,
@@ -225,14 +225,14 @@ impl Shared {
     }
 
     /// Files that no event has used so far are compiled by every event that uses them, from now on.
-    fn opcache_is_stuck(&self, why: Stuck) {
+    fn opcache_is_stuck(&self, why: OpcacheBlocked) {
         let (reason, remedy) = match why {
-            Stuck::Full => (
+            OpcacheBlocked::Full => (
                 "full",
                 "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and restart Surus; or, if old versions \
                  of files fill it, `surus reload`",
             ),
-            Stuck::Restart => (
+            OpcacheBlocked::Restart => (
                 "restart",
                 "`surus reload`, also in place of what called opcache_reset()",
             ),

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 use super::Limits;
-use super::in_flight::{Holder, Key, Reached, Refusal, Slot, Stopping, Way};
+use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, SentVia, Stopping};
 use super::losses::Losses;
-use super::state::Shared;
+use super::state::GenerationState;
 use super::stopped::Stopped;
-use super::stuck::{LOOKS, LOST_AFTER, Oldest, Stuck};
+use super::stuck::{LOOKS, LOST_AFTER, Oldest, StallDetector};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
@@ -29,7 +29,7 @@ const ASKED_AT: u32 = 8;
 const MISSED_AFTER: Duration = Duration::from_secs(1);
 
 /// Looks that find nothing in flight before there are no more, until there is something: else each of some events that come one
-/// after the other would wake the watch.
+/// after the other would wake the sweeper.
 const AT_REST: u32 = 20;
 
 /// Looks at each of which somebody is woken for what is in the ring; then at each of so many, for all may be busy.
@@ -37,11 +37,11 @@ const EAGER: u32 = 10;
 
 /// What a look at one slot has found.
 enum Finding {
-    WaitedTooLong,
-    Over(Option<Holder>),
-    NotEnding(Stopping),
+    QueueTimeout,
+    RequestTimeout(Option<Holder>),
+    KillTimeout(Stopping),
     /// It was sent at this time and in this way, and no worker will find it.
-    Lost(Instant, Way),
+    Lost(Instant, SentVia),
     /// A worker has claimed it, and none says that it has it.
     Hidden,
     /// Nor has one when asked.
@@ -49,11 +49,11 @@ enum Finding {
 }
 
 /// Runs as long as the generation has processes.
-pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
+pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut hears, mut rests) = (true, false);
-    let mut watch = Watch::new(shared.clone(), limits);
+    let mut sweeper = Sweeper::new(shared.clone(), limits);
     loop {
         tokio::select! {
             _ = tick.tick(), if !rests => {}
@@ -62,10 +62,10 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
                 rests = false;
                 tick.reset();
             }
-            rung = shared.post.bell.rung(), if hears => {
+            notified = shared.poller.doorbell.notified(), if hears => {
                 // Else the tick is left.
-                hears = rung.is_ok();
-                shared.post.look();
+                hears = notified.is_ok();
+                shared.poller.poll();
                 if let Some(inbox) = inbox.upgrade() {
                     inbox.wake_if_needed();
                 }
@@ -75,11 +75,11 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
         if shared.is_over() {
             return;
         }
-        watch.look(inbox.upgrade().as_deref());
-        if watch.quiet > AT_REST && hears {
+        sweeper.sweep(inbox.upgrade().as_deref());
+        if sweeper.quiet > AT_REST && hears {
             shared.attention.sleep();
             // What has come before that has called nobody.
-            rests = watch.has_nothing_to_do();
+            rests = sweeper.has_nothing_to_do();
             if !rests {
                 shared.attention.wake();
             }
@@ -88,8 +88,8 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
 }
 
 /// What is remembered from one look to the next.
-struct Watch {
-    shared: Arc<Shared>,
+struct Sweeper {
+    shared: Arc<GenerationState>,
     limits: Limits,
     /// Where the inbox was read.
     head: u64,
@@ -97,7 +97,7 @@ struct Watch {
     unmoved: u32,
     /// Looks that have found nothing to do.
     quiet: u32,
-    stuck: Stuck,
+    stuck: StallDetector,
     stopped: Stopped,
     suspects: Suspects,
     losses: Losses,
@@ -105,7 +105,7 @@ struct Watch {
 
 /// What is in flight.
 #[derive(Default)]
-struct InFlight {
+struct Survey {
     /// The event that has been waiting longest for a worker to claim it.
     oldest: Option<Oldest>,
     /// Events that workers hold.
@@ -116,34 +116,36 @@ struct InFlight {
 }
 
 /// Looks at an event that a worker has claimed.
-fn claimed(slot: &mut Slot, now: Instant, is_over: bool) -> Option<Finding> {
+fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Finding> {
     if let Some(stopping) = &slot.stopping {
-        return (now >= stopping.kill_at).then(|| Finding::NotEnding(stopping.clone()));
+        return (now >= stopping.kill_at).then(|| Finding::KillTimeout(stopping.clone()));
     }
     if slot.holder.is_some() {
-        slot.hidden = None;
+        slot.unclaimed_since = None;
     } else {
-        slot.looks = slot.hidden.map_or(0, |_| slot.looks.saturating_add(1));
-        let hidden = now.duration_since(*slot.hidden.get_or_insert(now));
+        slot.looks = slot
+            .unclaimed_since
+            .map_or(0, |_| slot.looks.saturating_add(1));
+        let unclaimed_since = now.duration_since(*slot.unclaimed_since.get_or_insert(now));
         if slot.looks == ASKED_AT {
             return Some(Finding::Hidden);
         }
-        if slot.looks > LOOKS && hidden > MISSED_AFTER {
+        if slot.looks > LOOKS && unclaimed_since > MISSED_AFTER {
             return Some(Finding::Missed);
         }
     }
-    is_over.then(|| Finding::Over(slot.holder.clone()))
+    is_over.then(|| Finding::RequestTimeout(slot.holder.clone()))
 }
 
-impl Watch {
-    fn new(shared: Arc<Shared>, limits: Limits) -> Watch {
-        Watch {
+impl Sweeper {
+    fn new(shared: Arc<GenerationState>, limits: Limits) -> Sweeper {
+        Sweeper {
             shared,
             limits,
             head: 0,
             unmoved: 0,
             quiet: 0,
-            stuck: Stuck::default(),
+            stuck: StallDetector::default(),
             stopped: Stopped::default(),
             suspects: Suspects::default(),
             losses: Losses::default(),
@@ -153,7 +155,7 @@ impl Watch {
     /// Is nothing in flight, and nothing else under way that takes several looks?
     fn has_nothing_to_do(&self) -> bool {
         let shared = &self.shared;
-        shared.slots.is_empty()
+        shared.in_flight.is_empty()
             && self.suspects.is_empty()
             && !self.stopped.has_found_any()
             && !shared.is_inbox_suspect.load(Ordering::SeqCst)
@@ -161,12 +163,12 @@ impl Watch {
             && !shared.is_over()
     }
 
-    fn look(&mut self, inbox: Option<&Inbox>) {
+    fn sweep(&mut self, inbox: Option<&Inbox>) {
         let shared = self.shared.clone();
         // What keeps our threads awake may be others' work, and what was said of letters need not be true.
-        shared.post.look_at_all();
-        shared.post.bell.reset();
-        if shared.post.rings.rewrite() {
+        shared.poller.poll_all();
+        shared.poller.doorbell.reset();
+        if shared.poller.rings.rewrite() {
             warn!("a script has written to the request ring's memory; put right");
             shared.repaired("ring");
         }
@@ -181,19 +183,19 @@ impl Watch {
         }
         shared.note_waiting();
         shared.note_holders();
-        let in_flight = self.in_flight(inbox);
-        if in_flight.written_back > 0 {
+        let survey = self.survey(inbox);
+        if survey.written_back > 0 {
             shared.repaired("ticket");
         }
         // Whatever was found, the event may have ended since and its request id may be another's; so each is named by its ticket.
-        for (key, event, finding) in in_flight.found {
-            if let Finding::Lost(sent, Way::Socket) = finding {
+        for (key, event, finding) in survey.found {
+            if let Finding::Lost(sent, SentVia::Socket) = finding {
                 self.losses.note(&shared, sent);
             }
             self.act(key, event, finding);
         }
         self.suspects.look(&shared);
-        let (oldest, claimed) = (in_flight.oldest, in_flight.claimed);
+        let (oldest, claimed) = (survey.oldest, survey.claimed);
         if self.stuck.look(&shared, oldest, claimed, self.limits.boot) {
             for (worker, pid) in self.stopped.of(shared.without_event()) {
                 warn!(
@@ -215,25 +217,25 @@ impl Watch {
     /// Wakes a worker for what is in the ring and has not been taken since the last look, whatever is known of who sleeps: one that
     /// was woken may have been killed, and a script may have written anything there.
     fn wake(&mut self, inbox: &Inbox) {
-        let (head, tail) = self.shared.post.rings.inbox_ends();
+        let (head, tail) = self.shared.poller.rings.inbox_ends();
         let has_moved = std::mem::replace(&mut self.head, head) != head;
         if head == tail || has_moved {
             self.unmoved = 0;
             return;
         }
         if self.unmoved < EAGER || self.unmoved.is_multiple_of(EAGER) {
-            inbox.knock_anyone();
+            inbox.kick_any();
         }
         self.unmoved = self.unmoved.wrapping_add(1);
     }
 
-    fn in_flight(&self, inbox: Option<&Inbox>) -> InFlight {
+    fn survey(&self, inbox: Option<&Inbox>) -> Survey {
         let shared = &self.shared;
         let now = Instant::now();
-        let (head, _) = shared.post.rings.inbox_ends();
+        let (head, _) = shared.poller.rings.inbox_ends();
         let mut is_socket_empty = None;
-        let mut seen = InFlight::default();
-        shared.slots.each(|key, slot| {
+        let mut seen = Survey::default();
+        shared.in_flight.each(|key, slot| {
             let is_over = slot.deadline.is_some_and(|deadline| now >= deadline);
             let finding = if slot.is_offered(&shared.board, key.request) {
                 let since = slot.sent.map_or(now, |(sent, _)| sent);
@@ -245,15 +247,15 @@ impl Watch {
                     let (sent, way) = slot.sent?;
                     let is_lost = now.duration_since(sent) > LOST_AFTER
                         && match way {
-                            Way::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
-                            Way::Socket => *is_socket_empty
+                            SentVia::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
+                            SentVia::Socket => *is_socket_empty
                                 .get_or_insert_with(|| inbox.is_some_and(Inbox::is_socket_empty)),
                         };
                     is_lost.then_some(Finding::Lost(sent, way))
                 };
                 match () {
-                    () if is_over => Some(Finding::Over(None)),
-                    () if waits => Some(Finding::WaitedTooLong),
+                    () if is_over => Some(Finding::RequestTimeout(None)),
+                    () if waits => Some(Finding::QueueTimeout),
                     () => lost(),
                 }
             } else {
@@ -272,21 +274,22 @@ impl Watch {
 
     fn act(&mut self, key: Key, event: u64, finding: Finding) {
         let shared = &self.shared;
-        let refuse = |failure, reached| shared.withdraw(key, Some(Refusal { failure, reached }));
+        let refuse =
+            |failure, progress| shared.withdraw(key, Some(DispatchError { failure, progress }));
         match finding {
-            Finding::WaitedTooLong => {
+            Finding::QueueTimeout => {
                 // One that has been claimed meanwhile has not waited too long.
                 shared.take_back_for(key, Failure::Busy("no worker became free in time"));
             }
-            Finding::Over(holder) => {
+            Finding::RequestTimeout(holder) => {
                 // Where nobody has begun it, its message is dropped by whoever finds it.
-                if refuse(Failure::TimedOut, Reached::Php) == Some(false)
+                if refuse(Failure::TimedOut, Progress::Started) == Some(false)
                     && let Some(holder) = holder
                 {
                     self.stop(key, event, holder);
                 }
             }
-            Finding::NotEnding(stopping) => self.kill(key, event, stopping),
+            Finding::KillTimeout(stopping) => self.kill(key, event, stopping),
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
                     warn!(
@@ -308,18 +311,18 @@ impl Watch {
                 }
             }
             Finding::Missed => {
-                let until = |slot: &mut Slot| {
+                let until = |slot: &mut InFlightRequest| {
                     // It may have said so since.
                     slot.holder.is_none().then_some(slot.deadline)
                 };
-                let Some(deadline) = shared.slots.with(key, until).flatten() else {
+                let Some(deadline) = shared.in_flight.with(key, until).flatten() else {
                     return;
                 };
                 let why = "the worker that has received it has ended, or cannot be found".into();
-                if refuse(Failure::Died(why), Reached::Worker) == Some(false) {
+                if refuse(Failure::Died(why), Progress::Received) == Some(false) {
                     warn!(event, "an event was lost with an idle worker");
                     // If a worker has it after all, its answer is thrown away, and it has as long as it would have had.
-                    shared.slots.close(key);
+                    shared.in_flight.close(key);
                     let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
                     self.suspects.suspect(shared, until);
                 }
@@ -336,7 +339,7 @@ impl Watch {
         };
         // Noted before it is asked: its answer may end at once, and must not look whole.
         let note = |stopping| {
-            shared.slots.with(key, |slot| {
+            shared.in_flight.with(key, |slot| {
                 slot.stopping = stopping;
                 slot.looks = 0;
                 format!("{} {}", slot.method, slot.uri)
@@ -362,7 +365,7 @@ impl Watch {
     fn kill(&self, key: Key, event: u64, stopping: Stopping) {
         let shared = &self.shared;
         let now = Instant::now();
-        let Some(is_to_be_heard) = shared.slots.with(key, |slot| {
+        let Some(is_to_be_heard) = shared.in_flight.with(key, |slot| {
             slot.looks += 1;
             slot.waits_for_client || slot.looks <= LOOKS
         }) else {
@@ -380,9 +383,9 @@ impl Watch {
             worker = holder.worker,
             "did not end its event; killed"
         );
-        shared.kill(holder.worker, &holder.pid, Killed::Late);
+        shared.kill(holder.worker, &holder.pid, Killed::Timeout);
         // Once is enough; its end closes the slot.
-        shared.slots.with(key, |slot| {
+        shared.in_flight.with(key, |slot| {
             if let Some(stopping) = &mut slot.stopping {
                 stopping.kill_at = now + Duration::from_secs(3600);
             }

@@ -5,9 +5,9 @@ use std::sync::{MutexGuard, PoisonError};
 
 use tracing::error;
 
-use super::state::Shared;
+use super::state::GenerationState;
 
-impl Shared {
+impl GenerationState {
     /// Can a request be served? An error says why not.
     pub fn usable(&self) -> Result<(), &'static str> {
         if self.is_template_gone() || self.alive.load(Ordering::Acquire) == 0 {

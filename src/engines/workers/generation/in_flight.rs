@@ -10,44 +10,44 @@ use surus_sys::scoreboard::{Scoreboard, State, Ticket};
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::engines::queue::Place;
+use crate::engines::queue::Permit;
 use crate::event::{EarlyHints, Failure, Response};
 use crate::spool::Spool;
 
 /// What becomes of an event at the workers.
-pub type Answer = Result<Response, Refusal>;
+pub type Answer = Result<Response, DispatchError>;
 
 /// An event that was not answered.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct DispatchError {
     pub failure: Failure,
-    pub reached: Reached,
+    pub progress: Progress,
 }
 
-/// How far an event has come. Unless it has reached PHP, another worker can have it.
+/// How far an event has come. Unless it has progress PHP, another worker can have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
-    Nobody,
+pub enum Progress {
+    Queued,
     /// A worker says that it has not begun it and cannot.
     Declined,
     /// No PHP code has run for it, but it may be what the worker died of.
-    Worker,
-    Php,
+    Received,
+    Started,
 }
 
-impl Reached {
+impl Progress {
     /// With a worker that is in this state.
-    pub fn with(state: State) -> Reached {
+    pub fn with(state: State) -> Progress {
         match state {
-            State::Running | State::Finishing => Reached::Php,
-            _ => Reached::Worker,
+            State::Running | State::Finishing => Progress::Started,
+            _ => Progress::Received,
         }
     }
 }
 
 /// How an event went to the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum SentVia {
     /// It lies in the ring, at this position.
     Ring(u64),
     Socket,
@@ -77,14 +77,14 @@ impl Holder {
 }
 
 /// An event in flight.
-pub struct Slot {
+pub struct InFlightRequest {
     /// The event's own id; the request id is used again and again.
     pub event: u64,
     pub ticket: Ticket,
     /// A worker has claimed it. Once that has been seen it stays so, whatever is written into the shared memory later.
     pub is_claimed: bool,
     /// When it was sent to the workers, and how.
-    pub sent: Option<(Instant, Way)>,
+    pub sent: Option<(Instant, SentVia)>,
     /// Kept here once it is known.
     pub holder: Option<Holder>,
     /// Who waits for the response's head; taken when it is sent.
@@ -93,7 +93,7 @@ pub struct Slot {
     /// When it began to wait for a worker.
     pub entered: Instant,
     /// Since when a worker has claimed it, and it is not known which.
-    pub hidden: Option<Instant>,
+    pub unclaimed_since: Option<Instant>,
     /// How often it has been looked at since then, or since the worker that has to end it says that it has.
     pub looks: u32,
     /// Its client does not take what there is, and who reads the worker's answer waits for that.
@@ -109,12 +109,12 @@ pub struct Slot {
     pub method: Method,
     pub uri: Uri,
     /// Kept until the worker is done with the event, or until none will ever be.
-    pub place: Option<Place>,
+    pub permit: Option<Permit>,
     /// Kept as long, for the front.
     pub hold: Option<TaskTrackerToken>,
 }
 
-impl Slot {
+impl InFlightRequest {
     /// Can a worker still claim it?
     pub fn is_offered(&mut self, board: &Scoreboard, request: u16) -> bool {
         self.is_claimed |= !board.is_offered(request, self.ticket);
@@ -151,7 +151,7 @@ impl Slot {
         if is_believed {
             self.is_claimed = true;
             self.holder = Some(holder.clone());
-            self.hidden = None;
+            self.unclaimed_since = None;
             // It was not this one that was asked to end the event.
             self.stopping = None;
         }
@@ -159,9 +159,9 @@ impl Slot {
     }
 
     /// Tells who waits, if anybody does, that there will be no answer.
-    pub fn refuse(&mut self, failure: Failure, reached: Reached) {
+    pub fn refuse(&mut self, failure: Failure, progress: Progress) {
         if let Some(answer) = self.answer.take() {
-            let _ = answer.send(Err(Refusal { failure, reached }));
+            let _ = answer.send(Err(DispatchError { failure, progress }));
         }
     }
 
@@ -180,10 +180,10 @@ pub struct Stopping {
 }
 
 /// All events in flight of one generation, by request id.
-pub struct Slots(Mutex<Table>);
+pub struct InFlightRequests(Mutex<Table>);
 
 struct Table {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<InFlightRequest>>,
     free: Vec<u16>,
     /// Of the last event.
     number: u64,
@@ -191,11 +191,11 @@ struct Table {
     secret: RandomState,
 }
 
-impl Slots {
+impl InFlightRequests {
     /// For request ids from 1 to `requests - 1`.
-    pub fn new(requests: u16) -> Slots {
+    pub fn new(requests: u16) -> InFlightRequests {
         let slots = (0..requests).map(|_| None).collect();
-        Slots(Mutex::new(Table {
+        InFlightRequests(Mutex::new(Table {
             slots,
             free: (1..requests).rev().collect(),
             number: 0,
@@ -205,7 +205,11 @@ impl Slots {
 
     /// Gives the event, of which `slot` makes a slot, a request id and a ticket, and lets workers claim it. None when all ids
     /// are taken, which the queue prevents.
-    pub fn open(&self, board: &Scoreboard, slot: impl FnOnce(Ticket) -> Slot) -> Option<Key> {
+    pub fn open(
+        &self,
+        board: &Scoreboard,
+        slot: impl FnOnce(Ticket) -> InFlightRequest,
+    ) -> Option<Key> {
         let mut table = self.lock();
         let request = table.free.pop()?;
         table.number += 1;
@@ -224,7 +228,7 @@ impl Slots {
     }
 
     /// Changes the slot of an event that is still in flight.
-    pub fn with<T>(&self, key: Key, change: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+    pub fn with<T>(&self, key: Key, change: impl FnOnce(&mut InFlightRequest) -> T) -> Option<T> {
         let mut table = self.lock();
         let slot = table.slots.get_mut(usize::from(key.request))?.as_mut()?;
         (slot.ticket == key.ticket).then(|| change(slot))
@@ -234,7 +238,7 @@ impl Slots {
     pub fn named<T>(
         &self,
         (request, tag): (u16, u64),
-        change: impl FnOnce(&mut Slot) -> T,
+        change: impl FnOnce(&mut InFlightRequest) -> T,
     ) -> Option<T> {
         let mut table = self.lock();
         let slot = table.slots.get_mut(usize::from(request))?.as_mut()?;
@@ -252,7 +256,7 @@ impl Slots {
     }
 
     /// Closes all.
-    pub fn close_all(&self) -> Vec<(u16, Slot)> {
+    pub fn close_all(&self) -> Vec<(u16, InFlightRequest)> {
         let mut table = self.lock();
         let mut closed = Vec::new();
         for request in 1..table.slots.len() {
@@ -265,7 +269,7 @@ impl Slots {
     }
 
     /// Visits every slot in flight.
-    pub fn each(&self, mut visit: impl FnMut(Key, &mut Slot)) {
+    pub fn each(&self, mut visit: impl FnMut(Key, &mut InFlightRequest)) {
         for (request, slot) in self.lock().slots.iter_mut().enumerate() {
             if let Some(slot) = slot {
                 let (request, ticket) = (request as u16, slot.ticket);
@@ -287,8 +291,8 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn slot(ticket: Ticket) -> Slot {
-        Slot {
+    fn slot(ticket: Ticket) -> InFlightRequest {
+        InFlightRequest {
             event: 1,
             ticket,
             is_claimed: false,
@@ -297,7 +301,7 @@ mod tests {
             answer: None,
             hints: None,
             entered: Instant::now(),
-            hidden: None,
+            unclaimed_since: None,
             looks: 0,
             waits_for_client: false,
             deadline: None,
@@ -306,7 +310,7 @@ mod tests {
             stopping: None,
             method: Method::GET,
             uri: Uri::default(),
-            place: None,
+            permit: None,
             hold: None,
         }
     }
@@ -322,9 +326,9 @@ mod tests {
 
     #[test]
     fn ticket_written_back_is_taken_away_and_never_revoked() {
-        let (board, slots) = (Scoreboard::new(1, 4).unwrap(), Slots::new(4));
+        let (board, slots) = (Scoreboard::new(1, 4).unwrap(), InFlightRequests::new(4));
         let key = slots.open(&board, slot).unwrap();
-        let is_offered = |slot: &mut Slot| slot.is_offered(&board, key.request);
+        let is_offered = |slot: &mut InFlightRequest| slot.is_offered(&board, key.request);
         assert_eq!(slots.with(key, is_offered), Some(true));
         // As a worker claims it, and a script writes it back.
         assert!(board.revoke(key.request, key.ticket));
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn key_of_an_event_that_has_ended_finds_no_other_with_its_request_id() {
-        let (board, slots) = (Scoreboard::new(1, 2).unwrap(), Slots::new(2));
+        let (board, slots) = (Scoreboard::new(1, 2).unwrap(), InFlightRequests::new(2));
         let first = slots.open(&board, slot).unwrap();
         slots.close(first);
         let second = slots.open(&board, slot).unwrap();

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::state::Shared;
+use super::state::GenerationState;
 
 /// One loss may be a worker that died with the message; so many in a row are the socket's.
 const MOST: u32 = 3;
@@ -21,7 +21,7 @@ pub struct Losses {
 
 impl Losses {
     /// Notes that a request sent at this time by the socket was lost.
-    pub fn note(&mut self, shared: &Shared, sent: Instant) {
+    pub fn note(&mut self, shared: &GenerationState, sent: Instant) {
         if shared.is_socket_read.swap(false, Ordering::Relaxed) {
             self.count = 0;
         }

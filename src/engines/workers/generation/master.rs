@@ -19,7 +19,7 @@ use tracing::error;
 
 use crate::engine::Report;
 use crate::engines::php_ini;
-use crate::engines::workers::ipc::doorbell::Post;
+use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::ipc::requests;
 use crate::event::Event;
 use crate::launcher::{Child, Launch, TEMPLATE};
@@ -91,7 +91,7 @@ pub struct Boot {
 pub type FindScript = Arc<dyn Fn() -> anyhow::Result<Boot> + Send + Sync>;
 
 /// A template that has been started.
-pub struct Template {
+pub struct StartedMaster {
     pub child: Child,
     pub control: AsyncSeqpacket,
     /// Our end of the inbox.
@@ -107,8 +107,8 @@ pub async fn start(
     spec: &Spec,
     board: &Scoreboard,
     requests: u16,
-    post: &Post,
-) -> anyhow::Result<Template> {
+    poller: &RingPoller,
+) -> anyhow::Result<StartedMaster> {
     let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
     let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
@@ -119,8 +119,8 @@ pub async fn start(
         their_inbox,
         board.fd().try_clone_to_owned()?,
         their_waiting,
-        post.rings.fd().try_clone_to_owned()?,
-        post.bell.fd().try_clone_to_owned()?,
+        poller.rings.fd().try_clone_to_owned()?,
+        poller.doorbell.fd().try_clone_to_owned()?,
         their_stdout.into(),
         their_stderr.into(),
     ];
@@ -131,7 +131,7 @@ pub async fn start(
             Child::Plain(launch(spec, requests, theirs, groups)?)
         }
     };
-    Ok(Template {
+    Ok(StartedMaster {
         child,
         control: AsyncSeqpacket::new(control)?,
         inbox,
@@ -151,7 +151,16 @@ pub fn launch(
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
         .context("no memory for the template's settings")?;
-    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = theirs;
+    let [
+        control,
+        inbox,
+        board,
+        waiting,
+        rings,
+        doorbell,
+        stdout,
+        stderr,
+    ] = theirs;
     let mut command = command(spec);
     command
         .arg("template")
@@ -168,7 +177,7 @@ pub fn launch(
         (settings, 6),
         (waiting, 9),
         (rings, 11),
-        (bell, 12),
+        (doorbell, 12),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
@@ -303,7 +312,7 @@ fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
 
 /// What a template says.
 #[derive(Debug)]
-pub enum Said {
+pub enum MasterMessage {
     Ready(Report),
     Worker {
         index: usize,
@@ -324,25 +333,25 @@ pub enum Said {
     /// It ends all workers that it has told of, so that others take their places.
     Renewing,
     /// OPcache takes nothing new until a reload.
-    OpcacheStuck(Stuck),
+    OpcacheBlocked(OpcacheBlocked),
     /// It is gone.
     End,
 }
 
 /// Why OPcache takes nothing new (`sapi/php/opcache.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stuck {
+pub enum OpcacheBlocked {
     Full,
     /// It wants to be restarted, which it cannot be while booted processes hold pointers into it.
     Restart,
 }
 
 /// Waits for the template's next words.
-pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
+pub async fn listen(control: &AsyncSeqpacket) -> io::Result<MasterMessage> {
     let mut buffer = [0; 16 * 1024];
     let received = control.receive(&mut buffer).await?;
     if received.len == 0 {
-        return Ok(Said::End);
+        return Ok(MasterMessage::End);
     }
     let text = String::from_utf8_lossy(&buffer[..received.len]);
     parse(&text, received.fds).ok_or_else(|| {
@@ -353,9 +362,9 @@ pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
     })
 }
 
-fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
+fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
     if let Some(lines) = text.strip_prefix("ready\n") {
-        return Some(Said::Ready(Report::read(lines)));
+        return Some(MasterMessage::Ready(Report::read(lines)));
     }
     let mut words = text.split_whitespace();
     match words.next()? {
@@ -363,7 +372,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             let index = words.next()?.parse().ok()?;
             let pid = words.next()?.parse().ok()?;
             let mut fds = fds.into_iter();
-            Some(Said::Worker {
+            Some(MasterMessage::Worker {
                 index,
                 pid,
                 outbox: fds.next()?,
@@ -371,7 +380,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
                 pidfd: fds.next(),
             })
         }
-        "exited" => Some(Said::Exited {
+        "exited" => Some(MasterMessage::Exited {
             index: words.next()?.parse().ok()?,
             pid: words.next()?.parse().ok()?,
             wait_status: words.next()?.parse().ok()?,
@@ -379,10 +388,10 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             request: words.next()?.parse().ok()?,
             tag: words.next()?.parse().ok()?,
         }),
-        "renewing" => Some(Said::Renewing),
-        "opcache" => Some(Said::OpcacheStuck(match words.next()? {
-            "full" => Stuck::Full,
-            "restart" => Stuck::Restart,
+        "renewing" => Some(MasterMessage::Renewing),
+        "opcache" => Some(MasterMessage::OpcacheBlocked(match words.next()? {
+            "full" => OpcacheBlocked::Full,
+            "restart" => OpcacheBlocked::Restart,
             _ => return None,
         })),
         _ => None,
@@ -401,11 +410,11 @@ mod tests {
         assert!(parse("opcache well", vec![]).is_none());
         assert!(matches!(
             parse("opcache restart", vec![]),
-            Some(Said::OpcacheStuck(Stuck::Restart))
+            Some(MasterMessage::OpcacheBlocked(OpcacheBlocked::Restart))
         ));
         assert!(matches!(
             parse("exited 1 2 3 4 5 6", vec![]),
-            Some(Said::Exited {
+            Some(MasterMessage::Exited {
                 index: 1,
                 request: 5,
                 tag: 6,
@@ -416,7 +425,7 @@ mod tests {
         let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
         assert!(matches!(
             parse(&most, vec![]),
-            Some(Said::Exited {
+            Some(MasterMessage::Exited {
                 request: u32::MAX,
                 ..
             })

@@ -20,13 +20,13 @@ use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
-use self::in_flight::{Answer, Key, Reached, Refusal, Slot};
-use self::master::{Spec, Template};
-use self::state::Shared;
-use super::ipc::doorbell::Post;
+use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
+use self::master::{Spec, StartedMaster};
+use self::state::GenerationState;
+use super::ipc::doorbell::RingPoller;
 use super::ipc::requests::{Inbox, SendError};
 use super::start_advice::advice;
-use crate::engines::queue::Place;
+use crate::engines::queue::Permit;
 use crate::event::{Event, Failure};
 use crate::observe::metrics::Metrics;
 use crate::observe::php_log;
@@ -46,7 +46,7 @@ pub struct Limits {
 /// [retired](Generation::retire) before, they are killed instead.
 pub struct Generation {
     inbox: Arc<Inbox>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<GenerationState>,
 }
 
 impl Generation {
@@ -60,19 +60,19 @@ impl Generation {
         let requests = requests(limits.capacity);
         let board = Scoreboard::new(spec.workers, requests.into())
             .context("no memory for the scoreboard")?;
-        let post = Post::new(spec.workers).context("no memory for the rings")?;
-        let Template {
+        let poller = RingPoller::new(spec.workers).context("no memory for the rings")?;
+        let StartedMaster {
             child,
             control,
             inbox,
             waiting,
             output,
-        } = master::start(spec, &board, requests, &post).await?;
-        let shared = Arc::new(Shared::new(
+        } = master::start(spec, &board, requests, &poller).await?;
+        let shared = Arc::new(GenerationState::new(
             number,
             spec,
             board,
-            post.clone(),
+            poller.clone(),
             requests,
             metrics,
         ));
@@ -85,7 +85,7 @@ impl Generation {
             )));
         }
         tokio::spawn(shared.clone().listen(control, child));
-        let inbox = Arc::new(Inbox::new(inbox, post)?);
+        let inbox = Arc::new(Inbox::new(inbox, poller)?);
         tokio::spawn(deadlines::run(
             shared.clone(),
             Arc::downgrade(&inbox),
@@ -167,13 +167,13 @@ impl Generation {
     pub async fn dispatch(
         &self,
         event: &Event,
-        place: Place,
+        permit: Permit,
         began: Option<Instant>,
         is_one_of_many: bool,
     ) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
-        let slot = |ticket| Slot {
+        let slot = |ticket| InFlightRequest {
             event: event.id,
             ticket,
             is_claimed: false,
@@ -182,7 +182,7 @@ impl Generation {
             answer: Some(answer),
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
-            hidden: None,
+            unclaimed_since: None,
             looks: 0,
             waits_for_client: false,
             deadline: Some(event.deadline),
@@ -191,13 +191,13 @@ impl Generation {
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
-            place: Some(place),
+            permit: Some(permit),
             hold: event.hold.clone(),
         };
-        let Some(key) = self.shared.slots.open(&self.shared.board, slot) else {
-            return Err(Refusal {
+        let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {
+            return Err(DispatchError {
                 failure: Failure::Busy("no request id is free"),
-                reached: Reached::Nobody,
+                progress: Progress::Queued,
             });
         };
         self.shared.attention.call();
@@ -217,24 +217,24 @@ impl Generation {
             Ok(way) => {
                 waiting.sent = true;
                 let sent = Some((Instant::now(), way));
-                self.shared.slots.with(key, |slot| slot.sent = sent);
+                self.shared.in_flight.with(key, |slot| slot.sent = sent);
                 // A socket tells when nobody is left, a ring does not.
                 self.shared.lose_orphans();
-                self.shared.post.look();
+                self.shared.poller.poll();
             }
             Err(SendError::Closed) => {
                 // The template holds the other end as long as it lives, unless a script has shut the socket down. Whoever decides
                 // what to do next has to know.
                 self.shared.inbox_was_closed();
-                return Err(Refusal {
+                return Err(DispatchError {
                     failure: Failure::Died("no PHP process is left".into()),
-                    reached: Reached::Nobody,
+                    progress: Progress::Queued,
                 });
             }
             Err(SendError::Unsendable(failure)) => {
-                return Err(Refusal {
+                return Err(DispatchError {
                     failure,
-                    reached: Reached::Nobody,
+                    progress: Progress::Queued,
                 });
             }
         }
@@ -242,17 +242,24 @@ impl Generation {
             true => wait.await.ok(),
             false => {
                 // A worker that looked for the event when it was sent may have been stopped since.
-                let in_vain = || self.inbox.wake_if_needed();
-                let spin = &self.shared.spin;
-                super::ipc::await_response::wait(spin, &self.shared.post, now, wait, in_vain).await
+                let on_poll_timeout = || self.inbox.wake_if_needed();
+                let budget = &self.shared.poll_budget;
+                super::ipc::await_response::wait(
+                    budget,
+                    &self.shared.poller,
+                    now,
+                    wait,
+                    on_poll_timeout,
+                )
+                .await
             }
         };
         std::mem::forget(waiting);
         answered(answer)
     }
 
-    /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
-    pub fn retire(&self) -> Arc<Shared> {
+    /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`GenerationState::ended`]).
+    pub fn retire(&self) -> Arc<GenerationState> {
         self.shared.retire();
         if self.shared.is_inbox_closed() {
             // Its workers end as soon as they have nothing to do.
@@ -264,9 +271,9 @@ impl Generation {
 
 fn answered(answer: Option<Answer>) -> Answer {
     answer.unwrap_or_else(|| {
-        Err(Refusal {
+        Err(DispatchError {
             failure: Failure::Died("the engine has ended".into()),
-            reached: Reached::Php,
+            progress: Progress::Started,
         })
     })
 }
@@ -279,7 +286,7 @@ impl Drop for Generation {
 
 /// Gives up on an event when the future that waits for it is dropped.
 struct Waiting<'a> {
-    shared: &'a Shared,
+    shared: &'a GenerationState,
     key: Key,
     sent: bool,
 }
@@ -289,7 +296,7 @@ impl Drop for Waiting<'_> {
         if self.sent {
             self.shared.abandon(self.key);
         } else {
-            self.shared.slots.close(self.key);
+            self.shared.in_flight.close(self.key);
         }
     }
 }

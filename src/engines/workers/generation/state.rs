@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::attention::Attention;
-use super::in_flight::{Holder, Key, Reached, Slot, Slots};
+use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
 use super::master::Spec;
-use crate::busy_poll::Spin;
+use crate::busy_poll::PollBudget;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::ipc::doorbell::Post;
-use crate::engines::workers::warm_worker::Finishing;
+use crate::engines::workers::ipc::doorbell::RingPoller;
+use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, Which};
 use crate::observe::metrics::Metrics;
@@ -30,14 +30,14 @@ use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
 
 /// What a generation shares with the tasks that serve it and with the responses that come from it.
-pub struct Shared {
+pub struct GenerationState {
     pub number: u64,
     pub board: Scoreboard,
-    pub post: Arc<Post>,
-    pub slots: Slots,
+    pub poller: Arc<RingPoller>,
+    pub in_flight: InFlightRequests,
     pub attention: Attention,
-    pub finishing: Finishing,
-    pub spin: Spin,
+    pub warm_worker: WarmWorkerHint,
+    pub poll_budget: PollBudget,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     pub(crate) engine: &'static str,
@@ -107,24 +107,24 @@ pub struct Exit {
     pub held: Option<(u16, u64)>,
 }
 
-impl Shared {
+impl GenerationState {
     pub fn new(
         number: u64,
         spec: &Spec,
         board: Scoreboard,
-        post: Arc<Post>,
+        poller: Arc<RingPoller>,
         requests: u16,
         metrics: Arc<Metrics>,
-    ) -> Shared {
-        metrics.expect_no_end(spec.name, &exit_reason::WRONG);
-        Shared {
+    ) -> GenerationState {
+        metrics.expect_no_end(spec.name, &exit_reason::UNEXPECTED);
+        GenerationState {
             number,
             board,
-            post,
-            slots: Slots::new(requests),
+            poller,
+            in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
-            finishing: Finishing::default(),
-            spin: Spin::new(spec.spin),
+            warm_worker: WarmWorkerHint::default(),
+            poll_budget: PollBudget::new(spec.spin),
             queue_wait: metrics.queue_wait(spec.name),
             metrics,
             engine: spec.name,
@@ -323,14 +323,14 @@ impl Shared {
     /// With the template and all workers gone, nobody will take what is left in the inbox.
     pub fn lose_orphans(&self) {
         if self.is_over() {
-            for (request, mut slot) in self.slots.close_all() {
+            for (request, mut slot) in self.in_flight.close_all() {
                 let failure = Failure::Died("all PHP processes have ended".into());
-                let reached = match slot.revoke(&self.board, request) {
-                    true => Reached::Nobody,
+                let progress = match slot.revoke(&self.board, request) {
+                    true => Progress::Queued,
                     // One of which the template could not tell us any more has claimed it.
-                    false => Reached::Php,
+                    false => Progress::Started,
                 };
-                slot.refuse(failure, reached);
+                slot.refuse(failure, progress);
             }
         }
     }
@@ -340,8 +340,8 @@ impl Shared {
         let held = (0..self.worker_count()).filter(|worker| self.line(*worker).state.holds_event());
         let held = held.count();
         let mut sent = 0;
-        self.slots
-            .each(|_, slot| sent += usize::from(slot.place.is_some()));
+        self.in_flight
+            .each(|_, slot| sent += usize::from(slot.permit.is_some()));
         sent.saturating_sub(held)
     }
 
@@ -365,8 +365,8 @@ impl Shared {
                     State::Retired => return None,
                 };
                 let event = line.held().and_then(|held| {
-                    let what = |slot: &mut Slot| format!("{} {}", slot.method, slot.uri);
-                    self.slots.named(held, what)
+                    let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
+                    self.in_flight.named(held, what)
                 });
                 Some(WorkerStatus {
                     pid: pid?,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::launcher::{Pid, Which};
 
 /// How often it is looked.
@@ -44,7 +44,7 @@ impl Stopped {
     }
 
     /// Has a template that is stopped go on, and the generation replaced: who has stopped it once can do so again.
-    pub fn look_at_template(&mut self, shared: &Shared) {
+    pub fn look_at_template(&mut self, shared: &GenerationState) {
         let Some(pid) = shared.template() else {
             return;
         };

@@ -12,7 +12,7 @@ use surus_sys::scoreboard::{State, now_micros};
 use tracing::{debug, warn};
 
 use super::in_flight::Key;
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::launcher::Pid;
 use crate::observe::rate_limit::Rarely;
 
@@ -56,14 +56,14 @@ impl Oldest {
 
 /// What is remembered from one look to the next.
 #[derive(Default)]
-pub struct Stuck {
+pub struct StallDetector {
     /// The event that was oldest at the last looks, since when nobody has taken it who could, and
     /// how often that was seen.
     unmoved: Option<(Key, Instant, u32)>,
     doomed: Vec<(usize, Arc<Pid>)>,
 }
 
-impl Stuck {
+impl StallDetector {
     /// Workers of which nothing good can be expected any more.
     pub fn take_doomed(&mut self) -> Vec<(usize, Arc<Pid>)> {
         std::mem::take(&mut self.doomed)
@@ -72,7 +72,7 @@ impl Stuck {
     /// True: events wait for long although there are workers that hold none.
     pub fn look(
         &mut self,
-        shared: &Shared,
+        shared: &GenerationState,
         oldest: Option<Oldest>,
         claimed: usize,
         boot: Duration,
@@ -123,7 +123,7 @@ impl Stuck {
 
     fn give_up(
         &mut self,
-        shared: &Shared,
+        shared: &GenerationState,
         mut free: Vec<(usize, Arc<Pid>)>,
         claimed: usize,
         says_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
@@ -139,7 +139,7 @@ impl Stuck {
         self.unmoved = None;
     }
 
-    fn moves(&mut self, shared: &Shared) -> bool {
+    fn moves(&mut self, shared: &GenerationState) -> bool {
         self.unmoved = None;
         shared.is_stuck.store(false, Ordering::Release);
         false
@@ -147,7 +147,7 @@ impl Stuck {
 }
 
 /// Has these look at the inbox.
-fn signal<'a>(shared: &Shared, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
+fn signal<'a>(shared: &GenerationState, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
     let mut count = 0;
     for (worker, pid) in workers {
         count += 1;

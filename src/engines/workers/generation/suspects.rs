@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tracing::warn;
 
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::engines::workers::exit_reason::Killed;
 use crate::launcher::Pid;
 
@@ -37,27 +37,27 @@ impl Suspects {
 
     /// One of the workers that have shown nothing may be running an event that nobody knows of any
     /// more. It has time until then.
-    pub fn suspect(&mut self, shared: &Shared, until: Instant) {
+    pub fn suspect(&mut self, shared: &GenerationState, until: Instant) {
         let all = shared.that_are_silent();
         let all = all
             .into_iter()
-            .map(|one| Suspect::new(shared, one, Killed::Late));
+            .map(|one| Suspect::new(shared, one, Killed::Timeout));
         self.until.push((until, all.collect()));
     }
 
     /// These take no events although events wait.
-    pub fn add(&mut self, shared: &Shared, workers: Vec<(usize, Arc<Pid>)>) {
+    pub fn add(&mut self, shared: &GenerationState, workers: Vec<(usize, Arc<Pid>)>) {
         let new = workers
             .into_iter()
-            .map(|one| Suspect::new(shared, one, Killed::Broken));
+            .map(|one| Suspect::new(shared, one, Killed::ProtocolError));
         self.due.extend(new);
     }
 
     /// Ends at most one of those whose time is over.
-    pub fn look(&mut self, shared: &Shared) {
+    pub fn look(&mut self, shared: &GenerationState) {
         let now = Instant::now();
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
-            shared.repaired("hidden");
+            shared.repaired("unclaimed_since");
             self.due.extend(suspects);
         }
         for _ in 0..self.due.len() {
@@ -89,7 +89,7 @@ enum Judgement {
 }
 
 impl Suspect {
-    fn new(shared: &Shared, (worker, pid): (usize, Arc<Pid>), why: Killed) -> Suspect {
+    fn new(shared: &GenerationState, (worker, pid): (usize, Arc<Pid>), why: Killed) -> Suspect {
         Suspect {
             worker,
             pid,
@@ -98,7 +98,7 @@ impl Suspect {
         }
     }
 
-    fn judge(&self, shared: &Shared) -> Judgement {
+    fn judge(&self, shared: &GenerationState) -> Judgement {
         let is_there = shared
             .pid(self.worker)
             .is_some_and(|pid| Arc::ptr_eq(&pid, &self.pid));
@@ -109,11 +109,11 @@ impl Suspect {
         let line = shared.line(self.worker);
         let held = line.held().filter(|_| line.pid == self.pid.get());
         let is_named = held.is_some_and(|held| {
-            let of_another = |slot: &mut super::in_flight::Slot| {
+            let of_another = |slot: &mut super::in_flight::InFlightRequest| {
                 let holder = slot.holder.as_ref();
                 holder.is_some_and(|holder| !holder.is(&self.pid))
             };
-            shared.slots.named(held, of_another) == Some(false)
+            shared.in_flight.named(held, of_another) == Some(false)
         });
         match is_named || !shared.held_by(&self.pid).is_empty() {
             true => Judgement::Open,

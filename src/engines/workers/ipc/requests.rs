@@ -12,11 +12,11 @@ use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::warn;
 
-use super::doorbell::Post;
+use super::doorbell::RingPoller;
 use crate::engines::cgi::params;
 use crate::engines::cgi::params::Params;
 use crate::engines::cgi::{fastcgi, server_vars};
-use crate::engines::workers::generation::in_flight::{Key, Way};
+use crate::engines::workers::generation::in_flight::{Key, SentVia};
 use crate::event::{Body, Event, Failure};
 
 /// A body up to this many bytes travels in the message, a larger one as a descriptor beside it.
@@ -41,7 +41,7 @@ const TAG: usize = ONE_OF_MANY + 1;
 /// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
 pub struct Inbox {
     socket: AsyncSeqpacket,
-    post: Arc<Post>,
+    poller: Arc<RingPoller>,
 }
 
 /// Why an event did not get into the inbox.
@@ -53,26 +53,26 @@ pub enum SendError {
 }
 
 impl Inbox {
-    pub fn new(socket: Seqpacket, post: Arc<Post>) -> io::Result<Inbox> {
+    pub fn new(socket: Seqpacket, poller: Arc<RingPoller>) -> io::Result<Inbox> {
         Ok(Inbox {
             socket: AsyncSeqpacket::new(socket)?,
-            post,
+            poller,
         })
     }
 
     /// Wakes a worker that sleeps although there is something in the ring.
     pub fn wake_if_needed(&self) {
-        let rings = &self.post.rings;
+        let rings = &self.poller.rings;
         if rings.has_event()
-            && let Some(sleeper) = Sleeper::claim(rings)
+            && let Some(idle) = IdleWorker::claim(rings)
         {
-            self.knock(Some(sleeper));
+            self.kick(Some(idle));
         }
     }
 
     /// Wakes a worker for what is in the ring, whoever is known to sleep.
-    pub fn knock_anyone(&self) {
-        self.knock(None);
+    pub fn kick_any(&self) {
+        self.kick(None);
     }
 
     /// Has a script shut the socket down, which all workers share? It would be for all of them.
@@ -88,17 +88,17 @@ impl Inbox {
     }
 
     /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
-    fn knock(&self, sleeper: Option<Sleeper<'_>>) {
-        let message = Sleeper::said(&sleeper);
+    fn kick(&self, idle: Option<IdleWorker<'_>>) {
+        let message = IdleWorker::encoded(&idle);
         if self.socket.try_send(&[IoSlice::new(&message)]).is_ok() {
-            self.sent(sleeper);
+            self.sent(idle);
         }
     }
 
-    fn sent(&self, sleeper: Option<Sleeper<'_>>) {
-        match sleeper {
-            Some(sleeper) => std::mem::forget(sleeper),
-            None => self.post.rings.sent_by_socket(),
+    fn sent(&self, idle: Option<IdleWorker<'_>>) {
+        match idle {
+            Some(idle) => std::mem::forget(idle),
+            None => self.poller.rings.sent_by_socket(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Inbox {
         event: &Event,
         Key { request, ticket }: Key,
         is_one_of_many: bool,
-    ) -> Result<Way, SendError> {
+    ) -> Result<SentVia, SendError> {
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
@@ -131,12 +131,12 @@ impl Inbox {
             Body::Spooled { file, .. } => Some(file.as_fd()),
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
-        let rings = &self.post.rings;
-        let sleeper = match fd.is_none() && rings.has_spinner() {
+        let rings = &self.poller.rings;
+        let idle = match fd.is_none() && rings.has_polling() {
             true => None,
-            false => Sleeper::claim(rings),
+            false => IdleWorker::claim(rings),
         };
-        head[WAKES..WAKES + 4].copy_from_slice(&Sleeper::said(&sleeper));
+        head[WAKES..WAKES + 4].copy_from_slice(&IdleWorker::encoded(&idle));
         head[ONE_OF_MANY] = u8::from(is_one_of_many);
         head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         // At most two records: the inline limit is one byte more than a record can carry.
@@ -155,20 +155,20 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        if sleeper.is_none()
+        if idle.is_none()
             && fd.is_none()
             && let Some(position) = rings.put(parts)
         {
             // One may have looked before the event was there.
-            if !rings.claim_spinner() {
+            if !rings.claim_polling() {
                 self.wake_if_needed();
             }
-            return Ok(Way::Ring(position));
+            return Ok(SentVia::Ring(position));
         }
         match self.socket.send(parts, fd).await {
             Ok(()) => {
-                self.sent(sleeper);
-                Ok(Way::Socket)
+                self.sent(idle);
+                Ok(SentVia::Socket)
             }
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
                 Err(SendError::Unsendable(Failure::Malformed(
@@ -188,24 +188,24 @@ impl Inbox {
 }
 
 /// A worker that is to be woken, until the message is sent that does.
-struct Sleeper<'a> {
+struct IdleWorker<'a> {
     rings: &'a Rings,
     worker: usize,
 }
 
-impl Sleeper<'_> {
-    fn claim(rings: &Rings) -> Option<Sleeper<'_>> {
-        let worker = rings.claim_sleeper()?;
-        Some(Sleeper { rings, worker })
+impl IdleWorker<'_> {
+    fn claim(rings: &Rings) -> Option<IdleWorker<'_>> {
+        let worker = rings.claim_sleeping()?;
+        Some(IdleWorker { rings, worker })
     }
 
     /// What the message says of it.
-    fn said(sleeper: &Option<Sleeper<'_>>) -> [u8; 4] {
-        Rings::wakes(sleeper.as_ref().map(|sleeper| sleeper.worker))
+    fn encoded(idle: &Option<IdleWorker<'_>>) -> [u8; 4] {
+        Rings::wakes(idle.as_ref().map(|idle| idle.worker))
     }
 }
 
-impl Drop for Sleeper<'_> {
+impl Drop for IdleWorker<'_> {
     fn drop(&mut self) {
         self.rings.give_back(self.worker);
     }

@@ -8,7 +8,7 @@ use crate::engines::workers::generation::in_flight::Key;
 
 /// The events of one worker, in the order in which it ends them.
 #[derive(Default)]
-pub struct Turn {
+pub struct ResponseSequence {
     /// Events whose end it has said. The next one's number is one more, as its letters count.
     ended: u64,
     current: Option<Current>,
@@ -20,7 +20,7 @@ struct Current {
     event: Option<Key>,
 }
 
-impl Turn {
+impl ResponseSequence {
     /// Which event does it answer, if it is believed? An error where it answers another request, or none.
     pub fn at(&self, request: u16) -> Result<Option<Key>, String> {
         match &self.current {
@@ -70,7 +70,7 @@ mod tests {
             request,
             ticket: Ticket::new(number, 5),
         };
-        let mut turn = Turn::default();
+        let mut turn = ResponseSequence::default();
         assert!(turn.at(7).is_err() && turn.number() == 1);
         turn.begin(7, Some(key(7, 1))).unwrap();
         assert_eq!(turn.at(7), Ok(Some(key(7, 1))));

@@ -27,7 +27,7 @@ impl Outbox {
                 return Poll::Ready(read.map(Some));
             }
             self.reader.register(cx.waker());
-            match self.first_letter() {
+            match self.first_frame() {
                 Ok(First::None) => {
                     self.blocked = None;
                     Poll::Pending
@@ -49,7 +49,7 @@ impl Outbox {
         letter: &mut BytesMut,
     ) -> Result<(), String> {
         loop {
-            self.take_letters(letter).await?;
+            self.take_frames(letter).await?;
             match fastcgi::decode(buffer) {
                 Ok(Some(record)) => self.take(record, false).await?,
                 Ok(None) => return Ok(()),
@@ -58,9 +58,9 @@ impl Outbox {
         }
     }
 
-    fn first_letter(&self) -> Result<First, Damaged> {
-        let rings = &self.shared.post.rings;
-        rings.first_letter(self.index, self.pid.get(), self.turn.number())
+    fn first_frame(&self) -> Result<First, Damaged> {
+        let rings = &self.shared.poller.rings;
+        rings.first_frame(self.index, self.pid.get(), self.sequence.number())
     }
 
     /// Is there a letter that nobody is going to read? It is about an event before or after the next one, and no record comes by
@@ -83,18 +83,18 @@ impl Outbox {
     }
 
     /// Takes the letters about the next events: whole records, mostly all that there is to say of one.
-    pub(super) async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
+    pub(super) async fn take_frames(&mut self, letter: &mut BytesMut) -> Result<(), String> {
         loop {
             // Others have something to do, too.
             tokio::task::consume_budget().await;
-            let (shared, pid, number) = (&self.shared, self.pid.get(), self.turn.number());
-            if self.is_blocked() && matches!(self.first_letter(), Ok(First::Other(_))) {
+            let (shared, pid, number) = (&self.shared, self.pid.get(), self.sequence.number());
+            if self.is_blocked() && matches!(self.first_frame(), Ok(First::Other(_))) {
                 return Err("a letter that is nobody's is in the way of its own".into());
             }
             let is_there = shared
-                .post
+                .poller
                 .rings
-                .take_letter(self.index, pid, number, |len| {
+                .take_frame(self.index, pid, number, |len| {
                     letter.clear();
                     if letter.capacity() < len {
                         letter.reserve(SMALL);

@@ -13,15 +13,15 @@ use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use super::requests;
-use super::response_order::Turn;
+use super::response_order::ResponseSequence;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
-use crate::engines::response_spool::{Giver, Gone, Refused, backlog};
+use crate::engines::response_spool::{self, ClientClosed, SpoolWriter, WriteError};
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::generation::in_flight::{Key, Reached, Slot};
-use crate::engines::workers::generation::state::{Exit, Shared};
+use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
+use crate::engines::workers::generation::state::{Exit, GenerationState};
 use crate::engines::workers::response_stream::Stream;
 use crate::event::{Failure, Response, ResponseBody};
 use crate::launcher::Pid;
@@ -32,14 +32,14 @@ use crate::observe::rate_limit::Rarely;
 
 /// Reads one worker's outbox.
 pub struct Outbox {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<GenerationState>,
     pub(crate) stream: UnixStream,
     /// Its line in the scoreboard.
     pub(crate) index: usize,
     /// Woken for its letters.
     pub(crate) reader: Arc<AtomicWaker>,
     pub(crate) pid: Arc<Pid>,
-    pub(crate) turn: Turn,
+    pub(crate) sequence: ResponseSequence,
     /// How it has ended, when that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
@@ -71,14 +71,14 @@ enum Reply {
         more: Vec<Bytes>,
     },
     /// The body streams to the client.
-    Streaming { key: Key, backlog: Giver },
+    Streaming { key: Key, spool: SpoolWriter },
     /// The client has its answer or has gone; what still comes is thrown away.
     Done,
 }
 
 impl Outbox {
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<GenerationState>,
         stream: UnixStream,
         index: usize,
         pid: Arc<Pid>,
@@ -86,12 +86,12 @@ impl Outbox {
         written: Written,
     ) -> Outbox {
         Outbox {
-            reader: shared.post.reader(index),
+            reader: shared.poller.reader(index),
             shared,
             stream,
             index,
             pid,
-            turn: Turn::default(),
+            sequence: ResponseSequence::default(),
             exit: None,
             exited,
             blocked: None,
@@ -128,12 +128,12 @@ impl Outbox {
             let room = buffer.capacity() - buffer.len();
             match self.more(&mut buffer).await {
                 Ok(None) => {
-                    if let Err(wrong) = self.take_letters(&mut letter).await {
+                    if let Err(wrong) = self.take_frames(&mut letter).await {
                         return Some(wrong);
                     }
                     continue;
                 }
-                Ok(Some(0)) => return self.take_letters(&mut letter).await.err(),
+                Ok(Some(0)) => return self.take_frames(&mut letter).await.err(),
                 Ok(Some(n)) => block = if n >= room { LARGE } else { SMALL },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(error.to_string()),
@@ -152,19 +152,19 @@ impl Outbox {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
         }
-        let Some(key) = self.turn.at(record.request)? else {
+        let Some(key) = self.sequence.at(record.request)? else {
             return self.take_of_nobody(record);
         };
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
                 // Before anybody has the answer, who may ask again at once.
                 if self.answered.is_none() {
-                    self.shared.finishing.begin();
+                    self.shared.warm_worker.begin();
                     self.answered = Some(Instant::now());
                 }
                 self.end_response().await;
                 // What follows takes the time that it takes, as under php-fpm; Lambda's time goes on.
-                self.shared.slots.with(key, |slot| {
+                self.shared.in_flight.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
@@ -172,7 +172,7 @@ impl Outbox {
             }
             fastcgi::STDOUT => self.output(key, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
-                let event = self.shared.slots.with(key, |slot| slot.event);
+                let event = self.shared.in_flight.with(key, |slot| slot.event);
                 let message = std::mem::take(&mut self.message);
                 php_log::message(message, self.pid.get(), event);
             }
@@ -184,7 +184,7 @@ impl Outbox {
                 if is_overloaded && by_letter {
                     return Err("a letter about a request that was not begun".into());
                 }
-                let is_held = self.shared.slots.with(key, |slot| {
+                let is_held = self.shared.in_flight.with(key, |slot| {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
                         self.shared.queue_wait.observe(waited.as_secs_f64());
@@ -193,14 +193,14 @@ impl Outbox {
                         // As nearly always: it has its answer.
                     } else if is_overloaded && slot.is_late() {
                         // The deadline was over before its turn came.
-                        slot.refuse(Failure::TimedOut, Reached::Worker);
+                        slot.refuse(Failure::TimedOut, Progress::Received);
                     } else if is_overloaded {
                         // The worker could not take it, and ends.
                         let why = "no worker had a descriptor for its body".into();
-                        slot.refuse(Failure::Died(why), Reached::Declined);
+                        slot.refuse(Failure::Died(why), Progress::Declined);
                     } else {
                         let why = "the script ended without an answer".into();
-                        slot.refuse(Failure::Malformed(why), Reached::Php);
+                        slot.refuse(Failure::Malformed(why), Progress::Started);
                     }
                     slot.hold.is_some()
                 }) == Some(true);
@@ -208,15 +208,15 @@ impl Outbox {
                 self.hinted = 0;
                 if !self.message.is_empty() {
                     // Its end never came. It must not become the beginning of the next event's.
-                    let event = self.shared.slots.with(key, |slot| slot.event);
+                    let event = self.shared.in_flight.with(key, |slot| slot.event);
                     php_log::message(std::mem::take(&mut self.message), self.pid.get(), event);
                 }
-                self.turn.end();
+                self.sequence.end();
                 self.finished();
                 if is_held {
                     self.written.catch_up().await;
                 }
-                self.shared.slots.close(key);
+                self.shared.in_flight.close(key);
             }
             kind => return Err(format!("a record of type {kind}")),
         }
@@ -232,7 +232,7 @@ impl Outbox {
             .shared
             .claimed(record.request, ticket, self.index, &self.pid);
         static SAID: Rarely = Rarely::new();
-        // As when it was given up because it seemed to be lost.
+        // As when it was written up because it seemed to be lost.
         if event.is_none() && SAID.is_time(Instant::now()) {
             warn!(
                 pid = self.pid.get(),
@@ -240,7 +240,7 @@ impl Outbox {
                 "a worker answers a request that is not its own (any more); the answer is thrown away"
             );
         }
-        self.turn.begin(record.request, event)
+        self.sequence.begin(record.request, event)
     }
 
     /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are true all the same.
@@ -251,7 +251,7 @@ impl Outbox {
             }
             fastcgi::STDERR => self.message.add(&record.content),
             fastcgi::STDOUT | fastcgi::EARLY_HINTS => {}
-            fastcgi::END_REQUEST => self.turn.end(),
+            fastcgi::END_REQUEST => self.sequence.end(),
             kind => return Err(format!("a record of type {kind}")),
         }
         Ok(())
@@ -279,7 +279,8 @@ impl Outbox {
             pid = self.pid.get(),
             wrong, "a worker cannot be understood; killed"
         );
-        self.shared.kill(self.index, &self.pid, Killed::Broken);
+        self.shared
+            .kill(self.index, &self.pid, Killed::ProtocolError);
     }
 
     async fn output(&mut self, key: Key, content: Bytes) {
@@ -334,14 +335,14 @@ impl Outbox {
     }
 
     fn refuse(&mut self, key: Key, failure: Failure) {
-        self.shared.refuse(key, failure, Reached::Php);
+        self.shared.refuse(key, failure, Progress::Started);
         self.reply = Reply::Done;
     }
 
     /// It does nothing any more for the event that it has answered.
     fn finished(&mut self) {
         if let Some(answered) = self.answered.take() {
-            self.shared.finishing.end(answered.elapsed());
+            self.shared.warm_worker.end(answered.elapsed());
         }
     }
 
@@ -363,10 +364,13 @@ impl Outbox {
                 self.shared
                     .answer(key, response(head, ResponseBody::Full(body)));
             }
-            Reply::Streaming { key, backlog } => {
-                let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
+            Reply::Streaming { key, spool } => {
+                let stopped = self
+                    .shared
+                    .in_flight
+                    .with(key, |slot| slot.stopping.is_some());
                 // What was cut off must not look complete.
-                backlog.end(match stopped {
+                spool.end(match stopped {
                     Some(true) => Err(Failure::TimedOut),
                     _ => Ok(()),
                 });
@@ -395,22 +399,19 @@ impl Outbox {
         else {
             return;
         };
-        let spool = |slot: &mut Slot| slot.spool.clone();
-        let Some(spool) = self.shared.slots.with(key, spool) else {
+        let spool = |slot: &mut InFlightRequest| slot.spool.clone();
+        let Some(spool) = self.shared.in_flight.with(key, spool) else {
             return;
         };
-        let (giver, taker) = backlog(spool);
-        let stream = Stream::new(taker, self.shared.clone(), key);
+        let (writer, reader) = response_spool::pair(spool);
+        let stream = Stream::new(reader, self.shared.clone(), key);
         if !self
             .shared
             .answer(key, response(head, ResponseBody::stream(stream)))
         {
             return;
         }
-        self.reply = Reply::Streaming {
-            key,
-            backlog: giver,
-        };
+        self.reply = Reply::Streaming { key, spool: writer };
         let pieces = std::iter::once(first).chain(more);
         for piece in pieces.filter(|piece| !piece.is_empty()) {
             self.pass_on(piece).await;
@@ -420,15 +421,15 @@ impl Outbox {
     /// Waits until there is room for a piece; the worker waits with us, and its deadline does not count meanwhile: neither its client nor
     /// the disk is its fault.
     async fn pass_on(&mut self, piece: Bytes) {
-        let Reply::Streaming { key, backlog } = &mut self.reply else {
+        let Reply::Streaming { key, spool } = &mut self.reply else {
             return;
         };
         let key = *key;
-        let given = match backlog.try_give(piece) {
+        let written = match spool.try_write(piece) {
             Ok(()) => Ok(()),
-            Err(Refused::Gone) => Err(Gone),
-            Err(Refused::Full(piece)) => {
-                self.shared.slots.with(key, |slot| {
+            Err(WriteError::ClientClosed) => Err(ClientClosed),
+            Err(WriteError::Full(piece)) => {
+                self.shared.in_flight.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
@@ -436,18 +437,18 @@ impl Outbox {
                 });
                 let (shared, index, pid) = (&self.shared, self.index, &self.pid);
                 let is_done = || !shared.is_named(index, pid, key);
-                let given = backlog.give(piece, is_done).await;
+                let written = spool.write_waiting(piece, is_done).await;
                 self.shared
-                    .slots
+                    .in_flight
                     .with(key, |slot| slot.waits_for_client = false);
-                given
+                written
             }
         };
-        if given.is_err() {
+        if written.is_err() {
             // Stream's drop has told the worker.
             self.reply = Reply::Done;
         }
-        self.shared.slots.with(key, |slot| {
+        self.shared.in_flight.with(key, |slot| {
             if let Some(patience) = slot.patience {
                 slot.deadline = Some(Instant::now() + patience);
             }
@@ -463,7 +464,7 @@ impl Outbox {
         }
         let hints = self
             .shared
-            .slots
+            .in_flight
             .with(key, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
         if let (Some(hints), Ok((head, _))) = (hints, response::parse(block)) {
@@ -473,7 +474,7 @@ impl Outbox {
 
     /// The worker is gone: the event that it held will not be answered, or not completely.
     async fn worker_ended(&mut self, exit: Exit) {
-        let rings = &self.shared.post.rings;
+        let rings = &self.shared.poller.rings;
         // A successor has written nothing while there was anything.
         if self.is_blocked() {
             rings.empty(self.index);
@@ -490,25 +491,28 @@ impl Outbox {
         });
         // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
         for key in self.shared.held_by(&self.pid) {
-            let is_spoken_of = self.turn.is_at(key);
+            let is_spoken_of = self.sequence.is_at(key);
             if !is_spoken_of && self.shared.is_named_by_another(&self.pid, key) {
                 // One of the two lines is a copy.
-                self.shared.slots.with(key, |slot| {
+                self.shared.in_flight.with(key, |slot| {
                     (slot.holder, slot.stopping) = (None, None);
                 });
                 continue;
             }
-            let reached = match named {
-                Some(named) if named == key && !is_spoken_of => Reached::with(exit.state),
-                _ => Reached::Php,
+            let progress = match named {
+                Some(named) if named == key && !is_spoken_of => Progress::with(exit.state),
+                _ => Progress::Started,
             };
-            self.lose(key, exit, reached).await;
+            self.lose(key, exit, progress).await;
         }
     }
 
     /// An event that this worker held when it ended.
-    async fn lose(&mut self, key: Key, exit: Exit, reached: Reached) {
-        let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
+    async fn lose(&mut self, key: Key, exit: Exit, progress: Progress) {
+        let stopped = self
+            .shared
+            .in_flight
+            .with(key, |slot| slot.stopping.is_some());
         let failure = if stopped == Some(true) {
             Failure::TimedOut
         } else {
@@ -520,24 +524,24 @@ impl Outbox {
         let is_streaming =
             matches!(&self.reply, Reply::Streaming { key: streamed, .. } if *streamed == key);
         match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { backlog, .. } if is_streaming => backlog.end(Err(failure)),
+            Reply::Streaming { spool, .. } if is_streaming => spool.end(Err(failure)),
             reply => {
                 // Another's.
                 self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
                     request = key.request,
-                    ?reached,
+                    ?progress,
                     "a worker died with an event"
                 );
-                self.shared.refuse(key, failure, reached);
+                self.shared.refuse(key, failure, progress);
             }
         }
-        let is_held = self.shared.slots.with(key, |slot| slot.hold.is_some());
+        let is_held = self.shared.in_flight.with(key, |slot| slot.hold.is_some());
         if is_held == Some(true) {
             self.written.catch_up().await;
         }
-        self.shared.slots.close(key);
+        self.shared.in_flight.close(key);
     }
 }
 

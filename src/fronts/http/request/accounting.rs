@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::access_log::AccessLog;
-use super::busy_poll::Lookout;
+use super::busy_poll::NextRequestPoller;
 use crate::observe::metrics::Metrics;
 
 /// Where requests are recorded.
 pub struct Accounting {
     pub metrics: Arc<Metrics>,
     pub access_log: Option<AccessLog>,
-    pub lookout: Lookout,
+    pub next_request: NextRequestPoller,
     next_id: AtomicU64,
 }
 
@@ -19,12 +19,12 @@ impl Accounting {
     pub fn new(
         metrics: Arc<Metrics>,
         access_log: Option<AccessLog>,
-        lookout: Lookout,
+        next_request: NextRequestPoller,
     ) -> Accounting {
         Accounting {
             metrics,
             access_log,
-            lookout,
+            next_request,
             next_id: AtomicU64::new(1),
         }
     }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::busy_poll::load::InFlight;
-use crate::busy_poll::{Look, Spin};
+use crate::busy_poll::{PollBudget, PollLoop};
 
 /// What is known of when requests come.
-pub struct Lookout {
-    spin: Spin,
+pub struct NextRequestPoller {
+    budget: PollBudget,
     /// Requests whose response is not complete, of all connections.
     in_flight: InFlight,
     since: Instant,
@@ -22,11 +22,11 @@ pub struct Lookout {
     wanted: Notify,
 }
 
-impl Lookout {
+impl NextRequestPoller {
     /// Looks for at most so long.
-    pub fn new(most: Duration) -> Lookout {
-        Lookout {
-            spin: Spin::new(most),
+    pub fn new(most: Duration) -> NextRequestPoller {
+        NextRequestPoller {
+            budget: PollBudget::new(most),
             in_flight: InFlight::default(),
             since: Instant::now(),
             answered: AtomicU64::new(0),
@@ -43,8 +43,8 @@ impl Lookout {
         let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
         let took = (now - self.since).saturating_sub(answered);
         match self.looks.load(Ordering::Relaxed) {
-            true => self.spin.note(took),
-            false => self.spin.note_asleep(took),
+            true => self.budget.record_polled(took),
+            false => self.budget.record_parked(took),
         }
     }
 
@@ -55,7 +55,7 @@ impl Lookout {
         }
         self.answered
             .store(self.since.elapsed().as_micros() as u64, Ordering::Relaxed);
-        let looks = self.spin.is_worth_it();
+        let looks = self.budget.should_poll();
         self.looks.store(looks, Ordering::Relaxed);
         if looks {
             // The task that writes the response ends its turn first.
@@ -70,12 +70,12 @@ impl Lookout {
             let answered = self.answered.load(Ordering::Relaxed);
             // One may have come and been answered while it was its turn.
             let none_has_come = || {
-                self.in_flight.lately() == 0 && self.answered.load(Ordering::Relaxed) == answered
+                self.in_flight.recent() == 0 && self.answered.load(Ordering::Relaxed) == answered
             };
-            let mut look = Look::begin(&self.spin);
+            let mut look = PollLoop::begin(&self.budget);
             while none_has_come() && !look.is_over() {
-                look.give_way();
-                look.give_turn().await;
+                look.yield_cpu();
+                look.yield_task().await;
             }
         }
     }
@@ -87,69 +87,69 @@ mod tests {
     use std::sync::Arc;
 
     /// As many requests, each so long after the last one's answer.
-    fn asked(lookout: &Lookout, times: usize, after: Duration) {
+    fn asked(next_request: &NextRequestPoller, times: usize, after: Duration) {
         for _ in 0..times {
-            let answered = Duration::from_micros(lookout.answered.load(Ordering::Relaxed));
-            let began = lookout.since + answered + after;
-            lookout.request_begins(began);
-            lookout.request_ends(began);
+            let answered = Duration::from_micros(next_request.answered.load(Ordering::Relaxed));
+            let began = next_request.since + answered + after;
+            next_request.request_begins(began);
+            next_request.request_ends(began);
         }
     }
 
-    fn looks(lookout: &Lookout) -> bool {
-        lookout.looks.load(Ordering::Relaxed)
+    fn looks(next_request: &NextRequestPoller) -> bool {
+        next_request.looks.load(Ordering::Relaxed)
     }
 
     #[test]
     fn looks_where_the_next_request_usually_comes_at_once() {
-        let lookout = Lookout::new(Duration::from_micros(100));
-        asked(&lookout, 1, Duration::ZERO);
-        assert!(!looks(&lookout), "nothing is known");
-        asked(&lookout, 100, Duration::from_micros(20));
-        assert!(looks(&lookout));
-        asked(&lookout, 100, Duration::from_millis(5));
-        assert!(!looks(&lookout), "people read in between");
-        let never = Lookout::new(Duration::ZERO);
+        let next_request = NextRequestPoller::new(Duration::from_micros(100));
+        asked(&next_request, 1, Duration::ZERO);
+        assert!(!looks(&next_request), "nothing is known");
+        asked(&next_request, 100, Duration::from_micros(20));
+        assert!(looks(&next_request));
+        asked(&next_request, 100, Duration::from_millis(5));
+        assert!(!looks(&next_request), "people read in between");
+        let never = NextRequestPoller::new(Duration::ZERO);
         asked(&never, 100, Duration::ZERO);
         assert!(!looks(&never), "there is no CPU for it");
     }
 
     #[test]
     fn looks_beside_one_that_takes_long() {
-        let lookout = Lookout::new(Duration::from_micros(100));
-        lookout.request_begins(lookout.since);
+        let next_request = NextRequestPoller::new(Duration::from_micros(100));
+        next_request.request_begins(next_request.since);
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(20));
             for _ in 0..200 {
                 let now = Instant::now();
-                lookout.request_begins(now);
-                lookout.request_ends(now);
+                next_request.request_begins(now);
+                next_request.request_ends(now);
             }
         }
-        assert!(looks(&lookout));
+        assert!(looks(&next_request));
     }
 
     #[tokio::test(start_paused = true)]
     async fn looks_for_a_moment_and_for_nobody_who_waits() {
-        let lookout = Arc::new(Lookout::new(Duration::from_micros(100)));
-        asked(&lookout, 100, Duration::ZERO);
+        let next_request = Arc::new(NextRequestPoller::new(Duration::from_micros(100)));
+        asked(&next_request, 100, Duration::ZERO);
         let first = Instant::now();
-        lookout.request_begins(first);
+        next_request.request_begins(first);
         // The clock goes on only when everybody sleeps: who looked without end would never let it.
         let task = tokio::spawn({
-            let lookout = lookout.clone();
-            async move { lookout.run().await }
+            let next_request = next_request.clone();
+            async move { next_request.run().await }
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
-        lookout.looks.store(false, Ordering::Relaxed);
+        next_request.looks.store(false, Ordering::Relaxed);
         let second = Instant::now();
-        lookout.request_begins(second);
-        lookout.request_ends(second);
-        assert!(!looks(&lookout), "the other one's answer is to come");
-        lookout.request_ends(first);
+        next_request.request_begins(second);
+        next_request.request_ends(second);
+        assert!(!looks(&next_request), "the other one's answer is to come");
+        next_request.request_ends(first);
         // Where others wanted the CPU while it looked, it pauses.
-        asked(&lookout, 20, Duration::ZERO);
-        assert!(looks(&lookout));
+        asked(&next_request, 20, Duration::ZERO);
+        assert!(looks(&next_request));
         tokio::time::sleep(Duration::from_secs(1)).await;
         task.abort();
     }

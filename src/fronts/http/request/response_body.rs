@@ -108,7 +108,7 @@ impl End {
             .then(|| Box::new((client(), Head::of(request))));
         let event = accounting.next_id();
         let began = Instant::now();
-        accounting.lookout.request_begins(began);
+        accounting.next_request.request_begins(began);
         End {
             accounting,
             connection,
@@ -130,7 +130,7 @@ fn client_left() -> StatusCode {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
-        self.accounting.lookout.request_ends(self.began);
+        self.accounting.next_request.request_ends(self.began);
         if self.status.is_none() {
             let metrics = &self.accounting.metrics;
             metrics.answered(self.engine, "gone", self.began.elapsed());

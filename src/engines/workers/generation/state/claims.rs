@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 
 use surus_sys::scoreboard::{State, Ticket};
 
-use super::Shared;
-use crate::engines::workers::generation::in_flight::{Holder, Key, Reached, Refusal, Slot, Way};
+use super::GenerationState;
+use crate::engines::workers::generation::in_flight::{
+    DispatchError, Holder, InFlightRequest, Key, Progress, SentVia,
+};
 use crate::event::{Failure, Response};
 use crate::launcher::Pid;
 
-impl Shared {
+impl GenerationState {
     /// Nobody waits for this event any more: no worker begins it, and one that has begun sees an
     /// aborted connection.
     pub fn abandon(&self, key: Key) {
@@ -23,35 +25,43 @@ impl Shared {
 
     /// Hands the response's head to who waits for it. False when nobody does.
     pub fn answer(&self, key: Key, response: Response) -> bool {
-        let waiting = self.slots.with(key, |slot| slot.answer.take()).flatten();
+        let waiting = self
+            .in_flight
+            .with(key, |slot| slot.answer.take())
+            .flatten();
         waiting.is_some_and(|answer| answer.send(Ok(response)).is_ok())
     }
 
     /// Says that there will be no answer, if somebody waits for it.
-    pub fn refuse(&self, key: Key, failure: Failure, reached: Reached) {
-        self.slots.with(key, |slot| slot.refuse(failure, reached));
+    pub fn refuse(&self, key: Key, failure: Failure, progress: Progress) {
+        self.in_flight
+            .with(key, |slot| slot.refuse(failure, progress));
     }
 
     /// Says that there will be no answer, and sees to it that no worker begins the event, or that
     /// the one which has sees an aborted connection. None when the event has ended. True: no worker
     /// has begun it, and its slot is closed.
-    pub fn withdraw(&self, key: Key, refusal: Option<Refusal>) -> Option<bool> {
-        let is_revoked = self.slots.with(key, |slot| {
+    pub fn withdraw(&self, key: Key, refusal: Option<DispatchError>) -> Option<bool> {
+        let is_revoked = self.in_flight.with(key, |slot| {
             let is_revoked = slot.revoke(&self.board, key.request);
             if !is_revoked {
                 self.board.set_gone(key.request, key.ticket);
             }
             match refusal {
-                Some(Refusal { failure, reached }) => {
-                    let reached = if is_revoked { Reached::Nobody } else { reached };
-                    slot.refuse(failure, reached);
+                Some(DispatchError { failure, progress }) => {
+                    let progress = if is_revoked {
+                        Progress::Queued
+                    } else {
+                        progress
+                    };
+                    slot.refuse(failure, progress);
                 }
                 None => slot.answer = None,
             }
             is_revoked
         })?;
         if is_revoked {
-            self.slots.close(key);
+            self.in_flight.close(key);
         }
         Some(is_revoked)
     }
@@ -60,7 +70,7 @@ impl Shared {
     pub fn send_elsewhere(&self) {
         self.note_holders();
         let mut waiting = Vec::new();
-        self.slots.each(|key, slot| {
+        self.in_flight.each(|key, slot| {
             if slot.is_offered(&self.board, key.request) {
                 waiting.push(key);
             }
@@ -78,15 +88,15 @@ impl Shared {
 
     /// Says that there will be no answer, if no worker has begun the event.
     pub fn take_back_for(&self, key: Key, failure: Failure) -> bool {
-        let is_revoked = self.slots.with(key, |slot| {
+        let is_revoked = self.in_flight.with(key, |slot| {
             let is_revoked = slot.revoke(&self.board, key.request);
             if is_revoked {
-                slot.refuse(failure, Reached::Nobody);
+                slot.refuse(failure, Progress::Queued);
             }
             is_revoked
         });
         if is_revoked == Some(true) {
-            self.slots.close(key);
+            self.in_flight.close(key);
         }
         is_revoked == Some(true)
     }
@@ -106,11 +116,11 @@ impl Shared {
             pid: pid.clone(),
             has_said_so: true,
         };
-        let (is_believed, way) = self.slots.with(key, |slot| {
+        let (is_believed, way) = self.in_flight.with(key, |slot| {
             let way = slot.sent.map(|(_, way)| way);
             (slot.is_held_by(&holder), way)
         })?;
-        if is_believed && way == Some(Way::Socket) {
+        if is_believed && way == Some(SentVia::Socket) {
             self.is_socket_read.store(true, Ordering::Relaxed);
         }
         if is_believed && let Some(spoken) = self.spoken.get(worker) {
@@ -128,7 +138,7 @@ impl Shared {
     /// Notes who holds what, as the lines of the scoreboard say it, and forgets holders that no
     /// line names any more and that have not shown their tickets.
     pub fn note_holders(&self) {
-        self.slots.each(|key, slot| {
+        self.in_flight.each(|key, slot| {
             let is_named = |holder: &Holder| self.is_named(holder.worker, &holder.pid, key);
             slot.holder
                 .take_if(|holder| !holder.has_said_so && !is_named(holder));
@@ -138,7 +148,7 @@ impl Shared {
             let Some(held) = line.held() else {
                 continue;
             };
-            let is_news = self.slots.named(held, |slot| slot.holder.is_none());
+            let is_news = self.in_flight.named(held, |slot| slot.holder.is_none());
             // The line may be that of a process of which we have not heard yet.
             if is_news == Some(true)
                 && let Some(pid) = self.pid(worker)
@@ -156,13 +166,13 @@ impl Shared {
             pid,
             has_said_so: false,
         };
-        let key = |slot: &mut Slot| {
+        let key = |slot: &mut InFlightRequest| {
             slot.is_held_by(&holder).then_some(Key {
                 request: held.0,
                 ticket: slot.ticket,
             })
         };
-        self.slots.named(held, key)?
+        self.in_flight.named(held, key)?
     }
 
     /// Does the line of this process name the event?
@@ -182,7 +192,7 @@ impl Shared {
     /// The events of which it is known that this process holds them.
     pub fn held_by(&self, pid: &Arc<Pid>) -> Vec<Key> {
         let mut held = Vec::new();
-        self.slots.each(|key, slot| {
+        self.in_flight.each(|key, slot| {
             if slot.holder.as_ref().is_some_and(|holder| holder.is(pid)) {
                 held.push(key);
             }
@@ -204,7 +214,7 @@ impl Shared {
     /// All workers but the holders that are meant.
     fn unless(&self, is_meant: impl Fn(&Holder) -> bool) -> Vec<(usize, Arc<Pid>)> {
         let mut holders = Vec::new();
-        self.slots.each(|_, slot| {
+        self.in_flight.each(|_, slot| {
             if let Some(holder) = slot.holder.as_ref().filter(|holder| is_meant(holder)) {
                 holders.push(holder.pid.clone());
             }
@@ -224,6 +234,6 @@ impl Shared {
     /// The event of a worker in this state.
     pub(crate) fn event_of(&self, state: State, held: (u16, u64)) -> Option<u64> {
         let holds = state.holds_event();
-        holds.then(|| self.slots.named(held, |slot| slot.event))?
+        holds.then(|| self.in_flight.named(held, |slot| slot.event))?
     }
 }
