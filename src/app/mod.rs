@@ -1,4 +1,4 @@
-//! What an application answers, whichever front asks: a file, what a script makes, or a refusal.
+//! What an application answers, whichever front asks: a file, what a script makes, or a rejection.
 
 pub mod compression;
 mod entity_tag;
@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use self::response::{fit_length, plain, redirect, redirect_to, strip_connection_headers};
 use self::site::routes::{Action, Routes};
 use self::site::{Facts, Resolution, Site, normalize};
-use self::validate::{Refusal, check_relayed, refuse};
+use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
 use crate::event::{Event, Failure, Origin, Response, Script};
@@ -30,7 +30,7 @@ use crate::observe::metrics::Metrics;
 pub struct Application {
     pub compress: compression::Settings,
     /// Changes when a reload finds the project elsewhere.
-    pub place: arc_swap::ArcSwap<Place>,
+    pub tree: arc_swap::ArcSwap<DocumentTree>,
     /// By name; routes choose among them.
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
     /// The one for requests that no route sends elsewhere.
@@ -39,7 +39,7 @@ pub struct Application {
 }
 
 /// Where the application's files are.
-pub struct Place {
+pub struct DocumentTree {
     pub site: Arc<Site>,
     /// The same directory with another front controller, for pools that name one.
     pub fronts: BTreeMap<String, Arc<Site>>,
@@ -48,18 +48,18 @@ pub struct Place {
 }
 
 /// What has become of a request before anything has to be waited for.
-pub enum Begun {
+pub enum Dispatch {
     Event {
         engine: &'static str,
-        asked: Asked,
+        preferences: ResponsePreferences,
         event: Box<Event>,
     },
     Answer(Response),
-    Refusal(Refusal),
+    Rejected(RequestRejection),
 }
 
 impl Application {
-    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is asked, as for
+    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is preferences, as for
     /// [`begin`](Self::begin).
     pub async fn answer(
         &self,
@@ -68,26 +68,26 @@ impl Application {
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
-        let begun = match check_relayed(&head) {
+        let dispatch = match check_relayed(&head) {
             Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
-            Err(refusal) => Begun::Refusal(refusal),
+            Err(rejection) => Dispatch::Rejected(rejection),
         };
-        let answer = match begun {
-            Begun::Answer(response) => Ok(response),
-            Begun::Refusal(refusal) => Err(refusal),
-            Begun::Event {
+        let answer = match dispatch {
+            Dispatch::Answer(response) => Ok(response),
+            Dispatch::Rejected(rejection) => Err(rejection),
+            Dispatch::Event {
                 engine,
-                asked,
+                preferences,
                 event,
-            } => match self.hand_over(engine, event) {
-                Ok(pending) => Ok(self.shape(&asked, pending.await?).await),
-                Err(refusal) => Err(refusal),
+            } => match self.dispatch(engine, event) {
+                Ok(pending) => Ok(self.finalize(&preferences, pending.await?).await),
+                Err(rejection) => Err(rejection),
             },
         };
-        let response = answer.unwrap_or_else(|refusal| {
-            let status = refusal.status.as_u16();
-            debug!(status, why = refusal.why, "refused");
-            plain(refusal.status, refusal.why)
+        let response = answer.unwrap_or_else(|rejection| {
+            let status = rejection.status.as_u16();
+            debug!(status, why = rejection.why, "rejected");
+            plain(rejection.status, rejection.why)
         });
         Ok(fit(response, is_head))
     }
@@ -100,54 +100,64 @@ impl Application {
         now: Instant,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Begun {
+    ) -> Dispatch {
         let (engine, script, compress) = match self.find(&head, now, &|| origin(&head.headers)) {
             Ok(Found::Script(engine, script, compress)) => (engine, script, compress),
-            Ok(Found::Answer(response)) => return Begun::Answer(response),
-            Err(refusal) => return Begun::Refusal(refusal),
+            Ok(Found::Answer(response)) => return Dispatch::Answer(response),
+            Err(rejection) => return Dispatch::Rejected(rejection),
         };
-        if head.headers.keys().any(|name| PROMISES.contains(name)) {
-            for name in &PROMISES {
+        if head
+            .headers
+            .keys()
+            .any(|name| SPOOFABLE_HEADERS.contains(name))
+        {
+            for name in &SPOOFABLE_HEADERS {
                 head.headers.remove(name);
             }
         }
-        let asked = Asked {
+        let preferences = ResponsePreferences {
             method: head.method.clone(),
-            headers: asked(&head.headers),
+            headers: preferences(&head.headers),
             compress,
         };
         entity_tag::unmark(&mut head.headers);
-        Begun::Event {
+        Dispatch::Event {
             engine,
-            asked,
+            preferences,
             event: Box::new(event(head, script)),
         }
     }
 
-    pub fn hand_over(
+    pub fn dispatch(
         &self,
         engine: &'static str,
         event: Box<Event>,
-    ) -> Result<Pending<'_, Result<Response, Failure>>, Refusal> {
+    ) -> Result<Pending<'_, Result<Response, Failure>>, RequestRejection> {
         match self.engines.get(engine) {
             Some(engine) => Ok(engine.handle(event)),
-            None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
+            None => Err(reject(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
         }
     }
 
     /// Makes of an engine's response what the client has asked for.
-    pub async fn shape(&self, asked: &Asked, mut response: Response) -> Response {
-        entity_tag::mark_as_asked(&asked.headers, &mut response);
+    pub async fn finalize(
+        &self,
+        preferences: &ResponsePreferences,
+        mut response: Response,
+    ) -> Response {
+        entity_tag::mark_as_asked(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
             // As files go: what they are compressed to, lies beside them.
-            let place = self.place.load();
-            return place
+            let tree = self.tree.load();
+            return tree
                 .send_file
-                .replace(&asked.method, &asked.headers, response);
+                .replace(&preferences.method, &preferences.headers, response);
         }
-        if asked.compress && compression::is_wanted(&self.compress, &asked.method, &response) {
+        if preferences.compress
+            && compression::is_wanted(&self.compress, &preferences.method, &response)
+        {
             // Boxed, because it is large.
-            return Box::pin(compression::compress(&asked.headers, response)).await;
+            return Box::pin(compression::compress(&preferences.headers, response)).await;
         }
         response
     }
@@ -158,22 +168,21 @@ impl Application {
         head: &http::request::Parts,
         now: Instant,
         origin: &dyn Fn() -> Origin,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Found, RequestRejection> {
         let path =
-            normalize(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
+            normalize(head.uri.path()).map_err(|why| reject(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
-        let place = self.place.load();
-        let mut site: &Site = &place.site;
-        let choice =
-            place
-                .routes
-                .choose(&head.method, path.path(), &head.headers, head.uri.query());
+        let tree = self.tree.load();
+        let mut site: &Site = &tree.site;
+        let choice = tree
+            .routes
+            .choose(&head.method, path.path(), &head.headers, head.uri.query());
         let compress = choice.compress.unwrap_or(self.compress.enabled);
         match choice.action {
-            Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
+            Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
-                site = place.fronts.get(name).map_or(site, |own| own);
+                site = tree.fronts.get(name).map_or(site, |own| own);
                 engine = self
                     .engines
                     .keys()
@@ -196,8 +205,8 @@ impl Application {
         };
         match site.find_for(&facts, &path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
-            Resolution::File(file) if place.site.is_secret(&file) => {
-                Err(refuse(StatusCode::NOT_FOUND, "no such file"))
+            Resolution::File(file) if tree.site.is_secret(&file) => {
+                Err(reject(StatusCode::NOT_FOUND, "no such file"))
             }
             Resolution::File(file) => {
                 let name = file.path.clone();
@@ -218,14 +227,14 @@ impl Application {
                 let status = StatusCode::from_u16(status);
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 debug!(path = path.path(), %status, why, "answered by an .htaccess file");
-                Err(refuse(status, ""))
+                Err(reject(status, ""))
             }
-            Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
+            Resolution::NotFound => Err(reject(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(denial) => {
                 warn!(path = path.path(), why = denial.why(), "not served");
-                Err(refuse(StatusCode::FORBIDDEN, "not served"))
+                Err(reject(StatusCode::FORBIDDEN, "not served"))
             }
-            Resolution::Malformed(why) => Err(refuse(StatusCode::BAD_REQUEST, why)),
+            Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(trouble) => Err(trouble.into()),
         }
     }
@@ -247,7 +256,7 @@ enum Found {
 }
 
 /// What of a request decides how its response is sent, once the request itself is gone.
-pub struct Asked {
+pub struct ResponsePreferences {
     method: Method,
     headers: HeaderMap,
     /// The client's own wishes aside.
@@ -258,14 +267,14 @@ pub struct Asked {
 pub const STATIC: &str = "static";
 
 /// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
-static PROMISES: [HeaderName; 2] = [
+static SPOOFABLE_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("x-sendfile-type"),
     HeaderName::from_static("x-accel-mapping"),
 ];
 
-/// The headers that [`Asked`] keeps.
-fn asked(headers: &HeaderMap) -> HeaderMap {
-    static ASKED: [HeaderName; 7] = [
+/// The headers that [`ResponsePreferences`] keeps.
+fn preferences(headers: &HeaderMap) -> HeaderMap {
+    static PREFERENCES: [HeaderName; 7] = [
         header::ACCEPT_ENCODING,
         header::RANGE,
         header::IF_RANGE,
@@ -274,11 +283,11 @@ fn asked(headers: &HeaderMap) -> HeaderMap {
         header::IF_MODIFIED_SINCE,
         header::IF_UNMODIFIED_SINCE,
     ];
-    let mut asked = HeaderMap::new();
+    let mut preferences = HeaderMap::new();
     for (name, value) in headers {
-        if ASKED.contains(name) {
-            asked.append(name, value.clone());
+        if PREFERENCES.contains(name) {
+            preferences.append(name, value.clone());
         }
     }
-    asked
+    preferences
 }

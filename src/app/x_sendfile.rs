@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::compression::vary;
 use super::response::plain;
 use super::static_files;
-use super::validate::Refusal;
+use super::validate::RequestRejection;
 use crate::app::site::{Found, Resolution, Site, Symlinks, Trouble, normalize};
 use crate::event::{Response, ResponseBody};
 use crate::units::checked;
@@ -132,7 +132,9 @@ impl SendFile {
         discard(body);
         let found = match found {
             Ok(found) => found,
-            Err(Unsent::Failed(trouble)) => return plain(Refusal::from(trouble).status, ""),
+            Err(Unsent::Failed(trouble)) => {
+                return plain(RequestRejection::from(trouble).status, "");
+            }
             Err(Unsent::Wrong(status, why)) => {
                 let name = by_path.or(by_url);
                 tracing::warn!(?name, why, "PHP named a file to be sent that cannot be");

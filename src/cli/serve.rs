@@ -17,7 +17,7 @@ use super::{config_lint, engine_setup, keeper_tasks, memory_trim};
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
-use crate::app::{Application, Place};
+use crate::app::{Application, DocumentTree};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -165,7 +165,7 @@ struct Front {
     config: Config,
     listeners: Vec<Bound>,
     admin: Bound,
-    place: Place,
+    place: DocumentTree,
     plans: Arc<Vec<Planned>>,
     /// The engine for requests for which no route names another.
     main: &'static str,
@@ -255,7 +255,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     };
     let service = Arc::new(Service {
         application: Application {
-            place: arc_swap::ArcSwap::from_pointee(place),
+            tree: arc_swap::ArcSwap::from_pointee(place),
             engine: main,
             engines,
             metrics: metrics.clone(),
@@ -296,7 +296,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                     for prepared in prepared {
                         prepared.change_over()?;
                     }
-                    service.application.place.store(Arc::new(place));
+                    service.application.tree.store(Arc::new(place));
                     info!("reloaded");
                     Ok(())
                 })
@@ -417,7 +417,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
 }
 
 /// Opens the application's directory, and the directories from which routes send files.
-pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
+pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
     let site = Arc::new(engine_setup::open_site(project, config)?);
     let send_file = SendFile::open(
         project,
@@ -432,7 +432,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
             fronts.insert(name.to_owned(), Arc::new(front));
         }
     }
-    Ok(Place {
+    Ok(DocumentTree {
         site,
         fronts,
         send_file,

@@ -373,7 +373,8 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::has_other_users() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!(
-                "engine.user and engine.group need Surus to be started as root, in a user namespace with other users"
+                "engine.user and engine.group need Surus to be started as root, in a user \
+                 namespace with other users"
             );
         }
         return Ok(None);

@@ -1,7 +1,8 @@
-//! The queue of an engine: admits events to the workers, bounds how many wait and for how long.
+//! The queue of an engine: admits events to the workers, and bounds how many wait and for how long.
 //!
-//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and refuses those that have waited too
-//! long: their clients are the most likely to have given up, and what the queue holds stays small.
+//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and
+//! rejects those that have waited too long, because their clients are the most likely to have given
+//! up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +16,16 @@ use crate::budget;
 use crate::busy_poll::load::InFlight;
 use crate::event::{Event, Failure};
 
-/// What bounds a queue.
+/// The bounds of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
-    /// Events that may wait.
+    /// How many events may wait.
     pub max_waiting: usize,
-    /// How long one may wait.
+    /// How long an event may wait.
     pub max_wait: Duration,
-    /// How long one may wait under overload.
+    /// How long an event may wait under overload.
     pub target: Duration,
-    /// How long waits have to be too long until that is overload.
+    /// How long waits must exceed `target` before that counts as overload.
     pub interval: Duration,
 }
 
@@ -35,7 +36,7 @@ pub struct Queue {
     inner: Arc<Inner>,
 }
 
-/// What a queue shares with the permits it has given.
+/// The state that a queue shares with its permits.
 struct Inner {
     in_flight: InFlight,
     state: Mutex<State>,
@@ -44,10 +45,10 @@ struct Inner {
 }
 
 struct State {
-    /// Places; none while an event waits.
+    /// Free permits; zero while an event waits.
     free: usize,
     taken: usize,
-    /// By number, so that the first is the oldest.
+    /// By number, so that the oldest is the first.
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
     overload: Overload,
@@ -59,7 +60,7 @@ struct Waiting {
     turn: oneshot::Sender<Result<Permit, Failure>>,
 }
 
-/// The right to hand an event to the workers, given back when it is dropped.
+/// The right to send an event to the workers. Dropping it releases it.
 pub struct Permit {
     since: std::time::Instant,
     inner: Arc<Inner>,
@@ -73,7 +74,7 @@ impl Drop for Permit {
 }
 
 impl Queue {
-    /// `capacity` events at the workers; the others wait here within their bounds.
+    /// At most `capacity` events are at the workers; the others wait here.
     pub fn new(capacity: usize, bounds: Bounds) -> Queue {
         Queue {
             capacity,
@@ -93,7 +94,7 @@ impl Queue {
         }
     }
 
-    /// A permit, if one is free; events that wait are not overtaken. Fails when the queue drains.
+    /// A permit if one is free and no event waits. Fails while the queue drains.
     pub fn try_enter(&self) -> Result<Option<Permit>, Failure> {
         let mut state = self.inner.lock();
         if state.draining {
@@ -108,7 +109,8 @@ impl Queue {
         Ok(Some(Permit::new(&self.inner)))
     }
 
-    /// QueuedWait for a permit, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
+    /// Waits for a permit until the event's deadline. Fails at once if too many wait, or if the
+    /// queue drains.
     pub async fn enter(&self, event: &Event) -> Result<Permit, Failure> {
         self.enter_by(event.deadline.into(), held_by(event)).await
     }
@@ -145,10 +147,10 @@ impl Queue {
             state.waiting.insert(number, Waiting { since: now, turn });
         }
         let is_full = state.next == number;
-        // One may have become free since the caller looked.
+        // A permit may have been released since the caller tried.
         let served = state.serve();
         drop(state);
-        refuse(late);
+        reject(late);
         self.inner.give(served);
         match is_full {
             true => Err(Failure::Busy("the queue is full")),
@@ -159,12 +161,12 @@ impl Queue {
         }
     }
 
-    /// Places that are taken.
+    /// How many permits are in use.
     pub fn taken(&self) -> usize {
         self.inner.lock().taken
     }
 
-    /// Those of them that have not been so for long.
+    /// How many of them have been in use for a short time only.
     pub fn taken_recently(&self) -> usize {
         self.inner.in_flight.recent()
     }
@@ -181,7 +183,8 @@ impl Queue {
         self.inner.lock().draining
     }
 
-    /// Admits no more; returns when no permit is taken any more. Events that wait already go first.
+    /// Admits no more events, and returns when no permit is in use. Events that already wait are
+    /// served first.
     pub async fn emptied(&self) {
         self.inner.lock().draining = true;
         loop {
@@ -196,7 +199,7 @@ impl Queue {
 
 const CLOSED: Failure = Failure::Busy("shutting down");
 
-/// Memory of a waiting event besides its head and its body, which has a budget of its own.
+/// The memory of a waiting event besides its headers and its body, which has its own budget.
 const EVENT: u64 = 4 << 10;
 
 fn held_by(event: &Event) -> u64 {
@@ -209,7 +212,7 @@ fn held_by(event: &Event) -> u64 {
     EVENT + target + headers.map(length).sum::<u64>()
 }
 
-fn refuse(late: Vec<Waiting>) {
+fn reject(late: Vec<Waiting>) {
     for waiting in late {
         let failure = Failure::Busy("waited longer than engine.queue_target under overload");
         let _ = waiting.turn.send(Err(failure));
@@ -217,7 +220,7 @@ fn refuse(late: Vec<Waiting>) {
 }
 
 impl State {
-    /// Takes out the events that have waited too long for an overload.
+    /// Removes the events that have waited too long under overload.
     fn late(&mut self, now: Instant) -> Vec<Waiting> {
         let mut late = Vec::new();
         if self.overload.is_on(now, self.waiting.len()) {
@@ -230,7 +233,7 @@ impl State {
         late
     }
 
-    /// Takes out the event whose turn it is, if a permit is free.
+    /// Removes the next event, if a permit is free.
     fn serve(&mut self) -> Option<Waiting> {
         if self.free == 0 {
             return None;
@@ -251,7 +254,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a permit back, to the event whose turn it is.
+    /// Releases a permit to the next event.
     fn release(self: &Arc<Inner>) {
         let mut state = self.lock();
         state.free += 1;
@@ -263,14 +266,14 @@ impl Inner {
         let served = state.serve();
         let is_empty = state.taken == 0 && state.draining;
         drop(state);
-        refuse(late);
+        reject(late);
         self.give(served);
         if is_empty {
             self.emptied.notify_waiters();
         }
     }
 
-    /// Gives a permit that has been taken for it to an event. Dropped where the client has left, it goes to the next.
+    /// Gives an event its permit. If its client has disconnected, the drop passes it on.
     fn give(self: &Arc<Inner>, served: Option<Waiting>) {
         if let Some(waiting) = served {
             let _ = waiting.turn.send(Ok(Permit::new(self)));
@@ -289,7 +292,7 @@ impl Permit {
     }
 }
 
-/// Takes an event out of the queue when it is dropped.
+/// Removes an event from the queue when dropped.
 struct QueuedWait {
     inner: Arc<Inner>,
     number: u64,

@@ -227,7 +227,8 @@ impl SpoolWriter {
         self.wait_until(|state| state.is_client_closed).await;
     }
 
-    /// Waits until memory has room for a piece, the buffer is empty, or the client is client_closed.
+    /// Waits until memory has room for a piece, the buffer is empty, or the client has
+    /// disconnected.
     async fn room(&self) {
         self.wait_until(|state| {
             let has_room = state.in_memory() < PIECES && MEMORY.has_room(PIECE);

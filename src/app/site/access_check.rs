@@ -17,7 +17,7 @@ use super::opened::{Denial, Opened};
 
 /// One of the opener's directories.
 #[derive(Debug)]
-pub struct Reader {
+pub struct AccessCheck {
     opener: Arc<Opener>,
     tree: u16,
     /// By path: files that it has been allowed to read.
@@ -41,9 +41,9 @@ fn identity(of: &Metadata) -> Identity {
     )
 }
 
-impl Reader {
-    pub fn new(opener: Arc<Opener>, tree: u16) -> Reader {
-        Reader {
+impl AccessCheck {
+    pub fn new(opener: Arc<Opener>, tree: u16) -> AccessCheck {
+        AccessCheck {
             opener,
             tree,
             seen: Recent::new(),

@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::Found;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Secret {
+pub struct ConfigGuard {
     /// Without symbolic links.
     path: PathBuf,
     /// Device and inode: it may have other names.
     id: (u64, u64),
 }
 
-impl Secret {
+impl ConfigGuard {
     /// None when there is no such file any more.
-    pub(super) fn of(file: &Path) -> Option<Secret> {
+    pub(super) fn of(file: &Path) -> Option<ConfigGuard> {
         let path = file.canonicalize().ok()?;
         let metadata = path.metadata().ok()?;
-        Some(Secret {
+        Some(ConfigGuard {
             path,
             id: (metadata.dev(), metadata.ino()),
         })

@@ -13,7 +13,7 @@ use surus_sys::openat2;
 use surus_sys::openat2::{Access, Refused};
 use tracing::error;
 
-use super::access_check::Reader;
+use super::access_check::AccessCheck;
 use super::normalize::{Kind, kind};
 use super::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
@@ -45,7 +45,7 @@ pub(crate) struct Root {
     /// The kernel has `openat2`.
     strict: bool,
     /// Whose files these are, where that is not us.
-    reader: Option<Reader>,
+    reader: Option<AccessCheck>,
 }
 
 /// Why the way to a file ends.
@@ -107,7 +107,7 @@ impl Root {
     }
 
     /// Only what PHP's user may read is opened to be read.
-    pub(super) fn read_by(mut self, reader: Reader) -> Root {
+    pub(super) fn read_by(mut self, reader: AccessCheck) -> Root {
         self.reader = Some(reader);
         self
     }

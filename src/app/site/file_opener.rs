@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 
-use super::config_guard::Secret;
+use super::config_guard::ConfigGuard;
 use super::document_root::Root;
 use super::normalize::{Kind, kind};
 use super::opened::{Denial, Opened, Trouble};
@@ -96,7 +96,7 @@ fn may_be_sent(path: &Path, what: What) -> bool {
 pub struct Tree {
     pub(super) root: Root,
     /// What is never read.
-    pub(super) secret: Option<Secret>,
+    pub(super) secret: Option<ConfigGuard>,
 }
 
 impl Tree {

@@ -42,7 +42,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Origin, Script};
-use config_guard::Secret;
+use config_guard::ConfigGuard;
 use hidden_files::Hidden;
 use htaccess::Htaccess;
 use htaccess_walk::Visit;
@@ -50,7 +50,7 @@ use lookup_cache::Recent;
 use normalize::{Kind, fold, kind};
 use settings::{index, uploads};
 
-pub use access_check::Reader;
+pub use access_check::AccessCheck;
 pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::Why;
@@ -72,7 +72,7 @@ pub struct Described {
     front: Option<(String, String)>,
     /// Whether that script was named, and not found.
     is_named: bool,
-    secret: Option<Secret>,
+    secret: Option<ConfigGuard>,
     has_libraries: bool,
 }
 
@@ -142,7 +142,7 @@ pub struct Site {
     /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that are sent are always opened anew.
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
-    secret: Option<Secret>,
+    secret: Option<ConfigGuard>,
     /// None: a script chooses what is sent from here.
     hidden: Option<Hidden>,
     /// Libraries of PHP's are below, some of whose files are private.
@@ -199,7 +199,7 @@ impl Site {
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
-            secret: settings.configuration.as_deref().and_then(Secret::of),
+            secret: settings.configuration.as_deref().and_then(ConfigGuard::of),
         })
     }
 
@@ -254,7 +254,7 @@ impl Site {
         settings: &Settings,
         described: Described,
         dir: OwnedFd,
-        reader: Reader,
+        reader: AccessCheck,
     ) -> Result<Site> {
         let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
         site.front_controller = described.front.map(|(file, name)| Script {
@@ -281,7 +281,7 @@ impl Site {
         symlinks: Symlinks,
         described: Described,
         dir: OwnedFd,
-        reader: Reader,
+        reader: AccessCheck,
     ) -> Site {
         let path = PathBuf::from(&described.path);
         Site {

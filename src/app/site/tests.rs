@@ -16,7 +16,7 @@ fn project() -> TempDir {
     for name in [
         "secret.txt",
         ".env",
-        "src/Secret.php",
+        "src/ConfigGuard.php",
         "storage/a.txt",
         "public/index.php",
         "public/x.php",
@@ -56,8 +56,8 @@ fn project() -> TempDir {
     link("cdk.out", "assets");
     link("cdk.out/a/x.js", "id_note");
     link("x.php", "source.txt");
-    link("../src/Secret.php", "secret.txt");
-    link("../src/Secret.php", "run.php");
+    link("../src/ConfigGuard.php", "secret.txt");
+    link("../src/ConfigGuard.php", "run.php");
     link("uploads/evil.php", "innocent.php");
     link("loop-b", "loop-a");
     link("loop-a", "loop-b");
@@ -786,7 +786,7 @@ fn the_script_of_the_command_line_is_the_front_controller() {
     let dir = project();
     for (script, name) in [
         ("public/blog/index.php", "/blog/index.php"),
-        ("src/Secret.php", "/Secret.php"),
+        ("src/ConfigGuard.php", "/ConfigGuard.php"),
     ] {
         let script = dir.path().join(script);
         let site = Site::open(dir.path(), &Settings::default(), Some(&script)).unwrap();
@@ -950,7 +950,7 @@ fn raw_path() -> impl Strategy<Value = String> {
             "/", "/", "/", "index.php", "x.php", "X2.PHP", "style.css", "uploads", "evil.php", "blog", "docs", "index.html",
             "odd.php", ".well-known", "security.txt", "storage", "a.txt", "out.txt", "env.txt", "env2.txt", "git", "config",
             "source.txt", "secret.txt", "run.php", "innocent.php", "passwd", "journal", "loop-a", "fifo", "public", "src",
-            "Secret.php", ".env", ".git", "..", ".", "linked.css",
+            "ConfigGuard.php", ".env", ".git", "..", ".", "linked.css",
         ])
         .prop_map(|name| name.as_bytes().to_vec()),
         1 => prop::sample::select(vec!["%2f", "%5c", "\\", "%00", " ", ".", "::$DATA", "~", "%e2%80%8c", "%c3", "%", "?"])

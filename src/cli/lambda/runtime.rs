@@ -190,7 +190,7 @@ async fn function(
     };
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
-        place: arc_swap::ArcSwap::from_pointee(place),
+        tree: arc_swap::ArcSwap::from_pointee(place),
         engines,
         engine,
         metrics,

@@ -351,7 +351,7 @@ impl Engine for Stock {
             let next = engine
                 .boot()
                 .await
-                .context("reload: the running application stays")?;
+                .context("the reload failed; the old version keeps running")?;
             Ok(Prepared(Box::new(move || {
                 let changed = engine.install(next);
                 drop(booting);

@@ -1,4 +1,4 @@
-//! Bounds of the queue, and which event it serves first.
+//! Tests of the queue's bounds and order.
 #![allow(clippy::unwrap_used)]
 
 use tokio::task::JoinHandle;
@@ -18,7 +18,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-/// An event that waits.
+/// Starts an event that waits.
 async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Permit, Failure>> {
     let before = queue.waiting();
     let waits = tokio::spawn({
@@ -31,7 +31,7 @@ async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Permit, Failure>> {
     waits
 }
 
-fn is_refused(answer: &Result<Permit, Failure>) -> bool {
+fn is_rejected(answer: &Result<Permit, Failure>) -> bool {
     matches!(answer, Err(Failure::Busy(why)) if why.contains("overload"))
 }
 
@@ -81,14 +81,14 @@ async fn burst_is_served_oldest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overloaded_queue_serves_the_newest_first_and_refuses_the_late() {
+async fn overloaded_queue_serves_the_newest_first_and_rejects_the_late() {
     let queue = Arc::new(Queue::new(1, BOUNDS));
     let mut permit = queue.try_enter().unwrap().unwrap();
     let mut late = Vec::new();
     for _ in 0..100 {
         late.push(wait(&queue).await);
     }
-    // An interval in which one is served in each second.
+    // During one interval, one event is served each second.
     for _ in 0..5 {
         tokio::time::sleep(SECOND + SECOND / 100).await;
         drop(permit);
@@ -100,12 +100,12 @@ async fn overloaded_queue_serves_the_newest_first_and_refuses_the_late() {
     drop(permit);
     permit = newer.await.unwrap().unwrap();
     for late in late {
-        assert!(is_refused(&late.await.unwrap()));
+        assert!(is_rejected(&late.await.unwrap()));
     }
     assert_eq!(queue.waiting(), 1);
     drop(permit);
     permit = older.await.unwrap().unwrap();
-    // The overload has ended with the queue.
+    // An empty queue ends the overload.
     let (older, newer) = (wait(&queue).await, wait(&queue).await);
     drop(permit);
     drop(older.await.unwrap().unwrap());
@@ -124,7 +124,7 @@ async fn abandoned_wait_gives_its_turn_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queue_whose_memory_is_full_refuses() {
+async fn queue_with_full_memory_rejects() {
     let queue = Queue::new(1, BOUNDS);
     let _place = queue.try_enter().unwrap().unwrap();
     let more = budget::QUEUE.limit() + 1;
@@ -135,7 +135,7 @@ async fn queue_whose_memory_is_full_refuses() {
 }
 
 #[test]
-fn places_that_are_taken_for_long_are_told_from_the_others() {
+fn long_held_permits_are_not_counted_as_recent() {
     let queue = Queue::new(3, BOUNDS);
     let first = queue.try_enter();
     let second = queue.try_enter();

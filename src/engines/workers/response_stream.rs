@@ -12,7 +12,7 @@ use super::generation::state::GenerationState;
 use crate::engines::response_spool::SpoolReader;
 use crate::event::Failure;
 
-/// Dropped before its end, it tells the worker that the client has gone.
+/// Dropped before its end, it tells the worker that the client has disconnected.
 pub struct Stream {
     body: SpoolReader,
     shared: Arc<GenerationState>,

@@ -23,7 +23,7 @@ use crate::app::forwarded::Proxy;
 use crate::budget;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};
-use listener::connection_limit::Room;
+use listener::connection_limit::ConnectionLimiter;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -193,7 +193,7 @@ pub async fn run(
 ) {
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
-    let room = Arc::new(Room::new(service.settings.max_connections));
+    let room = Arc::new(ConnectionLimiter::new(service.settings.max_connections));
     let grace = service.settings.grace.0;
     let accepting: Vec<_> = listeners
         .into_iter()

@@ -23,16 +23,16 @@ use crate::observe::rate_limit::Rarely;
 ///
 /// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for
 /// an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the question
-/// has failed, and all others fail at once until [`Opener::attend`] has replaced the opener.
+/// has failed, and all others fail at once until [`Opener::recover`] has replaced the opener.
 #[derive(Debug)]
 pub struct Opener {
-    line: Mutex<Line>,
+    link: Mutex<Link>,
     /// Something is to be attended to.
     trouble: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct Link {
     /// None when the opener has died.
     socket: Option<Seqpacket>,
     /// The number of a question that is not answered yet.
@@ -53,7 +53,7 @@ impl Opener {
     /// `socket` is connected to an opener that [`run`](super::run)s.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
         Ok(Arc::new(Opener {
-            line: Mutex::new(Line {
+            link: Mutex::new(Link {
                 socket: Some(connect(socket)?),
                 late: None,
                 next: 0,
@@ -63,8 +63,8 @@ impl Opener {
         }))
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notified when the opener is to be attended to, and when this is dropped.
@@ -73,11 +73,11 @@ impl Opener {
     }
 
     /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
-    pub async fn attend(&self) -> bool {
+    pub async fn recover(&self) -> bool {
         let until = Instant::now() + LATE;
         loop {
             match self.catch_up() {
-                None if Instant::now() < until => tokio::time::sleep(LOOK).await,
+                None if Instant::now() < until => tokio::time::sleep(POLL_INTERVAL).await,
                 is_up => return is_up == Some(true),
             }
         }
@@ -85,8 +85,8 @@ impl Opener {
 
     /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
     fn catch_up(&self) -> Option<bool> {
-        let mut line = self.line();
-        let Line { socket, late, .. } = &mut *line;
+        let mut link = self.link();
+        let Link { socket, late, .. } = &mut *link;
         let (Some(open), Some(number)) = (&socket, *late) else {
             return Some(socket.is_some());
         };
@@ -104,16 +104,16 @@ impl Opener {
     /// Asks this opener from now on.
     pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
         let socket = connect(socket)?;
-        let mut line = self.line();
-        (line.socket, line.late, line.pid) = (Some(socket), None, None);
+        let mut link = self.link();
+        (link.socket, link.late, link.pid) = (Some(socket), None, None);
         Ok(())
     }
 
     fn ask(&self, what: What, tree: u16, path: &Path) -> io::Result<Answer> {
-        let mut line = self.line();
-        line.next = line.next.wrapping_add(1);
-        let number = line.next;
-        let Some(socket) = line.socket.as_ref().filter(|_| line.late.is_none()) else {
+        let mut link = self.link();
+        link.next = link.next.wrapping_add(1);
+        let number = link.next;
+        let Some(socket) = link.socket.as_ref().filter(|_| link.late.is_none()) else {
             return Err(ErrorKind::NotConnected.into());
         };
         let [a, b, c, d] = number.to_le_bytes();
@@ -126,13 +126,13 @@ impl Opener {
         let head = [a, b, c, d, what, e, f];
         let path = path.as_os_str().as_bytes();
         let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
-        let answered = sent.and_then(|()| wait_for_answer(socket, number, line.pid));
+        let answered = sent.and_then(|()| wait_for_answer(socket, number, link.pid));
         match &answered {
-            Ok(answer) => line.pid = Some(answer.pid),
+            Ok(answer) => link.pid = Some(answer.pid),
             Err(error) => {
                 match error.kind() {
-                    ErrorKind::WouldBlock => line.late = Some(number),
-                    _ => line.socket = None,
+                    ErrorKind::WouldBlock => link.late = Some(number),
+                    _ => link.socket = None,
                 }
                 self.trouble.notify_one();
             }
@@ -214,7 +214,7 @@ const BUSY: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(2);
 
 /// How often it is looked for a late answer.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for the answer to the only open question. An opener that is stopped is not waited for.
 fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
@@ -274,7 +274,7 @@ fn is_too_long(path: &Path) -> bool {
 mod tests {
     use super::super::{Tree, run};
     use super::*;
-    use crate::app::site::Reader;
+    use crate::app::site::AccessCheck;
     use crate::app::site::document_root::Root;
     use crate::app::site::htaccess::Htaccess;
 
@@ -304,7 +304,7 @@ mod tests {
         let number = IoSlice::new(&buffer[..4]);
         let rest = [0, 0, 0, 0, 5];
         theirs.send(&[number, IoSlice::new(&rest)], None).unwrap();
-        assert!(opener.attend().await && opener.line().late.is_none());
+        assert!(opener.recover().await && opener.link().late.is_none());
     }
 
     #[tokio::test]
@@ -316,9 +316,9 @@ mod tests {
         let open = || opener.open(0, Path::new("a"), Access::Read);
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         opener.trouble().notified().await;
-        assert!(!opener.attend().await);
+        assert!(!opener.recover().await);
         opener.replace(start(dir.path())).unwrap();
-        assert!(opener.line().socket.is_some() && opener.attend().await);
+        assert!(opener.link().socket.is_some() && opener.recover().await);
         let trouble = opener.trouble();
         drop(opener);
         trouble.notified().await;
@@ -331,7 +331,7 @@ mod tests {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
         drop(theirs);
-        let reader = Reader::new(opener.clone(), 0);
+        let reader = AccessCheck::new(opener.clone(), 0);
         let root = Root::open(dir.path(), Default::default()).unwrap();
         let root = root.read_by(reader);
         let htaccess = Htaccess::new();

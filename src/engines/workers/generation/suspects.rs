@@ -1,5 +1,5 @@
-//! Workers that may be running an event which Surus has given up, or that take nothing any more:
-//! ends them one after the other, unless it turns out that they are innocent.
+//! Ends workers that may still run an event which Surus has given up, or that take no events: one
+//! after another, and only unless they prove innocent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use super::state::GenerationState;
 use crate::engines::workers::exit_reason::Killed;
 use crate::launcher::Pid;
 
-/// A worker that had shown no ticket of an event that it held when it was suspected.
+/// A worker that had shown no ticket of an event when it was suspected.
 struct Suspect {
     worker: usize,
     pid: Arc<Pid>,
-    /// How often it had shown a ticket by then. A worker serves one event at a time: once it has
-    /// shown another, it is innocent.
+    /// How often it had shown a ticket by then. A worker runs one event at a time, so another
+    /// ticket proves it innocent.
     spoken: u64,
     why: Killed,
 }
 
-/// Those that there are.
+/// The suspected workers.
 #[derive(Default)]
 pub struct Suspects {
-    /// When what they may be running has to have ended.
+    /// Suspects, and when the event that one of them may run must have ended.
     until: Vec<(Instant, Vec<Suspect>)>,
-    /// To be ended.
+    /// Suspects to be killed.
     due: VecDeque<Suspect>,
 }
 
@@ -35,10 +35,9 @@ impl Suspects {
         self.until.is_empty() && self.due.is_empty()
     }
 
-    /// One of the workers that have shown nothing may be running an event that nobody knows of any
-    /// more. It has time until then.
+    /// One of the workers that have shown no ticket may run an unknown event. It has until then.
     pub fn suspect(&mut self, shared: &GenerationState, until: Instant) {
-        let all = shared.that_are_silent();
+        let all = shared.without_shown_ticket();
         let all = all
             .into_iter()
             .map(|one| Suspect::new(shared, one, Killed::Timeout));
@@ -53,11 +52,11 @@ impl Suspects {
         self.due.extend(new);
     }
 
-    /// Ends at most one of those whose time is over.
+    /// Kills at most one suspect whose time is up.
     pub fn look(&mut self, shared: &GenerationState) {
         let now = Instant::now();
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
-            shared.repaired("unclaimed_since");
+            shared.repaired("holder_unknown_since");
             self.due.extend(suspects);
         }
         for _ in 0..self.due.len() {
@@ -70,7 +69,7 @@ impl Suspects {
                 Judgement::Guilty => {
                     warn!(
                         pid = suspect.pid.get(),
-                        "a worker takes no requests, or runs one that was given up; killed"
+                        "worker takes no requests, or runs one that was given up; killed"
                     );
                     shared.kill(suspect.worker, &suspect.pid, suspect.why);
                     return;
@@ -82,8 +81,8 @@ impl Suspects {
 
 enum Judgement {
     Innocent,
-    /// It names an event in flight, so it is about to show that it holds it, or its line is a lie
-    /// that others will disprove.
+    /// Its line names an event in flight. Either it is about to show the ticket, or the line is
+    /// forged and others will disprove it.
     Open,
     Guilty,
 }
@@ -105,7 +104,7 @@ impl Suspect {
         if !is_there || shared.spoken(self.worker) != self.spoken {
             return Judgement::Innocent;
         }
-        // The last look at the lines may be a tick ago.
+        // The last sweep may be a tick ago.
         let line = shared.line(self.worker);
         let held = line.held().filter(|_| line.pid == self.pid.get());
         let is_named = held.is_some_and(|held| {

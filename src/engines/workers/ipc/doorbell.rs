@@ -1,8 +1,10 @@
-//! The rings of a generation, and who waits for what is in them.
+//! Wakes the tasks that read response rings, with as few notifications as possible.
 //!
-//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do with each
-//! event, and before they sleep. Where one sleeps, a worker rings the doorbell; one does, until that thread or another sleeps again.
-//! Where the [runtime](observe_parking) does not say when its threads sleep, each letter rings.
+//! While all runtime threads are awake, workers notify none of them: their response frames stay in
+//! memory until a thread polls the rings, which it does for each event and before it parks. While a
+//! thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so until
+//! that thread or another one parks again. If the [runtime](observe_parking) does not report when
+//! its threads park, every frame rings the doorbell.
 
 use std::cell::Cell;
 use std::io;
@@ -13,12 +15,13 @@ use futures_util::task::AtomicWaker;
 use surus_sys::eventfd::Doorbell;
 use surus_sys::rings::{NeedWakeup, Rings};
 
-/// The rings, and the readers of the outboxes.
+/// The rings of a generation, and the tasks that read its response rings.
 pub struct RingPoller {
     pub rings: Rings,
-    /// Rung for a letter that nobody would see.
+    /// Rung for a frame that no thread would poll for.
     pub doorbell: Doorbell,
-    /// Of each worker's outbox, the one who reads it by now: a process that has ended may have one, too.
+    /// The current reader of each worker's response ring. A process that has exited may still have
+    /// one, too.
     readers: Vec<ArcSwapOption<AtomicWaker>>,
 }
 
@@ -36,7 +39,7 @@ impl RingPoller {
         Ok(poller)
     }
 
-    /// Wakes the readers of the outboxes in which there are new letters. Are there any?
+    /// Wakes the readers of all response rings with new frames. Returns whether there were any.
     pub fn poll(&self) -> bool {
         let mut any = false;
         self.rings.posted(|worker| {
@@ -48,7 +51,7 @@ impl RingPoller {
         any
     }
 
-    /// Wakes the readers of all outboxes in which there is something, whether or not it was said to be new.
+    /// Wakes the readers of all response rings that are not empty, even if no frame was announced.
     pub fn poll_all(&self) {
         self.poll();
         self.rings.unread(|worker| {
@@ -58,13 +61,14 @@ impl RingPoller {
         });
     }
 
-    /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
+    /// Until the returned value is dropped, its owner keeps polling, and workers do not notify.
     pub fn suppress_notifications(&self) -> Suppressed<'_> {
         self.rings.set_need_wakeup(NeedWakeup::Never);
         Suppressed(self)
     }
 
-    /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
+    /// Makes the caller the reader of this worker's response ring: it is woken for frames from now
+    /// on, not for those that were there before.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
         if let Some(place) = self.readers.get(worker) {
@@ -74,26 +78,26 @@ impl RingPoller {
     }
 }
 
-/// Somebody looks.
+/// Notifications are suppressed until this is dropped.
 pub struct Suppressed<'a>(&'a RingPoller);
 
 impl Drop for Suppressed<'_> {
     fn drop(&mut self) {
         let need = runtime_threads().need_wakeup();
         if need != NeedWakeup::Never {
-            // Before it looks for the last time: what comes later wakes it.
+            // Set before the last poll, so that a later frame notifies.
             self.0.rings.set_need_wakeup(need);
             self.0.poll();
         }
     }
 }
 
-/// All there is in this process.
+/// The runtime's threads, and all pollers of this process.
 struct RuntimeThreads {
     pollers: Vec<Weak<RingPoller>>,
-    /// How many threads say when they sleep.
+    /// How many threads report when they park.
     threads: usize,
-    /// Those of them of which it is known that they do not.
+    /// How many of them are known not to be parked.
     awake: usize,
 }
 
@@ -126,7 +130,7 @@ impl RuntimeThreads {
     }
 }
 
-/// A thread that counts as awake until it sleeps or ends.
+/// Whether this thread is unparked. It counts as unparked until it parks or exits.
 struct ThreadParkState(Cell<bool>);
 
 impl ThreadParkState {
@@ -147,7 +151,7 @@ impl ThreadParkState {
             runtime_threads.awake -= 1;
         }
         runtime_threads.each(|poller| {
-            // Before it looks: what comes later wakes it.
+            // Set before the poll, so that a later frame notifies.
             poller.rings.set_need_wakeup(NeedWakeup::Needed);
             poller.poll();
         });
@@ -164,8 +168,8 @@ thread_local! {
     static PARK_STATE: ThreadParkState = const { ThreadParkState(Cell::new(false)) };
 }
 
-/// Has the `threads` of a runtime, the only one in this process, say when they sleep. None may become another's: no
-/// `block_in_place`.
+/// Makes the `threads` of the process's only runtime report when they park. `block_in_place` must
+/// not be used: it would hand a runtime thread's work to another thread.
 pub fn observe_parking(runtime: &mut tokio::runtime::Builder, threads: usize) {
     runtime_threads().threads = threads;
     runtime.on_thread_park(|| PARK_STATE.with(ThreadParkState::park));

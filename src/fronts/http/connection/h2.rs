@@ -24,7 +24,7 @@ use crate::budget::{MEMORY, Taken};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
-use crate::fronts::http::request::response_body::Outgoing;
+use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::request::response_memory;
 use crate::fronts::http::transport::io::{Io, Shared};
 
@@ -203,7 +203,11 @@ impl EarlyHints for Reply {
     }
 }
 
-async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Result<(), h2::Error> {
+async fn send(
+    response: Response<TrackedBody>,
+    is_head: bool,
+    reply: &Reply,
+) -> Result<(), h2::Error> {
     let _headers = response_memory::headers(&response);
     let (mut head, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
@@ -240,9 +244,12 @@ async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Res
     }
 }
 
-async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+async fn send_body(
+    body: &mut TrackedBody,
+    stream: &mut SendStream<Bytes>,
+) -> Result<(), h2::Error> {
     loop {
-        // Room is asked for when there is something to send: what is set aside for one stream, no other has.
+        // ConnectionLimiter is asked for when there is something to send: what is set aside for one stream, no other has.
         match next(body, stream).await? {
             None => return stream.send_data(Bytes::new(), true),
             Some(Err(_)) => {
@@ -272,10 +279,10 @@ async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Resul
     }
 }
 
-type Piece = Option<Result<Frame<Bytes>, <Outgoing as Body>::Error>>;
+type Piece = Option<Result<Frame<Bytes>, <TrackedBody as Body>::Error>>;
 
 /// The body's next piece; an error when the client wants none any more.
-async fn next(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
+async fn next(body: &mut TrackedBody, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
     std::future::poll_fn(|cx| {
         if let Poll::Ready(reset) = stream.poll_reset(cx) {
             return Poll::Ready(Err(reset?.into()));

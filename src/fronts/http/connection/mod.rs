@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use self::protocol::Spoken;
 use super::Settings;
 use super::listener::Listener;
-use super::listener::connection_limit::{Guest, Room};
+use super::listener::connection_limit::{ConnectionLimiter, ConnectionPermit};
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
@@ -37,7 +37,7 @@ pub async fn accept(
     listener: Listener,
     service: Arc<Service>,
     connections: TaskTracker,
-    room: Arc<Room>,
+    room: Arc<ConnectionLimiter>,
     draining: CancellationToken,
 ) {
     static SAID: Rarely = Rarely::new();
@@ -172,7 +172,7 @@ async fn serve(
     mut io: Io,
     mut peer: Peer,
     service: &Arc<Service>,
-    guest: Guest,
+    guest: ConnectionPermit,
     draining: CancellationToken,
 ) {
     let settings = &service.settings;
@@ -233,7 +233,7 @@ async fn serve(
                         limits.keep_alive = limits.keep_alive.min(LEAVING);
                         connection.as_mut().graceful_shutdown();
                     }
-                    Interruption::Leave => guest.stays(),
+                    Interruption::Leave => guest.keep(),
                     Interruption::Drain => {
                         drained = true;
                         limits.keep_alive = limits.keep_alive.min(LAST_CHANCE);
@@ -263,7 +263,7 @@ async fn serve(
 /// How long an idle client that speaks HTTP/2 has for its part in ending the connection when another needs the room.
 const LEAVING: Duration = Duration::from_millis(100);
 
-/// How long a connection stays open after the last request when the service is about to end. Its client does not know of that,
+/// How long a connection keep open after the last request when the service is about to end. Its client does not know of that,
 /// and may have sent another by the time that it could learn it.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 

@@ -14,7 +14,7 @@ use super::h2::Multiplexed;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
-use crate::fronts::http::request::response_body::Outgoing;
+use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::io::Io;
 
 /// A connection, to be polled to its end. `S` answers requests of HTTP/1.
@@ -34,7 +34,7 @@ enum Protocol<S: HttpService<Incoming>> {
 
 impl<S> Spoken<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
     pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> Spoken<S> {
         Spoken {
@@ -56,7 +56,7 @@ where
 
 impl<S> Future for Spoken<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
     type Output = Result<(), Box<dyn Error + Send + Sync>>;
 

@@ -15,15 +15,15 @@ use crate::fronts::http::transport::io::Shared;
 use crate::observe::rate_limit::Rarely;
 
 /// All listeners' connections.
-pub struct Room {
+pub struct ConnectionLimiter {
     limit: usize,
-    guests: Mutex<Guests>,
+    guests: Mutex<Permits>,
     /// A connection has ended.
     left: Notify,
 }
 
 #[derive(Default)]
-struct Guests {
+struct Permits {
     next: u64,
     /// Connections that are open.
     open: HashMap<u64, Arc<Shared>>,
@@ -52,47 +52,50 @@ const LOOK: Duration = Duration::from_millis(20);
 const FOUND: usize = 32;
 
 /// A connection's place in the room.
-pub struct Guest {
-    room: Arc<Room>,
+pub struct ConnectionPermit {
+    room: Arc<ConnectionLimiter>,
     number: u64,
 }
 
-impl Room {
-    pub fn new(limit: usize) -> Room {
-        Room {
+impl ConnectionLimiter {
+    pub fn new(limit: usize) -> ConnectionLimiter {
+        ConnectionLimiter {
             limit,
             guests: Mutex::default(),
             left: Notify::new(),
         }
     }
 
-    fn guests(&self) -> MutexGuard<'_, Guests> {
+    fn guests(&self) -> MutexGuard<'_, Permits> {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the connection to leave that has been idle longest, where that is needed. None where all are busy.
-    pub fn enter(self: &Arc<Room>, connection: Arc<Shared>) -> Option<Guest> {
+    pub fn enter(
+        self: &Arc<ConnectionLimiter>,
+        connection: Arc<Shared>,
+    ) -> Option<ConnectionPermit> {
         let mut guests = self.guests();
         while guests.open.len() - guests.leaving.len() >= self.limit {
-            guests.ask_the_longest_idle()?;
+            guests.evict_longest_idle()?;
         }
         guests.next += 1;
         let number = guests.next;
         guests.open.insert(number, connection);
-        Some(Guest {
+        Some(ConnectionPermit {
             room: self.clone(),
             number,
         })
     }
 }
 
-impl Room {
+impl ConnectionLimiter {
     /// As [`enter`](Self::enter), once there is room. None where there is none in time, or the service is about to end.
     pub async fn wait(
-        self: &Arc<Room>,
+        self: &Arc<ConnectionLimiter>,
         connection: &Arc<Shared>,
         draining: &CancellationToken,
-    ) -> Option<Guest> {
+    ) -> Option<ConnectionPermit> {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = tokio::time::timeout(LOOK, self.left.notified());
@@ -108,14 +111,14 @@ impl Room {
     }
 }
 
-impl Guest {
+impl ConnectionPermit {
     /// It was asked to leave, and is busy again.
-    pub fn stays(&self) {
+    pub fn keep(&self) {
         self.room.guests().leaving.remove(&self.number);
     }
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut guests = self.room.guests();
         guests.leaving.remove(&self.number);
@@ -127,8 +130,8 @@ impl Drop for Guest {
     }
 }
 
-impl Guests {
-    fn ask_the_longest_idle(&mut self) -> Option<()> {
+impl Permits {
+    fn evict_longest_idle(&mut self) -> Option<()> {
         loop {
             while let Some((since, number)) = self.longest.pop() {
                 if let Some(connection) = self.open.get(&number)

@@ -39,7 +39,7 @@ const LONGEST_V1: usize = 107;
 /// A header of version 2 may announce 64 KiB; addresses and the usual extensions take some hundred bytes.
 const LONGEST_V2: usize = 4096;
 
-/// Reads the header that a connection begins with. What follows it stays in `buffer`.
+/// Reads the header that a connection begins with. What follows it keep in `buffer`.
 pub async fn read(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Header> {
     let malformed = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     loop {

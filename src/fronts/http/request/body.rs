@@ -30,7 +30,7 @@ pub struct Limits<'a> {
 
 /// Why a body was not taken in.
 #[derive(Debug)]
-pub enum Refused {
+pub enum BodyError {
     /// 413.
     TooLarge,
     /// 408.
@@ -50,7 +50,7 @@ pub struct Collected {
 }
 
 /// Collects the body. Whoever expects `100 Continue` gets it when the first piece is asked for.
-pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, Refused>
+pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -60,7 +60,11 @@ where
     Ok(Collected { body, trailers })
 }
 
-async fn collect_into<B>(body: B, limits: Limits<'_>, trailers: &mut bool) -> Result<Body, Refused>
+async fn collect_into<B>(
+    body: B,
+    limits: Limits<'_>,
+    trailers: &mut bool,
+) -> Result<Body, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -70,7 +74,7 @@ where
     }
     let announced = body.size_hint().exact();
     if announced.is_some_and(|len| len > limits.max) {
-        return Err(Refused::TooLarge);
+        return Err(BodyError::TooLarge);
     }
     let mut body = pin!(body);
     let most = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
@@ -83,17 +87,17 @@ where
     while let Some(piece) = within(limits.idle, next(body.as_mut(), trailers)).await? {
         len += piece.len() as u64;
         if len > limits.max {
-            return Err(Refused::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         if spooled.is_none() && len > in_memory {
-            let mut file = Writing::to(limits.spool).map_err(Refused::NoRoom)?;
-            file.append(&memory).await.map_err(Refused::NoRoom)?;
+            let mut file = Writing::to(limits.spool).map_err(BodyError::NoRoom)?;
+            file.append(&memory).await.map_err(BodyError::NoRoom)?;
             memory = BytesMut::new();
             taken = None;
             spooled = Some(file);
         }
         match &mut spooled {
-            Some(file) => file.append(&piece).await.map_err(Refused::NoRoom)?,
+            Some(file) => file.append(&piece).await.map_err(BodyError::NoRoom)?,
             // One piece that is all, needs no copy.
             None if announced == Some(len) && memory.is_empty() => {
                 return Ok(Body::Memory(held(piece, taken)));
@@ -103,7 +107,7 @@ where
     }
     match spooled {
         Some(file) => {
-            let file = file.end().await.map_err(Refused::NoRoom)?;
+            let file = file.end().await.map_err(BodyError::NoRoom)?;
             Ok(Body::Spooled { file, len })
         }
         None if len == 0 => Ok(Body::Empty),
@@ -151,7 +155,7 @@ impl Writing {
 async fn next<B>(
     mut body: std::pin::Pin<&mut B>,
     trailers: &mut bool,
-) -> Result<Option<Bytes>, Refused>
+) -> Result<Option<Bytes>, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -159,7 +163,7 @@ where
     loop {
         match body.frame().await {
             None => return Ok(None),
-            Some(Err(error)) => return Err(Refused::Broken(error.to_string())),
+            Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => return Ok(Some(piece)),
                 Err(_) => *trailers = true,
@@ -170,11 +174,11 @@ where
 
 async fn within<T>(
     idle: Duration,
-    next: impl Future<Output = Result<T, Refused>>,
-) -> Result<T, Refused> {
+    next: impl Future<Output = Result<T, BodyError>>,
+) -> Result<T, BodyError> {
     tokio::time::timeout(idle, next)
         .await
-        .unwrap_or(Err(Refused::TooSlow))
+        .unwrap_or(Err(BodyError::TooSlow))
 }
 
 #[cfg(test)]
@@ -242,11 +246,11 @@ mod tests {
         let large = Bytes::from(vec![0; 2 << 20]);
         assert!(matches!(
             collect(Full::new(large.clone()), LIMITS).await,
-            Err(Refused::TooLarge)
+            Err(BodyError::TooLarge)
         ));
         assert!(matches!(
             collect(pieces(vec![large]), LIMITS).await,
-            Err(Refused::TooLarge)
+            Err(BodyError::TooLarge)
         ));
     }
 
@@ -257,7 +261,7 @@ mod tests {
         >());
         assert!(matches!(
             collect(stalled, LIMITS).await,
-            Err(Refused::TooSlow)
+            Err(BodyError::TooSlow)
         ));
     }
 
@@ -270,7 +274,7 @@ mod tests {
         let piece = Bytes::from(vec![b'x'; 70_000]);
         assert!(matches!(
             collect(pieces(vec![piece]), limits).await,
-            Err(Refused::NoRoom(_))
+            Err(BodyError::NoRoom(_))
         ));
     }
 }

@@ -20,8 +20,8 @@ use http_body::Body as _;
 use tracing::{debug, error};
 
 pub use self::accounting::Accounting;
-use self::body::Refused;
-use self::response_body::{End, Outgoing};
+use self::body::BodyError;
+use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
 use super::transport::io::Shared;
@@ -29,8 +29,8 @@ use super::transport::sendfile_body::Placeholders;
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
-use crate::app::validate::{Refusal, refuse};
-use crate::app::{Application, Begun, fit};
+use crate::app::validate::{RequestRejection, reject};
+use crate::app::{Application, Dispatch, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::spool::Spool;
 
@@ -51,7 +51,7 @@ impl Service {
         peer: &Peer,
         connection: Arc<Shared>,
         early_hints: Option<Weak<dyn EarlyHints>>,
-    ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + use<B>
+    ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
@@ -63,24 +63,24 @@ impl Service {
             origin.client.map(|client| client.ip())
         };
         let accounting = self.accounting.clone();
-        let mut end = End::new(accounting, connection.clone(), &request, client);
+        let mut guard = RequestGuard::new(accounting, connection.clone(), &request, client);
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // What needs no waiting is done before there is a future that it would make larger.
         let (head, incoming) = request.into_parts();
-        let begun = self.begin(head, peer, early_hints, &end);
+        let dispatch = self.begin(head, peer, early_hints, &guard);
         // What has yet to arrive; nothing with most requests.
-        let awaits = matches!(begun, Begun::Event { .. }) && !incoming.is_end_stream();
+        let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
         async move {
             // Nothing that follows on this connection is to be taken for a request.
             let mut is_last = false;
-            let result = match begun {
-                Begun::Answer(response) => Ok(response),
-                Begun::Refusal(refusal) => Err(refusal.into()),
-                Begun::Event {
+            let result = match dispatch {
+                Dispatch::Answer(response) => Ok(response),
+                Dispatch::Rejected(rejection) => Err(rejection.into()),
+                Dispatch::Event {
                     engine,
-                    asked,
+                    preferences,
                     mut event,
                 } => {
                     let arrived = match body {
@@ -93,15 +93,17 @@ impl Service {
                         }
                         None => Ok(()),
                     };
-                    match arrived.and_then(|()| self.application.hand_over(engine, event)) {
+                    match arrived.and_then(|()| self.application.dispatch(engine, event)) {
                         Ok(pending) => {
-                            end.engine = engine;
+                            guard.engine = engine;
                             match pending.await {
-                                Ok(response) => Ok(self.application.shape(&asked, response).await),
+                                Ok(response) => {
+                                    Ok(self.application.finalize(&preferences, response).await)
+                                }
                                 Err(failure) => Err(Problem::Failed(failure)),
                             }
                         }
-                        Err(refusal) => Err(refusal.into()),
+                        Err(rejection) => Err(rejection.into()),
                     }
                 }
             };
@@ -112,7 +114,7 @@ impl Service {
                     if problem.is_overload() && version <= Version::HTTP_11 {
                         connection.activity.pause(RETRY_AFTER);
                     }
-                    problem.answer(end.event, &mut is_last)
+                    problem.answer(guard.event, &mut is_last)
                 }
             };
             is_last |= connection.activity.is_draining();
@@ -140,9 +142,9 @@ impl Service {
             }
             self.accounting
                 .metrics
-                .answered(end.engine, outcome, end.began.elapsed());
-            end.status = Some(response.status());
-            Ok(response.map(|body| Outgoing::new(body, end)))
+                .answered(guard.engine, outcome, guard.began.elapsed());
+            guard.status = Some(response.status());
+            Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
     }
 
@@ -152,31 +154,31 @@ impl Service {
         mut head: http::request::Parts,
         peer: &Peer,
         early_hints: Option<Weak<dyn EarlyHints>>,
-        end: &End,
-    ) -> Begun {
+        guard: &RequestGuard,
+    ) -> Dispatch {
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
-        if let Err(refusal) = check(&mut head, &self.settings, trusted) {
-            return Begun::Refusal(refusal);
+        if let Err(rejection) = check(&mut head, &self.settings, trusted) {
+            return Dispatch::Rejected(rejection);
         }
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
-            return Begun::Answer(no_content());
+            return Dispatch::Answer(no_content());
         }
         let timeout = self.settings.timeout.0;
         let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies).origin;
         self.application
-            .begin(head, end.began, origin, |mut head, script| {
+            .begin(head, guard.began, origin, |mut head, script| {
                 let forwarded = forwarded::origin(peer, &head.headers, proxies);
                 if let Some(host) = forwarded.host {
                     head.headers.insert(header::HOST, host);
                 }
                 Event {
-                    id: end.event,
+                    id: guard.event,
                     request: Request::from_parts(head, Body::Empty),
                     script,
                     origin: forwarded.origin,
                     variables: Vec::new(),
-                    deadline: end.began + timeout,
+                    deadline: guard.began + timeout,
                     patience: Some(timeout),
                     spool: self.spool.clone(),
                     hold: None,
@@ -191,7 +193,7 @@ impl Service {
         body: B,
         event: &mut Event,
         is_last: &mut bool,
-    ) -> Result<(), Refusal>
+    ) -> Result<(), RequestRejection>
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
@@ -203,7 +205,7 @@ impl Service {
         // Boxed, because it is large and most requests have no body.
         let collected = Box::pin(body::collect(body, limits))
             .await
-            .map_err(body_refused)?;
+            .map_err(body_rejection)?;
         // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
@@ -228,13 +230,13 @@ fn length(body: &impl http_body::Body) -> Option<u64> {
 }
 
 enum Problem {
-    Refused(Refusal),
+    Rejected(RequestRejection),
     Failed(Failure),
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Problem {
-        Problem::Refused(refusal)
+impl From<RequestRejection> for Problem {
+    fn from(rejection: RequestRejection) -> Problem {
+        Problem::Rejected(rejection)
     }
 }
 
@@ -246,41 +248,44 @@ impl Problem {
     /// How metrics name it, and what the client hears of it.
     fn answer(&self, event: u64, is_last: &mut bool) -> (&'static str, Response) {
         match self {
-            Problem::Refused(refusal) => {
+            Problem::Rejected(rejection) => {
                 debug!(
                     event,
-                    status = refusal.status.as_u16(),
-                    why = refusal.why,
-                    "refused"
+                    status = rejection.status.as_u16(),
+                    why = rejection.why,
+                    "rejected"
                 );
-                *is_last |= ends_connection(refusal.status);
-                (class(refusal.status), plain(refusal.status, refusal.why))
+                *is_last |= ends_connection(rejection.status);
+                (
+                    class(rejection.status),
+                    plain(rejection.status, rejection.why),
+                )
             }
             Problem::Failed(failure) => (failure_name(failure), failed(failure, event)),
         }
     }
 }
 
-fn body_refused(refused: Refused) -> Refusal {
-    match refused {
-        Refused::TooLarge => refuse(
+fn body_rejection(error: BodyError) -> RequestRejection {
+    match error {
+        BodyError::TooLarge => reject(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the body is larger than http.max_body",
         ),
-        Refused::TooSlow => refuse(
+        BodyError::TooSlow => reject(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time",
         ),
-        Refused::Broken(error) => {
+        BodyError::Broken(error) => {
             debug!(error, "a request's body broke off");
-            refuse(
+            reject(
                 StatusCode::BAD_REQUEST,
                 "the body is malformed or incomplete",
             )
         }
-        Refused::NoRoom(error) => {
+        BodyError::NoRoom(error) => {
             error!(%error, "cannot keep a request's body (http.spool)");
-            refuse(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
+            reject(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
         }
     }
 }

@@ -19,29 +19,29 @@ use crate::fronts::http::transport::io::Shared;
 use crate::fronts::http::transport::timeouts::Wait;
 
 /// A response's body on its way out, with what is to be done when it has ended.
-pub struct Outgoing {
+pub struct TrackedBody {
     body: ResponseBody,
     /// Why the body breaks off here.
     failure: Option<Failure>,
-    end: End,
+    guard: RequestGuard,
 }
 
-impl Outgoing {
-    pub fn new(body: ResponseBody, end: End) -> Outgoing {
-        Outgoing {
+impl TrackedBody {
+    pub fn new(body: ResponseBody, guard: RequestGuard) -> TrackedBody {
+        TrackedBody {
             body,
             failure: None,
-            end,
+            guard,
         }
     }
 
     /// The client has no room for it on a connection with others.
     pub fn wait(&self) -> Wait {
-        self.end.connection.activity.wait()
+        self.guard.connection.activity.wait()
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = Failure;
 
@@ -57,12 +57,12 @@ impl http_body::Body for Outgoing {
         };
         match polled {
             Some(Ok(frame)) => {
-                self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(event = self.end.event, %failure, "a response broke off");
-                // hyper drops what it has not sent yet together with the connection. Asked again, it has sent it.
+                warn!(event = self.guard.event, %failure, "a response broke off");
+                // hyper drops what it has not sent yet together with the connection. ResponsePreferences again, it has sent it.
                 self.failure = Some(failure);
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -81,7 +81,7 @@ impl http_body::Body for Outgoing {
 }
 
 /// The end of a request, however it comes: dropped when hyper drops the response's body.
-pub struct End {
+pub struct RequestGuard {
     accounting: Arc<Accounting>,
     connection: Arc<Shared>,
     pub event: u64,
@@ -94,14 +94,14 @@ pub struct End {
     line: Option<Box<(Option<IpAddr>, Head)>>,
 }
 
-impl End {
+impl RequestGuard {
     /// `client` tells the client's address, if the access log needs it.
     pub fn new<B>(
         accounting: Arc<Accounting>,
         connection: Arc<Shared>,
         request: &Request<B>,
         client: impl FnOnce() -> Option<IpAddr>,
-    ) -> End {
+    ) -> RequestGuard {
         let line = accounting
             .access_log
             .is_some()
@@ -109,7 +109,7 @@ impl End {
         let event = accounting.next_id();
         let began = Instant::now();
         accounting.next_request.request_begins(began);
-        End {
+        RequestGuard {
             accounting,
             connection,
             event,
@@ -127,7 +127,7 @@ fn client_left() -> StatusCode {
     StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-impl Drop for End {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.connection.activity.request_ends();
         self.accounting.next_request.request_ends(self.began);

@@ -204,7 +204,7 @@ impl Io {
         self.first = first;
     }
 
-    /// Waits while the connection pauses: what its client sends meanwhile stays in the kernel.
+    /// Waits while the connection pauses: what its client sends meanwhile keep in the kernel.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(until) = self.shared.activity.paused_until() {
             let until = tokio::time::Instant::from_std(until);
