@@ -1,4 +1,5 @@
-//! What an application answers, whichever front asks: a file, what a script makes, or a rejection.
+//! What an application answers, whichever front end asks: a file, a script's response, or a
+//! rejection.
 
 pub mod compression;
 mod entity_tag;
@@ -29,11 +30,11 @@ use crate::observe::metrics::Metrics;
 /// An application: its files, and the engines that run its scripts.
 pub struct Application {
     pub compress: compression::Settings,
-    /// Changes when a reload finds the project elsewhere.
+    /// Replaced by a reload if the project's path leads elsewhere.
     pub tree: arc_swap::ArcSwap<DocumentTree>,
-    /// By name; routes choose among them.
+    /// By name; routes select among them.
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
-    /// The one for requests that no route sends elsewhere.
+    /// The engine for requests for which no route names another.
     pub engine: &'static str,
     pub metrics: Arc<Metrics>,
 }
@@ -47,7 +48,7 @@ pub struct DocumentTree {
     pub routes: Routes,
 }
 
-/// What has become of a request before anything has to be waited for.
+/// How a request is answered, as far as that is known without waiting.
 pub enum Dispatch {
     Event {
         engine: &'static str,
@@ -59,8 +60,8 @@ pub enum Dispatch {
 }
 
 impl Application {
-    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is preferences, as for
-    /// [`begin`](Self::begin).
+    /// Answers a request that has been received as a whole. `event` makes an event of its head and
+    /// script, as for [`begin`](Self::begin).
     pub async fn answer(
         &self,
         head: http::request::Parts,
@@ -92,8 +93,8 @@ impl Application {
         Ok(fit(response, is_head))
     }
 
-    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's head and the script; `origin` says
-    /// who asks, for rules that want to know.
+    /// Determines who answers, and whether that can begin. `event` makes an event of the request's
+    /// head and the script; `origin` determines the client for rules that need it.
     pub fn begin(
         &self,
         mut head: http::request::Parts,
@@ -139,7 +140,7 @@ impl Application {
         }
     }
 
-    /// Makes of an engine's response what the client has asked for.
+    /// Adapts an engine's response to what the client has asked for.
     pub async fn finalize(
         &self,
         preferences: &ResponsePreferences,
@@ -147,7 +148,7 @@ impl Application {
     ) -> Response {
         entity_tag::mark_as_asked(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
-            // As files go: what they are compressed to, lies beside them.
+            // Like static files, which are compressed only if a compressed sibling exists.
             let tree = self.tree.load();
             return tree
                 .send_file
@@ -162,7 +163,7 @@ impl Application {
         response
     }
 
-    /// Who answers this request?
+    /// Finds out who answers this request.
     fn find(
         &self,
         head: &http::request::Parts,
@@ -240,7 +241,7 @@ impl Application {
     }
 }
 
-/// Makes a response fit to go out, whatever PHP has said of its connection and length.
+/// Makes a response valid, whatever PHP has set for its connection and length.
 pub fn fit(mut response: Response, is_head: bool) -> Response {
     strip_connection_headers(response.headers_mut());
     match is_head {
@@ -250,23 +251,24 @@ pub fn fit(mut response: Response, is_head: bool) -> Response {
 }
 
 enum Found {
-    /// The engine, the script, and whether what it says is compressed.
+    /// The engine, the script, and whether to compress the script's responses.
     Script(&'static str, Script, bool),
     Answer(Response),
 }
 
-/// What of a request decides how its response is sent, once the request itself is gone.
+/// What is kept of a request to decide how its response is sent.
 pub struct ResponsePreferences {
     method: Method,
     headers: HeaderMap,
-    /// The client's own wishes aside.
+    /// Whether the configuration allows compression.
     compress: bool,
 }
 
-/// Who answers when no engine does.
+/// The engine's name in metrics and logs for responses without PHP.
 pub const STATIC: &str = "static";
 
-/// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
+/// Headers with which a proxy announces that it sends files for the application. Only Surus may set
+/// them (Symfony's X-Sendfile support).
 static SPOOFABLE_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("x-sendfile-type"),
     HeaderName::from_static("x-accel-mapping"),

@@ -1,4 +1,4 @@
-//! Which file is at a path below a directory, and whether the way to it may be gone.
+//! Opens files below a directory, and decides which symbolic links lead out of it.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -18,14 +18,14 @@ use super::normalize::{Kind, kind};
 use super::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
 
-/// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
+/// Which symbolic links out of a served directory are followed. Links within it always are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Symlinks {
     /// None.
     Inside,
-    /// Those that belong to root or to the owner of what they lead to, so that a link in an upload directory shows nobody's
-    /// files but those of the user who made it.
+    /// Those that belong to root or to the owner of their target, so that a link in an upload
+    /// directory shows only files of the user who created it.
     #[default]
     Owner,
     /// All.
@@ -44,11 +44,11 @@ pub(crate) struct Root {
     symlinks: Symlinks,
     /// The kernel has `openat2`.
     strict: bool,
-    /// Whose files these are, where that is not us.
+    /// Checks access for PHP's user, if that is another user than the front end's.
     reader: Option<AccessCheck>,
 }
 
-/// Why the way to a file ends.
+/// Why a path cannot be followed.
 enum End {
     Missing,
     Denied(Denial),
@@ -79,7 +79,7 @@ impl Root {
             path.parent().is_some(),
             "the directory / holds everything; name the one that is to be served"
         );
-        // A link that has come into the path since then is not followed.
+        // A symbolic link that has appeared in the path meanwhile is not followed.
         let dir = openat2::directory(&path).with_context(|| {
             format!(
                 "cannot enter the directory {} as the user that surus runs as",
@@ -95,7 +95,7 @@ impl Root {
         })
     }
 
-    /// A directory that another process has opened, at this path.
+    /// A directory that another process has opened at this path.
     pub(crate) fn adopt(path: PathBuf, dir: OwnedFd, symlinks: Symlinks) -> Root {
         Root {
             dir,
@@ -106,7 +106,7 @@ impl Root {
         }
     }
 
-    /// Only what PHP's user may read is opened to be read.
+    /// Opens only files that PHP's user may read.
     pub(super) fn read_by(mut self, reader: AccessCheck) -> Root {
         self.reader = Some(reader);
         self
@@ -117,12 +117,12 @@ impl Root {
         self.dir.as_fd()
     }
 
-    /// Where an absolute path really is, or why nobody may know.
+    /// Where an absolute path really is, or why it must not be told.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         let real = path.canonicalize();
         match (real, &self.reader) {
             (Ok(real), _) => Ok(real),
-            // On the way may be a directory that only PHP's user may enter.
+            // The path may contain a directory that only PHP's user may enter.
             (Err(error), Some(reader)) if error.kind() != std::io::ErrorKind::NotFound => {
                 reader.resolve(path)
             }
@@ -135,10 +135,11 @@ impl Root {
         &self.path
     }
 
-    /// Looks up `relative`, which must have no `.` or `..` in it, and no hidden segment that the caller would not show.
+    /// Looks up `relative`, which must contain no `.` or `..`, and no hidden segment that the
+    /// caller would not show.
     ///
-    /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
-    /// PHP source that the name did not say is ever opened.
+    /// The name in the request says nothing about the target of a symbolic link. Behind a link, no
+    /// dot file is opened, and no PHP source unless the name says so.
     pub(crate) fn get(&self, relative: &Path, access: Access) -> Opened {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
@@ -150,7 +151,7 @@ impl Root {
             {
                 opened
             }
-            // Where the front may less or more than PHP's user, that user decides.
+            // If the front end may read less or more than PHP's user, that user decides.
             (Opened::Regular { .. }, Access::Read) | (Opened::Denied(Denial::Unreadable), _) => {
                 drop(opened);
                 reader.open(relative, access)
@@ -161,7 +162,7 @@ impl Root {
 
     fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
         match self.get_for(relative, access) {
-            // A directory that may be entered but not listed is one all the same.
+            // A directory that may be entered but not listed counts as one.
             Opened::Denied(Denial::Unreadable) if access == Access::Read => {
                 match self.get_for(relative, Access::Look) {
                     Opened::Directory => Opened::Directory,
@@ -192,7 +193,7 @@ impl Root {
         if self.conceals(relative, &real) {
             return Opened::Missing;
         }
-        // The path has no links now; one that appears since then is not followed.
+        // The path contains no links now; one that appears later is not followed.
         let opened = if self.strict {
             openat2::exactly(&real, access)
         } else {
@@ -243,7 +244,7 @@ impl Root {
         Ok(real)
     }
 
-    /// May a link of this owner lead to `target`?
+    /// Checks that a link of this owner may lead to `target`.
     fn allow(&self, owner: u32, target: &Path) -> Result<(), End> {
         if target.starts_with(&self.path) {
             return Ok(());
@@ -256,20 +257,21 @@ impl Root {
         }
     }
 
-    /// Is it a dot file, or PHP source under a name that does not say so?
+    /// Whether it is a dot file, or PHP source under a name that does not say so.
     fn conceals(&self, asked: &Path, real: &Path) -> bool {
-        // No client can ask for it: it is opened to be heard.
+        // Clients cannot request it; Surus opens it to apply its rules.
         if asked.file_name().is_some_and(|name| name == ".htaccess") {
             return false;
         }
-        // What is above the site, or common to both, says nothing: the whole project may live below `~/.local`.
+        // Directories above the site, or common to both, do not count: the whole project may be
+        // below `~/.local`.
         let common = self
             .path
             .iter()
             .zip(real.iter())
             .take_while(|(a, b)| a == b);
         let inside = real.starts_with(&self.path);
-        // The caller has named it so.
+        // The caller has allowed this name.
         let end = match real.file_name() == asked.file_name() {
             true => real.parent().unwrap_or(real),
             false => real,
@@ -328,7 +330,7 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
 }
 
 fn explain(refused: Refused, path: &Path) -> End {
-    // What troubles one request, mostly troubles many.
+    // The cause usually affects many requests.
     static SAID: Rarely = Rarely::new();
     match refused {
         Refused::Missing | Refused::Link => End::Missing,
@@ -337,14 +339,16 @@ fn explain(refused: Refused, path: &Path) -> End {
         Refused::Scarce(error) => {
             if SAID.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; raise the limit of open files (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
+                error!(%path, %error, "a file could not be opened; raise the limit of open files \
+                    (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
             End::Failed(Trouble::Scarce)
         }
         Refused::Other(error) => {
             if SAID.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; look at its file system, whose errors the kernel logs");
+                error!(%path, %error, "a file could not be opened; look at its file system, whose \
+                    errors the kernel logs");
             }
             End::Failed(Trouble::Broken)
         }
@@ -352,7 +356,7 @@ fn explain(refused: Refused, path: &Path) -> End {
 }
 
 fn kind_of(path: &Path) -> Kind {
-    // A name that is not UTF-8 is compared as far as it is; the endings are ASCII.
+    // If a name is not UTF-8, its valid part is compared; the suffixes are ASCII.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     kind(&name)
 }
@@ -364,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_neither_missing_nor_denied() {
+    fn failed_look_up_is_neither_missing_nor_denied() {
         let opened = |number| {
             let refused = Error::from_raw_os_error(number).into();
             explain(refused, Path::new("x")).into()

@@ -13,89 +13,97 @@ pub(crate) enum Opened {
     Regular {
         file: File,
         metadata: Metadata,
-        /// Where the file really is, when symbolic links led to it.
+        /// Where the file really is, if symbolic links led to it.
         real: Option<PathBuf>,
     },
     Directory,
     Missing,
-    /// Something that is not for this client; for the log.
+    /// Not for this client; the reason is for the log.
     Denied(Denial),
-    /// It could not be looked at.
+    /// The look-up failed.
     Failed(Trouble),
 }
 
-/// Why nobody can say what is at a path; the log has more.
+/// Why a look-up failed; the log has more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// Descriptors or memory are short, which passes.
+    /// Too few descriptors or too little memory, which is temporary.
     Scarce,
     /// A failing disk, for example.
     Broken,
 }
 
-/// Why what is there is not for this client.
+/// Why a file is not for this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// A symbolic link leads out.
+    /// A symbolic link leads out of the document root.
     LinkOutside,
-    /// A symbolic link leads out, to what is not its owner's.
+    /// A symbolic link leads out, to a file of another owner.
     LinkOfAnother,
     /// Neither a file nor a directory.
     Special,
-    /// To whom Surus runs as.
+    /// Surus's user may not read it.
     Unreadable,
-    /// To whom PHP runs as.
+    /// PHP's user may not read it.
     UnreadableToPhp,
-    /// By an `.htaccess` file.
+    /// An `.htaccess` file denies it.
     Closed,
-    /// An `.htaccess` file asks for a password.
+    /// An `.htaccess` file requires a password.
     NeedsUser,
-    /// An `.htaccess` file switches PHP off, or on for what is no PHP file.
+    /// An `.htaccess` file switches PHP off, or on for a file that is not PHP.
     PhpOff,
     /// An `.htaccess` file has a rule that cannot be evaluated.
     UnknownRule,
-    /// An `.htaccess` file cannot be read as Apache would.
+    /// An `.htaccess` file is not readable or not valid.
     BrokenHtaccess,
     /// PHP in a directory for uploads.
     UploadedSource,
-    /// A symbolic link leads to such.
+    /// A symbolic link leads to PHP in a directory for uploads.
     LinkToUploadedSource,
 }
 
 impl Denial {
-    /// Do its permissions deny it?
+    /// Whether permissions deny it.
     pub fn is_about_permissions(self) -> bool {
         matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
     }
 
-    /// In words, for the log: with what to do about it.
+    /// The text for the log, with a remedy.
     pub fn why(self) -> &'static str {
         match self {
             Denial::LinkOutside => {
-                "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it"
+                "a symbolic link leads out of the document root; `symlinks = \"owner\"` or \
+                 `\"follow\"` in the settings of the site would follow it"
             }
             Denial::LinkOfAnother => {
-                "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site"
+                "a symbolic link leads out of the document root to something that the link's \
+                 owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the \
+                 settings of the site"
             }
             Denial::Special => "not a regular file",
             Denial::Unreadable => {
-                "permission denied: the user that surus runs as may not read this file or enter its directory"
+                "permission denied: the user that surus runs as may not read this file or enter \
+                 its directory"
             }
             Denial::UnreadableToPhp => {
-                "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory"
+                "permission denied: the user that PHP runs as (engine.user) may not read this \
+                 file or enter its directory"
             }
             Denial::Closed => {
-                "an .htaccess file denies it; `htaccess = false` in the settings of the site would open it"
+                "an .htaccess file denies it; `htaccess = false` in the settings of the site \
+                 would open it"
             }
             Denial::NeedsUser => {
-                "an .htaccess file asks for a password, which Surus does not; protect it in the application or in a proxy before Surus"
+                "an .htaccess file asks for a password, which Surus does not; protect it in the \
+                 application or in a proxy before Surus"
             }
             Denial::PhpOff => "an .htaccess file switches PHP off here; source is not sent, either",
             Denial::UnknownRule => {
                 "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
             }
             Denial::BrokenHtaccess => {
-                "an .htaccess file cannot be read, or Apache would not take it; `surus check` names its line"
+                "an .htaccess file cannot be read, or Apache would not take it; `surus check` \
+                 names its line"
             }
             Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
             Denial::LinkToUploadedSource => {

@@ -1,4 +1,5 @@
-//! The front's end: asks the opener, waits for its answer, and goes on with another opener where one dies or stops.
+//! The front end's side: asks the opener, waits for its answer, and recovers if it exits or is
+//! stopped.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -21,24 +22,25 @@ use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for
-/// an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the question
-/// has failed, and all others fail at once until [`Opener::recover`] has replaced the opener.
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits
+/// for an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the
+/// question has failed, and all others fail at once until [`Opener::recover`] has replaced the
+/// opener.
 #[derive(Debug)]
 pub struct Opener {
     link: Mutex<Link>,
-    /// Something is to be attended to.
+    /// Notified when the opener needs to be recovered.
     trouble: Arc<Notify>,
 }
 
 #[derive(Debug)]
 struct Link {
-    /// None when the opener has died.
+    /// None if the opener has exited.
     socket: Option<Seqpacket>,
-    /// The number of a question that is not answered yet.
+    /// The number of an unanswered question.
     late: Option<u32>,
     next: u32,
-    /// The opener's process, as its last answer says.
+    /// The opener's process id, as in its last answer.
     pid: Option<u32>,
 }
 
@@ -67,12 +69,13 @@ impl Opener {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notified when the opener is to be attended to, and when this is dropped.
+    /// Notified when the opener needs to be recovered, and when this is dropped.
     pub fn trouble(&self) -> Arc<Notify> {
         self.trouble.clone()
     }
 
-    /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
+    /// Waits for a late answer. False if it does not arrive; the caller then
+    /// [replaces](Opener::replace) the opener.
     pub async fn recover(&self) -> bool {
         let until = Instant::now() + LATE;
         loop {
@@ -83,7 +86,8 @@ impl Opener {
         }
     }
 
-    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
+    /// Takes the late answer if it has arrived. Returns whether the opener can be asked again, once
+    /// that is known.
     fn catch_up(&self) -> Option<bool> {
         let mut link = self.link();
         let Link { socket, late, .. } = &mut *link;
@@ -140,13 +144,13 @@ impl Opener {
         answered
     }
 
-    /// What PHP's user gets at a path below a directory.
+    /// What PHP's user finds at a path below a directory.
     pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
         let what = match access {
             Access::Read => What::Read,
             Access::Look => What::Look,
         };
-        // It does not answer what no front asks.
+        // The opener does not answer such questions.
         if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
@@ -184,7 +188,7 @@ impl Opener {
         })
     }
 
-    /// Where an absolute path really is, if that is below a directory that is served.
+    /// Where an absolute path really is, if that is below a served directory.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         if is_too_long(path) {
             return Err(None);
@@ -210,13 +214,13 @@ const SOON: Duration = Duration::from_millis(200);
 /// On a busy machine a thread of the runtime waits this long for an opener that is not stopped.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// An opener that has not answered for so long is taken for one that never will.
+/// An opener that has not answered for so long is replaced.
 const LATE: Duration = Duration::from_secs(2);
 
-/// How often it is looked for a late answer.
+/// The interval of checks for a late answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits for the answer to the only open question. An opener that is stopped is not waited for.
+/// Waits for the answer to the only open question, but not if the opener is stopped.
 fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
     let began = Instant::now();
     loop {
@@ -231,11 +235,11 @@ fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Res
 }
 
 fn is_stopped(pid: u32) -> bool {
-    // The state is T or t after SIGSTOP or under a debugger, Z or X after the end.
+    // The state is T or t after SIGSTOP or under a debugger, Z or X after the exit.
     !matches!(surus_sys::process::state(pid), Some('R' | 'S' | 'D' | 'I'))
 }
 
-/// Reads the answer to the question with this number, which is the only one that can be open.
+/// Reads the answer to the question with this number, the only one that can be open.
 fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
     let mut buffer = [0; 9 + MOST_PATH];
     let mut received = loop {
@@ -278,7 +282,7 @@ mod tests {
     use crate::app::site::document_root::Root;
     use crate::app::site::htaccess::Htaccess;
 
-    /// An opener of an empty directory, in a thread.
+    /// Starts an opener of an empty directory in a thread.
     fn start(dir: &Path) -> OwnedFd {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let root = Root::open(dir, Default::default()).unwrap();
@@ -292,13 +296,13 @@ mod tests {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
         let open = || opener.open(0, Path::new("a"), Access::Read);
-        // It has not returned for ever, although there is one thread, and nobody has answered.
+        // It returns although the only other thread never answers.
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         opener.trouble().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
-        // Nothing more is asked meanwhile.
+        // No further question is sent meanwhile.
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn opener_that_has_died_is_replaced() {
+    async fn exited_opener_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
