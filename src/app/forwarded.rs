@@ -47,7 +47,8 @@ impl FromStr for Proxy {
         let address = text.parse::<IpAddr>().map(IpNet::from);
         address.or_else(|_| text.parse()).map(Proxy::Network).map_err(|_| {
             format!(
-                "`{text}` is no proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` for \
+                "`{text}` is not a proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` \
+                 for \
                  whoever connects to a unix socket that we \
                  listen at"
             )

@@ -339,7 +339,7 @@ fn explain(refused: Refused, path: &Path) -> End {
         Refused::Scarce(error) => {
             if SAID.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; raise the limit of open files \
+                error!(%path, %error, "cannot open a file; raise the limit of open files \
                     (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
             End::Failed(Trouble::Scarce)

@@ -180,7 +180,7 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
                     .split(|byte| *byte == b'\\')
                     .any(|p| p == b"." || p == b"..")
             {
-                return Err("an encoded slash beside `..`");
+                return Err("an encoded slash next to `..`");
             }
             path.push(b'/');
             path.extend_from_slice(part);

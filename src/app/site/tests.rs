@@ -918,7 +918,8 @@ proptest! {
                     let text = fs::read_to_string(&found.path).unwrap();
                     // A file's content is its own name; `odd.php` is a directory, too.
                     let name = text.rsplit('/').next().unwrap();
-                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: {}", text);
+                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: \
+                        {}", text);
                     found.path
                 }
                 Resolution::Script(script) => {

@@ -287,7 +287,8 @@ async fn several_ranges_are_sent_as_multipart() {
     assert_eq!(text.len().to_string(), length);
     let part = |range, bytes| {
         format!(
-            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/10\r\n\r\n{bytes}"
+            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes \
+             {range}/10\r\n\r\n{bytes}"
         )
     };
     let parts = [part("0-1", "01"), part("4-4", "4"), part("8-9", "89")].concat();

@@ -1,9 +1,9 @@
-//! What is put into a ring comes out of it, whoever reads it and whatever else is written.
+//! Tests of the rings, with concurrent readers and with arbitrary writes of workers.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What `sapi/ipc/rings.c` does.
+/// Does what `sapi/ipc/rings.c` does.
 impl Rings {
     fn take_event(&self) -> Option<Vec<u8>> {
         let ends = self.ends(0);
@@ -18,7 +18,7 @@ impl Rings {
             let [a, b, c, d, at @ ..] = before;
             let len = u32::from_ne_bytes([a, b, c, d]) as usize;
             if u32::from_ne_bytes(at) != head as u32 {
-                // Another has taken it, and there is something else by now.
+                // Another worker has taken it, and other bytes may be there by now.
                 assert_ne!(ends.head.0.load(SeqCst), head);
                 continue;
             }
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// A worker whose memory is not what it was may write anything.
+    /// A worker with corrupted memory may write anything.
     #[test]
     fn arbitrary_worker_writes_are_survived(
         head in any::<u64>(), ahead in prop_oneof![0..200_000_u64, any::<u64>()],
@@ -241,7 +241,7 @@ proptest! {
         }
         rings.put(&[IoSlice::new(&[1; 5000])]);
         let tail = rings.inbox_ends().1;
-        prop_assert!(tail <= 2 * 5016, "surus's own position is nobody else's");
+        prop_assert!(tail <= 2 * 5016, "a worker cannot move surus's position");
         prop_assert!(!rings.rewrite() || rings.ends(0).tail.0.load(SeqCst) == tail);
         prop_assert!(rings.claim_sleeping().is_none_or(|worker| worker < 2));
         rings.discard(1, 7);

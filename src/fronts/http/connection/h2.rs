@@ -84,7 +84,7 @@ impl Multiplexed {
                 if let Some(Ok(response)) = reply.unless_reset(answer).await
                     && let Err(error) = send(response, is_head, &reply).await
                 {
-                    debug!(%error, "a response broke off");
+                    debug!(%error, "response truncated");
                 }
             };
             // The other requests of the connection go on.

@@ -1,4 +1,4 @@
-//! What all requests are recorded in: ids, metrics, the access log, and the poller's statistics.
+//! Records requests: assigns ids, and owns the metrics, the access log and the poller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

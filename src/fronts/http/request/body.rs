@@ -1,4 +1,5 @@
-//! Takes a request's body in completely before any worker is asked: the client may be slow, the worker must not wait.
+//! Receives a request's whole body before a worker gets it, because the client may be slow and the
+//! worker must not wait.
 
 use std::future::Future;
 use std::io;
@@ -22,22 +23,22 @@ const IN_MEMORY: u64 = 64 * 1024;
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
     pub max: u64,
-    /// Between two pieces.
+    /// The longest pause between two pieces.
     pub idle: Duration,
-    /// Directory of the file.
+    /// The directory of the file.
     pub spool: Option<&'a Path>,
 }
 
-/// Why a body was not taken in.
+/// Why a body was not received.
 #[derive(Debug)]
 pub enum BodyError {
     /// 413.
     TooLarge,
     /// 408.
     TooSlow,
-    /// 400, or nobody is left to tell.
+    /// 400, or the client has disconnected.
     Broken(String),
-    /// 507: the disk is full, or the directory cannot be written.
+    /// 507: the disk is full, or the directory is not writable.
     NoRoom(io::Error),
 }
 
@@ -45,11 +46,11 @@ pub enum BodyError {
 #[derive(Debug)]
 pub struct Collected {
     pub body: Body,
-    /// They are dropped: CGI has no place for them.
+    /// Trailers are dropped, because CGI cannot pass them on.
     pub trailers: bool,
 }
 
-/// Collects the body. Whoever expects `100 Continue` gets it when the first piece is asked for.
+/// Collects the body. A client that expects `100 Continue` gets it when the first piece is polled.
 pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
@@ -98,7 +99,7 @@ where
         }
         match &mut spooled {
             Some(file) => file.append(&piece).await.map_err(BodyError::NoRoom)?,
-            // One piece that is all, needs no copy.
+            // A single piece needs no copy.
             None if announced == Some(len) && memory.is_empty() => {
                 return Ok(Body::Memory(held(piece, taken)));
             }
@@ -118,7 +119,7 @@ where
 fn held(bytes: Bytes, taken: Option<Taken>) -> Bytes {
     match taken {
         Some(mut taken) => {
-            // Of what was announced or could have come, no more than has come.
+            // Of the memory for what was announced, keep what arrived.
             taken.shrink_to(bytes.len() as u64);
             budget::hold(bytes, taken)
         }
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
+    async fn small_body_stays_in_memory_and_a_large_one_goes_to_a_file() {
         let body = collect(Full::new(Bytes::from_static(b"abc")), LIMITS)
             .await
             .unwrap()
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_are_dropped_but_not_overlooked() {
+    async fn trailers_are_dropped_and_reported() {
         let frames = [
             Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc"))),
             Ok(Frame::trailers(http::HeaderMap::new())),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_large_is_found_before_reading_when_announced_and_while_reading_when_not() {
+    async fn too_large_body_is_rejected_before_or_while_reading() {
         let large = Bytes::from(vec![0; 2 << 20]);
         assert!(matches!(
             collect(Full::new(large.clone()), LIMITS).await,
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_sending_is_too_slow() {
+    async fn stalled_client_is_too_slow() {
         let stalled = StreamBody::new(futures_util::stream::pending::<
             Result<Frame<Bytes>, Infallible>,
         >());
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_cannot_be_written_is_said() {
+    async fn unwritable_directory_is_reported() {
         let limits = Limits {
             spool: Some(Path::new("/nonexistent")),
             ..LIMITS

@@ -1,4 +1,4 @@
-//! The life of one request.
+//! Answers one request: validates it, receives its body, dispatches it, and sends the response.
 
 pub mod access_log;
 mod accounting;
@@ -38,7 +38,7 @@ use crate::spool::Spool;
 pub struct Service {
     pub application: Application,
     pub settings: Settings,
-    /// Where responses wait for their clients.
+    /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
 }
@@ -66,14 +66,15 @@ impl Service {
         let mut guard = RequestGuard::new(accounting, connection.clone(), &request, client);
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
-        // What needs no waiting is done before there is a future that it would make larger.
+        // Everything that need not wait happens here, because it would make the future larger.
         let (head, incoming) = request.into_parts();
         let dispatch = self.begin(head, peer, early_hints, &guard);
-        // What has yet to arrive; nothing with most requests.
+        // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
         async move {
-            // Nothing that follows on this connection is to be taken for a request.
+            // The connection ends after this response, because what follows cannot be parsed
+            // safely.
             let mut is_last = false;
             let result = match dispatch {
                 Dispatch::Answer(response) => Ok(response),
@@ -85,7 +86,7 @@ impl Service {
                 } => {
                     let arrived = match body {
                         Some(body) => {
-                            let taken_in = self.take_in(body, &mut event, &mut is_last).await;
+                            let taken_in = self.receive_body(body, &mut event, &mut is_last).await;
                             if taken_in.is_ok() && !is_last {
                                 connection.begun.is_taken_in();
                             }
@@ -110,7 +111,7 @@ impl Service {
             let (outcome, mut response) = match result {
                 Ok(response) => (class(response.status()), response),
                 Err(problem) => {
-                    // One of many on its connection: the others are not to wait for it.
+                    // With HTTP/2, the connection's other requests must not wait.
                     if problem.is_overload() && version <= Version::HTTP_11 {
                         connection.activity.pause(RETRY_AFTER);
                     }
@@ -124,7 +125,8 @@ impl Service {
                 let directory = self.settings.spool.as_deref();
                 response = Box::pin(response_memory::spool(response, body, directory)).await;
             }
-            // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no chunks.
+            // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
+            // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
             if version <= Version::HTTP_11
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
@@ -136,7 +138,7 @@ impl Service {
                     .headers_mut()
                     .insert(header::CONNECTION, HeaderValue::from_static("close"));
                 if version == Version::HTTP_10 {
-                    // Or hyper would say beside it that it keeps the connection.
+                    // Otherwise hyper would add that it keeps the connection open.
                     *response.version_mut() = Version::HTTP_10;
                 }
             }
@@ -148,7 +150,7 @@ impl Service {
         }
     }
 
-    /// Finds out who answers, and whether that can begin.
+    /// Determines who answers, and whether that can begin.
     fn begin(
         &self,
         mut head: http::request::Parts,
@@ -187,8 +189,8 @@ impl Service {
             })
     }
 
-    /// Takes the event's body in.
-    async fn take_in<B>(
+    /// Receives the event's body.
+    async fn receive_body<B>(
         &self,
         body: B,
         event: &mut Event,
@@ -206,22 +208,23 @@ impl Service {
         let collected = Box::pin(body::collect(body, limits))
             .await
             .map_err(body_rejection)?;
-        // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
+        // At the end of trailers hyper takes a bare LF for a part of them, and then the next
+        // request for more trailers.
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
-        // The time for PHP begins when PHP can begin.
+        // PHP's time limit begins now.
         event.deadline = Instant::now() + self.settings.timeout.0;
         Ok(())
     }
 }
 
-/// Is the length of its body known?
+/// Whether the length of the body is known.
 fn has_length(response: &Response) -> bool {
     response.headers().contains_key(header::CONTENT_LENGTH)
         || response.body().size_hint().exact().is_some()
 }
 
-/// How long a body is, where that is known before it has come.
+/// The length of a body that has not arrived yet, if it is known.
 fn length(body: &impl http_body::Body) -> Option<u64> {
     match body.is_end_stream() {
         true => Some(0),
@@ -245,7 +248,7 @@ impl Problem {
         matches!(self, Problem::Failed(Failure::Busy(_)))
     }
 
-    /// How metrics name it, and what the client hears of it.
+    /// The outcome in metrics, and the response.
     fn answer(&self, event: u64, is_last: &mut bool) -> (&'static str, Response) {
         match self {
             Problem::Rejected(rejection) => {
@@ -277,14 +280,14 @@ fn body_rejection(error: BodyError) -> RequestRejection {
             "the body did not arrive in time",
         ),
         BodyError::Broken(error) => {
-            debug!(error, "a request's body broke off");
+            debug!(error, "request body truncated");
             reject(
                 StatusCode::BAD_REQUEST,
                 "the body is malformed or incomplete",
             )
         }
         BodyError::NoRoom(error) => {
-            error!(%error, "cannot keep a request's body (http.spool)");
+            error!(%error, "cannot store a request body (http.spool)");
             reject(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
         }
     }

@@ -1,4 +1,5 @@
-//! A response on its way out, and what is done when it has ended, however it ends.
+//! The body of a response on its way to the client, and what happens at its end: metrics, access
+//! log, poller.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -18,10 +19,10 @@ use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::io::Shared;
 use crate::fronts::http::transport::timeouts::Wait;
 
-/// A response's body on its way out, with what is to be done when it has ended.
+/// A response body that ends its request when dropped.
 pub struct TrackedBody {
     body: ResponseBody,
-    /// Why the body breaks off here.
+    /// The failure that truncates the body here.
     failure: Option<Failure>,
     guard: RequestGuard,
 }
@@ -35,7 +36,7 @@ impl TrackedBody {
         }
     }
 
-    /// The client has no room for it on a connection with others.
+    /// The client does not take this response, on a connection with other requests.
     pub fn wait(&self) -> Wait {
         self.guard.connection.activity.wait()
     }
@@ -61,8 +62,9 @@ impl http_body::Body for TrackedBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(event = self.guard.event, %failure, "a response broke off");
-                // hyper drops what it has not sent yet together with the connection. ResponsePreferences again, it has sent it.
+                warn!(event = self.guard.event, %failure, "response truncated");
+                // hyper drops unsent bytes together with the connection. When it polls again, it
+                // has sent them.
                 self.failure = Some(failure);
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -80,22 +82,22 @@ impl http_body::Body for TrackedBody {
     }
 }
 
-/// The end of a request, however it comes: dropped when hyper drops the response's body.
+/// Ends a request when hyper drops the response's body, for whatever reason.
 pub struct RequestGuard {
     accounting: Arc<Accounting>,
     connection: Arc<Shared>,
     pub event: u64,
     pub began: Instant,
     pub engine: &'static str,
-    /// None: the client left before there was one.
+    /// None if the client disconnected before there was one.
     pub status: Option<StatusCode>,
     bytes: u64,
-    /// What the access log needs; none when it is off.
+    /// What the access log needs; None if it is off.
     line: Option<Box<(Option<IpAddr>, Head)>>,
 }
 
 impl RequestGuard {
-    /// `client` tells the client's address, if the access log needs it.
+    /// `client` determines the client's address, if the access log needs it.
     pub fn new<B>(
         accounting: Arc<Accounting>,
         connection: Arc<Shared>,
@@ -122,8 +124,8 @@ impl RequestGuard {
     }
 }
 
-/// What nginx writes where there was no status.
-fn client_left() -> StatusCode {
+/// nginx's status for a client that disconnected before the response.
+fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
@@ -141,7 +143,7 @@ impl Drop for RequestGuard {
                 event: self.event,
                 client,
                 head: Some(head),
-                status: self.status.unwrap_or_else(client_left),
+                status: self.status.unwrap_or_else(client_closed_request),
                 bytes: self.bytes,
                 took: self.began.elapsed(),
                 engine: self.engine,

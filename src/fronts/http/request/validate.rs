@@ -39,7 +39,7 @@ pub fn check(
         return bad("the request target is not a path");
     }
     let (host, is_coded) = check_host(&head.headers)?;
-    // RFC 9110, 4.2.1: there is no http URI without a host, whatever else names one.
+    // RFC 9110, 4.2.1: an http URI always has a host.
     if host.is_some_and(HeaderValue::is_empty) {
         return bad("an empty Host");
     }

@@ -45,7 +45,7 @@ impl GenerationState {
         let is_revoked = self.in_flight.with(key, |slot| {
             let is_revoked = slot.revoke(&self.board, key.request);
             if !is_revoked {
-                self.board.set_gone(key.request, key.ticket);
+                self.board.set_aborted(key.request, key.ticket);
             }
             match error {
                 Some(DispatchError { failure, progress }) => {
