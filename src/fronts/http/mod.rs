@@ -196,7 +196,7 @@ pub async fn run(
 ) {
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
-    let room = Arc::new(ConnectionLimiter::new(service.settings.max_connections));
+    let limiter = Arc::new(ConnectionLimiter::new(service.settings.max_connections));
     let grace = service.settings.grace.0;
     let accepting: Vec<_> = listeners
         .into_iter()
@@ -205,7 +205,7 @@ pub async fn run(
                 listener,
                 service.clone(),
                 connections.clone(),
-                room.clone(),
+                limiter.clone(),
                 draining.clone(),
             ))
         })

@@ -1,7 +1,7 @@
 //! Limits the open connections: closes the longest idle connection for a new one, or makes the new
 //! one wait.
 //!
-//! Requests cost nothing here: connections record their state in their `Activity`, which is only
+//! Requests cost nothing here: connections record their state in their `ConnectionTimers`, which is only
 //! read when the limit is reached.
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::fronts::http::transport::io::Shared;
+use crate::fronts::http::transport::io::ConnectionState;
 use crate::observe::rate_limit::Rarely;
 
 /// The connections of all listeners.
@@ -27,7 +27,7 @@ pub struct ConnectionLimiter {
 struct Permits {
     next: u64,
     /// The open connections.
-    open: HashMap<u64, Arc<Shared>>,
+    open: HashMap<u64, Arc<ConnectionState>>,
     /// Those that have been told to close.
     closing: HashSet<u64>,
     /// The idle connections at the last scan, the longest idle last. Connections that became idle
@@ -56,7 +56,7 @@ const FOUND: usize = 32;
 
 /// An open connection's permit.
 pub struct ConnectionPermit {
-    room: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
     number: u64,
 }
 
@@ -76,7 +76,7 @@ impl ConnectionLimiter {
     /// Tells the longest idle connection to close, if necessary. None if all are busy.
     pub fn enter(
         self: &Arc<ConnectionLimiter>,
-        connection: Arc<Shared>,
+        connection: Arc<ConnectionState>,
     ) -> Option<ConnectionPermit> {
         let mut permits = self.permits();
         while permits.open.len() - permits.closing.len() >= self.limit {
@@ -86,7 +86,7 @@ impl ConnectionLimiter {
         let number = permits.next;
         permits.open.insert(number, connection);
         Some(ConnectionPermit {
-            room: self.clone(),
+            limiter: self.clone(),
             number,
         })
     }
@@ -97,7 +97,7 @@ impl ConnectionLimiter {
     /// down.
     pub async fn wait(
         self: &Arc<ConnectionLimiter>,
-        connection: &Arc<Shared>,
+        connection: &Arc<ConnectionState>,
         draining: &CancellationToken,
     ) -> Option<ConnectionPermit> {
         let until = Instant::now() + MAX_WAIT;
@@ -118,19 +118,19 @@ impl ConnectionLimiter {
 impl ConnectionPermit {
     /// The connection was told to close, but is busy again.
     pub fn keep(&self) {
-        self.room.permits().closing.remove(&self.number);
+        self.limiter.permits().closing.remove(&self.number);
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut permits = self.room.permits();
+        let mut permits = self.limiter.permits();
         permits.closing.remove(&self.number);
         let connection = permits.open.remove(&self.number);
         // The drop closes sockets, which must not delay others.
         drop(permits);
         drop(connection);
-        self.room.closed.notify_one();
+        self.limiter.closed.notify_one();
     }
 }
 
@@ -139,10 +139,10 @@ impl Permits {
         loop {
             while let Some((since, number)) = self.longest.pop() {
                 if let Some(connection) = self.open.get(&number)
-                    && connection.activity.idle_since() == Some(since)
+                    && connection.timers.idle_since() == Some(since)
                     && self.closing.insert(number)
                 {
-                    connection.leave.notify_one();
+                    connection.evict.notify_one();
                     return Some(());
                 }
             }
@@ -161,7 +161,7 @@ impl Permits {
             .iter()
             .filter(|(number, _)| !self.closing.contains(number));
         let mut idle: Vec<_> = staying
-            .filter_map(|(number, connection)| Some((connection.activity.idle_since()?, *number)))
+            .filter_map(|(number, connection)| Some((connection.timers.idle_since()?, *number)))
             .filter(|(since, _)| now.saturating_duration_since(*since) >= IDLE)
             .collect();
         self.none_idle_at = idle.is_empty().then_some(now);

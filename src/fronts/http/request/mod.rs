@@ -24,8 +24,8 @@ use self::body::BodyError;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
-use super::transport::io::Shared;
-use super::transport::sendfile_body::Placeholders;
+use super::transport::io::ConnectionState;
+use super::transport::sendfile_body::SendfileBody;
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
@@ -49,14 +49,14 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         peer: &Peer,
-        connection: Arc<Shared>,
+        connection: Arc<ConnectionState>,
         early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
-        connection.activity.request_begins();
-        connection.begun.begins(length(request.body()));
+        connection.timers.request_begins();
+        connection.body_framing.begins(length(request.body()));
         let client = || {
             let proxies = &self.settings.trusted_proxies;
             let origin = forwarded::origin(peer, request.headers(), proxies).origin;
@@ -88,7 +88,7 @@ impl Service {
                         Some(body) => {
                             let taken_in = self.receive_body(body, &mut event, &mut is_last).await;
                             if taken_in.is_ok() && !is_last {
-                                connection.begun.is_taken_in();
+                                connection.body_framing.is_received();
                             }
                             taken_in
                         }
@@ -113,12 +113,12 @@ impl Service {
                 Err(problem) => {
                     // With HTTP/2, the connection's other requests must not wait.
                     if problem.is_overload() && version <= Version::HTTP_11 {
-                        connection.activity.pause(RETRY_AFTER);
+                        connection.timers.pause(RETRY_AFTER);
                     }
                     problem.answer(guard.event, &mut is_last)
                 }
             };
-            is_last |= connection.activity.is_draining();
+            is_last |= connection.timers.is_draining();
             response = fit(response, is_head);
             if !is_head && let Err(body) = response_memory::hold(&mut response) {
                 // Boxed, because it is large and rare.
@@ -131,7 +131,7 @@ impl Service {
             if version <= Version::HTTP_11
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
             {
-                *response.body_mut() = ResponseBody::stream(Placeholders::new(file, connection));
+                *response.body_mut() = ResponseBody::stream(SendfileBody::new(file, connection));
             }
             if is_last && version <= Version::HTTP_11 {
                 response

@@ -16,8 +16,8 @@ use super::access_log::{Entry, Head};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
-use crate::fronts::http::transport::io::Shared;
-use crate::fronts::http::transport::timeouts::Wait;
+use crate::fronts::http::transport::io::ConnectionState;
+use crate::fronts::http::transport::timeouts::WriteStall;
 
 /// A response body that ends its request when dropped.
 pub struct TrackedBody {
@@ -37,8 +37,8 @@ impl TrackedBody {
     }
 
     /// The client does not take this response, on a connection with other requests.
-    pub fn wait(&self) -> Wait {
-        self.guard.connection.activity.wait()
+    pub fn wait(&self) -> WriteStall {
+        self.guard.connection.timers.wait()
     }
 }
 
@@ -85,7 +85,7 @@ impl http_body::Body for TrackedBody {
 /// Ends a request when hyper drops the response's body, for whatever reason.
 pub struct RequestGuard {
     accounting: Arc<Accounting>,
-    connection: Arc<Shared>,
+    connection: Arc<ConnectionState>,
     pub event: u64,
     pub began: Instant,
     pub engine: &'static str,
@@ -100,7 +100,7 @@ impl RequestGuard {
     /// `client` determines the client's address, if the access log needs it.
     pub fn new<B>(
         accounting: Arc<Accounting>,
-        connection: Arc<Shared>,
+        connection: Arc<ConnectionState>,
         request: &Request<B>,
         client: impl FnOnce() -> Option<IpAddr>,
     ) -> RequestGuard {
@@ -131,7 +131,7 @@ fn client_closed_request() -> StatusCode {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.connection.activity.request_ends();
+        self.connection.timers.request_ends();
         self.accounting.next_request.request_ends(self.began);
         if self.status.is_none() {
             let metrics = &self.accounting.metrics;

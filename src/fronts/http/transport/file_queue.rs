@@ -1,20 +1,20 @@
-//! The parts of files that placeholders among the bytes of a connection stand for.
+//! The queue of file parts that a connection sends in place of placeholder bytes.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::{Arc, Mutex};
 
-/// Never read or written, so it takes addresses and no memory.
+/// Never read or written, so it occupies addresses but no memory.
 pub static PLACEHOLDER: [u8; 8 << 20] = [0; 8 << 20];
 
-/// Do these bytes stand for a file?
+/// Whether these bytes are a placeholder for a file.
 pub fn is_placeholder(bytes: &[u8]) -> bool {
     PLACEHOLDER.as_ptr_range().contains(&bytes.as_ptr())
 }
 
-/// The parts of files that a connection's placeholders stand for, in their order.
+/// The file parts for a connection's placeholders, in order.
 #[derive(Debug, Default)]
-pub struct Files(Mutex<VecDeque<Part>>);
+pub struct FileQueue(Mutex<VecDeque<Part>>);
 
 #[derive(Debug)]
 struct Part {
@@ -23,13 +23,14 @@ struct Part {
     left: usize,
 }
 
-impl Files {
+impl FileQueue {
     /// Adds the file part of the next placeholder.
     pub fn push(&self, file: Arc<File>, offset: u64, left: usize) {
         self.lock().push_back(Part { file, offset, left });
     }
 
-    /// Has the first part sent: `send(file, offset, at most)` says how much of it went. None when no part is left.
+    /// Sends some of the first part: `send(file, offset, at most)` returns how many bytes were
+    /// sent. None if the queue is empty.
     pub fn send<E>(
         &self,
         most: usize,

@@ -1,4 +1,5 @@
-//! Bytes between sockets and the HTTP parser: timeouts, request lines, files sent by the kernel.
+//! The bytes between sockets and the HTTP parser: timeouts, request lines, files sent by the
+//! kernel.
 
 mod chunk_extensions;
 mod file_queue;

@@ -1,8 +1,8 @@
-//! How a file gets into a connection without being read: hyper is given bytes that only stand for it, and where they are to
-//! be written, the file is sent instead.
+//! Response bodies that the kernel sends from a file. hyper gets placeholder bytes; when it writes
+//! them, the connection sends the file part instead.
 //!
-//! hyper hands a body's bytes to the socket where they lie, in order and untouched, as long as it writes vectored and
-//! unencrypted HTTP/1; only there this is used.
+//! With vectored, unencrypted HTTP/1, hyper passes a body's bytes to the socket in order and
+//! without copying them. Only then is this used.
 
 use std::fs::File;
 use std::pin::Pin;
@@ -13,22 +13,22 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::file_queue::PLACEHOLDER;
-use super::io::Shared;
+use super::io::ConnectionState;
 use crate::app::static_files::FileRange;
 use crate::event::Failure;
 
-/// A body of placeholders for a part of a file, to be sent over this very connection.
-pub struct Placeholders {
-    connection: Arc<Shared>,
+/// A body of placeholders for a part of a file, to be sent over this connection.
+pub struct SendfileBody {
+    connection: Arc<ConnectionState>,
     file: Arc<File>,
     offset: u64,
     left: u64,
 }
 
-impl Placeholders {
-    pub fn new(file: FileRange, connection: Arc<Shared>) -> Placeholders {
+impl SendfileBody {
+    pub fn new(file: FileRange, connection: Arc<ConnectionState>) -> SendfileBody {
         let FileRange { file, range } = file;
-        Placeholders {
+        SendfileBody {
             connection,
             file,
             offset: range.start,
@@ -37,7 +37,7 @@ impl Placeholders {
     }
 }
 
-impl Body for Placeholders {
+impl Body for SendfileBody {
     type Data = Bytes;
     type Error = Failure;
 
