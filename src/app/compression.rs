@@ -292,7 +292,7 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
             .unwrap_or_else(|error| Err(error.into()))
     };
     compressed.map_err(|error| {
-        tracing::error!(%error, coding = coding.name(), "a response was not compressed");
+        tracing::error!(%error, coding = coding.name(), "response not compressed");
         plain
     })
 }

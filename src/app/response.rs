@@ -88,10 +88,10 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
 /// Logs one line for many rejected requests: under overload, a line for each would cost more than
 /// the requests that are served.
 fn note_refused(failure: &Failure, event: u64) {
-    static SAID: Rarely = Rarely::new();
+    static REPORTED: Rarely = Rarely::new();
     static REFUSED: AtomicU64 = AtomicU64::new(0);
     REFUSED.fetch_add(1, Ordering::Relaxed);
-    if SAID.is_time(Instant::now()) {
+    if REPORTED.is_time(Instant::now()) {
         let requests = REFUSED.swap(0, Ordering::Relaxed);
         warn!(event, requests, status = 503, %failure, "not answered");
     }

@@ -140,7 +140,7 @@ impl SendFile {
             }
             Err(Unsent::Wrong(status, why)) => {
                 let name = by_path.or(by_url);
-                tracing::warn!(?name, why, "PHP named a file to be sent that cannot be");
+                tracing::warn!(?name, why, "PHP named a file that cannot be sent");
                 let mut response = Response::new(ResponseBody::empty());
                 *response.status_mut() = status;
                 return response;

@@ -108,7 +108,7 @@ impl State {
 
 /// A snapshot of a worker's line, which may be forged.
 #[derive(Debug, Clone, Copy)]
-pub struct Line {
+pub struct WorkerLine {
     /// What it does.
     pub state: State,
     /// The id of the request that it holds, while it is `Received`, `Running` or `Finishing`; None
@@ -126,7 +126,7 @@ pub struct Line {
     pub memory: u64,
 }
 
-impl Line {
+impl WorkerLine {
     /// The id and ticket tag of the request that it claims to hold.
     pub fn held(&self) -> Option<(u16, u64)> {
         let request = self.request.filter(|_| self.state.holds_event());
@@ -196,10 +196,10 @@ impl Scoreboard {
     }
 
     /// Reads a worker's line.
-    pub fn line(&self, worker: usize) -> Line {
+    pub fn line(&self, worker: usize) -> WorkerLine {
         let raw = self.raw(worker);
         let state = State::from_number(raw.state.load(Ordering::Acquire));
-        Line {
+        WorkerLine {
             state,
             request: self.request_from(raw.request.load(Ordering::Relaxed)),
             tag: raw.tag.load(Ordering::Relaxed),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::openat2;
-use surus_sys::openat2::{Access, Refused};
+use surus_sys::openat2::{Access, OpenError};
 use tracing::error;
 
 use super::access_check::AccessCheck;
@@ -49,18 +49,18 @@ pub(crate) struct Root {
 }
 
 /// Why a path cannot be followed.
-enum End {
+enum WalkError {
     Missing,
     Denied(Denial),
     Failed(Trouble),
 }
 
-impl From<End> for Opened {
-    fn from(end: End) -> Self {
+impl From<WalkError> for Opened {
+    fn from(end: WalkError) -> Self {
         match end {
-            End::Missing => Opened::Missing,
-            End::Denied(why) => Opened::Denied(why),
-            End::Failed(trouble) => Opened::Failed(trouble),
+            WalkError::Missing => Opened::Missing,
+            WalkError::Denied(why) => Opened::Denied(why),
+            WalkError::Failed(trouble) => Opened::Failed(trouble),
         }
     }
 }
@@ -177,15 +177,15 @@ impl Root {
         let first = if self.strict {
             openat2::beneath(self.dir.as_fd(), relative, access)
         } else {
-            Err(Refused::Link)
+            Err(OpenError::Link)
         };
         match first {
             Ok(file) => look(file, relative, None),
-            Err(Refused::Link) => match self.walk(relative) {
+            Err(OpenError::Link) => match self.walk(relative) {
                 Ok(real) => self.get_real(relative, real, access),
                 Err(end) => end.into(),
             },
-            Err(refused) => explain(refused, relative).into(),
+            Err(error) => explain(error, relative).into(),
         }
     }
 
@@ -204,12 +204,12 @@ impl Root {
                 let path = real.clone();
                 look(file, &path, Some(real))
             }
-            Err(refused) => explain(refused, &real).into(),
+            Err(error) => explain(error, &real).into(),
         }
     }
 
     /// Where `relative` really is, following the links that may be followed.
-    fn walk(&self, relative: &Path) -> Result<PathBuf, End> {
+    fn walk(&self, relative: &Path) -> Result<PathBuf, WalkError> {
         let mut real = self.path.clone();
         let mut links = 0;
         let mut todo = Vec::new();
@@ -228,7 +228,7 @@ impl Root {
                     }
                     links += 1;
                     if links > MOST_LINKS {
-                        return Err(End::Missing);
+                        return Err(WalkError::Missing);
                     }
                     let target =
                         std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;
@@ -245,15 +245,15 @@ impl Root {
     }
 
     /// Checks that a link of this owner may lead to `target`.
-    fn allow(&self, owner: u32, target: &Path) -> Result<(), End> {
+    fn allow(&self, owner: u32, target: &Path) -> Result<(), WalkError> {
         if target.starts_with(&self.path) {
             return Ok(());
         }
         match self.symlinks {
             Symlinks::Follow => Ok(()),
-            Symlinks::Inside => Err(End::Denied(Denial::LinkOutside)),
+            Symlinks::Inside => Err(WalkError::Denied(Denial::LinkOutside)),
             Symlinks::Owner if owner == 0 || owner == metadata(target)?.uid() => Ok(()),
-            Symlinks::Owner => Err(End::Denied(Denial::LinkOfAnother)),
+            Symlinks::Owner => Err(WalkError::Denied(Denial::LinkOfAnother)),
         }
     }
 
@@ -312,7 +312,7 @@ fn push_steps(todo: &mut Vec<Step>, path: &Path) {
     }));
 }
 
-fn metadata(path: &Path) -> Result<Metadata, End> {
+fn metadata(path: &Path) -> Result<Metadata, WalkError> {
     std::fs::symlink_metadata(path).map_err(|error| explain(error.into(), path))
 }
 
@@ -329,28 +329,27 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
     }
 }
 
-fn explain(refused: Refused, path: &Path) -> End {
+fn explain(error: OpenError, path: &Path) -> WalkError {
     // The cause usually affects many requests.
-    static SAID: Rarely = Rarely::new();
-    match refused {
-        Refused::Missing | Refused::Link => End::Missing,
-        Refused::Special => End::Denied(Denial::Special),
-        Refused::Forbidden => End::Denied(Denial::Unreadable),
-        Refused::Scarce(error) => {
-            if SAID.is_time(Instant::now()) {
+    static REPORTED: Rarely = Rarely::new();
+    match error {
+        OpenError::Missing | OpenError::Link => WalkError::Missing,
+        OpenError::Special => WalkError::Denied(Denial::Special),
+        OpenError::Forbidden => WalkError::Denied(Denial::Unreadable),
+        OpenError::Scarce(error) => {
+            if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
                 error!(%path, %error, "cannot open a file; raise the limit of open files \
                     (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
-            End::Failed(Trouble::Scarce)
+            WalkError::Failed(Trouble::Scarce)
         }
-        Refused::Other(error) => {
-            if SAID.is_time(Instant::now()) {
+        OpenError::Other(error) => {
+            if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; look at its file system, whose \
-                    errors the kernel logs");
+                error!(%path, %error, "cannot open a file; see the kernel log for errors of its file system");
             }
-            End::Failed(Trouble::Broken)
+            WalkError::Failed(Trouble::Broken)
         }
     }
 }
@@ -370,8 +369,8 @@ mod tests {
     #[test]
     fn failed_look_up_is_neither_missing_nor_denied() {
         let opened = |number| {
-            let refused = Error::from_raw_os_error(number).into();
-            explain(refused, Path::new("x")).into()
+            let error = Error::from_raw_os_error(number).into();
+            explain(error, Path::new("x")).into()
         };
         const ENOENT: i32 = 2;
         const EIO: i32 = 5;

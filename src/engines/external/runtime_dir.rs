@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use surus_sys::dir_lock::{Held, hold};
+use surus_sys::dir_lock::{DirLock, hold};
 use surus_sys::process;
 
 use crate::engines::php_ini;
@@ -54,7 +54,7 @@ pub struct Own {
     /// The user of the front end, if different.
     front: Option<u32>,
     /// Locks the directory, so that a later Surus sees that it is in use.
-    _held: Held,
+    _lock: DirLock,
 }
 
 const PREFIX: &str = "surus-php-";
@@ -77,13 +77,13 @@ impl Own {
             .prefix(PREFIX)
             .tempdir()
             .context("cannot create a directory for PHP's settings")?;
-        let held =
+        let lock =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
         let home = Own {
             dir,
             gid,
             front,
-            _held: held,
+            _lock: lock,
         };
         let mut lines = String::new();
         for (name, value) in settings {

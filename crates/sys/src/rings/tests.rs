@@ -183,7 +183,9 @@ fn concurrent_readers_get_each_request_once_and_whole() {
 
 proptest! {
     #[test]
-    fn requests_are_taken_in_order(steps in prop::collection::vec((0..20_000_usize, any::<bool>()), 1..200)) {
+    fn requests_are_taken_in_order(
+        steps in prop::collection::vec((0..20_000_usize, any::<bool>()), 1..200),
+    ) {
         let rings = Rings::new(1).unwrap();
         let (mut waiting, mut number) = (std::collections::VecDeque::new(), 0_u8);
         for (len, puts) in steps {

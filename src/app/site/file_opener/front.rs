@@ -180,9 +180,10 @@ impl Opener {
             }
         });
         told.unwrap_or_else(|error| {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(Instant::now()) {
-                error!(path = %path.display(), %error, "cannot ask the process that opens files as PHP's user");
+            static REPORTED: Rarely = Rarely::new();
+            if REPORTED.is_time(Instant::now()) {
+                let path = path.display();
+                error!(%path, %error, "cannot ask the process that opens files as PHP's user");
             }
             Opened::Failed(Trouble::Scarce)
         })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use surus_sys::process;
-use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
+use surus_sys::scoreboard::{Scoreboard, State, WorkerLine, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -228,7 +228,7 @@ impl GenerationState {
         self.lock_workers().iter().all(Option::is_some)
     }
 
-    pub fn line(&self, worker: usize) -> Line {
+    pub fn line(&self, worker: usize) -> WorkerLine {
         self.board.line(worker)
     }
 

@@ -159,8 +159,8 @@ fn signal<'a>(shared: &GenerationState, workers: impl Iterator<Item = &'a (usize
         return;
     }
     shared.repaired("wake");
-    static SAID: Rarely = Rarely::new();
-    if SAID.is_time(Instant::now()) {
+    static REPORTED: Rarely = Rarely::new();
+    if REPORTED.is_time(Instant::now()) {
         warn!("a request waits although workers are idle; waking them with a signal");
     }
 }

@@ -237,9 +237,9 @@ impl Outbox {
         let event = self
             .shared
             .claimed(record.request, ticket, self.index, &self.pid);
-        static SAID: Rarely = Rarely::new();
+        static REPORTED: Rarely = Rarely::new();
         // Possible if Surus gave the event up because it seemed lost.
-        if event.is_none() && SAID.is_time(Instant::now()) {
+        if event.is_none() && REPORTED.is_time(Instant::now()) {
             warn!(
                 pid = self.pid.get(),
                 request = record.request,

@@ -167,7 +167,7 @@ impl Reply {
         if let Some(reply) = &mut *self.lock()
             && let Err(error) = reply.send_informational(response)
         {
-            debug!(%error, status = status.as_u16(), "an informational response is left out");
+            debug!(%error, status = status.as_u16(), "informational response omitted");
         }
     }
 

@@ -28,7 +28,7 @@ use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
 use super::transport::io::{ConnectionState, Io, Socket};
-use super::transport::timeouts::{Limits, Timeout};
+use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
 use crate::observe::rate_limit::Rarely;
 
@@ -41,7 +41,7 @@ pub async fn accept(
     limiter: Arc<ConnectionLimiter>,
     draining: CancellationToken,
 ) {
-    static SAID: Rarely = Rarely::new();
+    static REPORTED: Rarely = Rarely::new();
     static NONE_IDLE: Rarely = Rarely::new();
     loop {
         let accepted = tokio::select! {
@@ -53,8 +53,8 @@ pub async fn accept(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Probably too many open files; others must close first.
-                if SAID.is_time(Instant::now()) {
-                    warn!(%error, "cannot accept connections; where too many files are open, \
+                if REPORTED.is_time(Instant::now()) {
+                    warn!(%error, "cannot accept connections; if too many files are open, \
                         raise their limit (LimitNOFILE= of systemd, ulimit -n), or lower \
                         http.max_connections");
                 }
@@ -68,7 +68,7 @@ pub async fn accept(
             if NONE_IDLE.is_time(Instant::now()) {
                 warn!(
                     limit = service.settings.max_connections,
-                    "http.max_connections are open and none of them is idle; more have to wait"
+                    "http.max_connections reached and no connection is idle; new connections wait"
                 );
             }
             permit = limiter.wait(&io.shared(), &draining).await;
@@ -146,8 +146,10 @@ async fn read_proxy_header(
     settings: &Settings,
 ) -> Option<Peer> {
     if !forwarded::is_trusted(&peer, &settings.trusted_proxies) {
-        warn!(client = ?peer.client, "not among http.trusted_proxies, whose PROXY headers are \
-            believed; closed");
+        warn!(
+            client = ?peer.client,
+            "connection closed: PROXY headers are accepted only from http.trusted_proxies"
+        );
         return None;
     }
     let header = proxy_protocol::read(socket, buffer);
@@ -184,19 +186,19 @@ async fn serve(
     let shared = io.shared();
     if settings.proxy_protocol {
         let mut first = BytesMut::new();
-        let read_proxy_header = tokio::select! {
+        let read = tokio::select! {
             biased;
-            read_proxy_header = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read_proxy_header,
+            read = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read,
             () = drain_grace(&draining) => None,
             () = shared.evict.notified() => None,
         };
-        let Some(client) = read_proxy_header else {
+        let Some(client) = read else {
             return;
         };
         peer = client;
         io.begin_with(first.freeze());
     }
-    let mut limits = Limits {
+    let mut limits = ConnectionLimits {
         head: settings.head_timeout.0,
         keep_alive: settings.keep_alive.0,
         write: settings.write_timeout.0,
@@ -298,7 +300,7 @@ enum Interruption {
 }
 
 async fn interrupted(
-    limits: Limits,
+    limits: ConnectionLimits,
     draining: Option<CancellationToken>,
     connection: Arc<ConnectionState>,
 ) -> Interruption {

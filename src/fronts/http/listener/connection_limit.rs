@@ -1,8 +1,8 @@
 //! Limits the open connections: closes the longest idle connection for a new one, or makes the new
 //! one wait.
 //!
-//! Requests cost nothing here: connections record their state in their `ConnectionTimers`, which is only
-//! read when the limit is reached.
+//! Requests cost nothing here: connections record their state in their `ConnectionTimers`, which is
+//! only read when the limit is reached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -175,9 +175,11 @@ impl Permits {
         if self.none_idle_at.is_some() {
             return None;
         }
-        static SAID: Rarely = Rarely::new();
-        if SAID.is_time(now) {
-            warn!("http.max_connections are open; those that have been idle longest make room");
+        static REPORTED: Rarely = Rarely::new();
+        if REPORTED.is_time(now) {
+            warn!(
+                "http.max_connections reached; closing the connections that have been idle longest"
+            );
         }
         Some(())
     }

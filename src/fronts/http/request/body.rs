@@ -19,9 +19,9 @@ use crate::spool::TempFile;
 /// A body above this many bytes goes to a file.
 const IN_MEMORY: u64 = 64 * 1024;
 
-/// Limits of a request body.
+/// BodyLimits of a request body.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits<'a> {
+pub struct BodyLimits<'a> {
     pub max: u64,
     /// The longest pause between two pieces.
     pub idle: Duration,
@@ -51,7 +51,7 @@ pub struct Collected {
 }
 
 /// Collects the body. A client that expects `100 Continue` gets it when the first piece is polled.
-pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, BodyError>
+pub async fn collect<B>(body: B, limits: BodyLimits<'_>) -> Result<Collected, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -63,7 +63,7 @@ where
 
 async fn collect_into<B>(
     body: B,
-    limits: Limits<'_>,
+    limits: BodyLimits<'_>,
     trailers: &mut bool,
 ) -> Result<Body, BodyError>
 where
@@ -191,7 +191,7 @@ mod tests {
     use std::convert::Infallible;
     use std::io::{Read, Seek};
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: BodyLimits = BodyLimits {
         max: 1 << 20,
         idle: Duration::from_secs(30),
         spool: None,
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test]
     async fn unwritable_directory_is_reported() {
-        let limits = Limits {
+        let limits = BodyLimits {
             spool: Some(Path::new("/nonexistent")),
             ..LIMITS
         };

@@ -199,7 +199,7 @@ impl Service {
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
-        let limits = body::Limits {
+        let limits = body::BodyLimits {
             max: self.settings.max_body.0,
             idle: self.settings.body_timeout.0,
             spool: self.settings.spool.as_deref(),

@@ -60,8 +60,8 @@ pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>
             response
         }
         Err(error) => {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(std::time::Instant::now()) {
+            static REPORTED: Rarely = Rarely::new();
+            if REPORTED.is_time(std::time::Instant::now()) {
                 warn!(%error, "no memory or disk space for a response (http.buffer_memory, \
                     http.spool): 503");
             }

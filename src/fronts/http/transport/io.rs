@@ -127,7 +127,7 @@ pub struct Io {
     /// Bytes for which hyper had no room.
     ready: Bytes,
     request_line: RequestLineEncoder,
-    line: Line,
+    line: FirstLine,
     max_uri: u64,
     /// The last read may have left bytes in the socket.
     may_have_more: bool,
@@ -137,12 +137,12 @@ pub struct Io {
 
 /// The first line received since the last write.
 #[derive(Default)]
-struct Line {
+struct FirstLine {
     len: u64,
     ended: bool,
 }
 
-impl Line {
+impl FirstLine {
     fn read(&mut self, bytes: &[u8]) {
         if !self.ended {
             let end = memchr::memchr(b'\n', bytes);
@@ -189,7 +189,7 @@ impl Io {
             first: Bytes::new(),
             ready: Bytes::new(),
             request_line: RequestLineEncoder::default(),
-            line: Line::default(),
+            line: FirstLine::default(),
             max_uri,
             may_have_more: false,
             resumes: None,

@@ -79,7 +79,7 @@ enum At {
     },
     Target,
     /// After the request line. A body may follow, whatever the method is.
-    Head(Line),
+    Head(HeaderLine),
     /// This many bytes after the header section.
     AfterHead(u64),
     /// In or after a chunked body.
@@ -90,7 +90,7 @@ enum At {
 
 /// The position in a line of the header section.
 #[derive(Debug, Clone, Copy)]
-enum Line {
+enum HeaderLine {
     Start,
     AfterCr,
     /// This many bytes match [`TRANSFER_ENCODING`].
@@ -203,7 +203,7 @@ impl RequestLineEncoder {
             at += 1;
         }
         if let Some(newline) = newline {
-            self.at = At::Head(Line::Start);
+            self.at = At::Head(HeaderLine::Start);
             return (at, newline + 1);
         }
         (at, end)
@@ -230,30 +230,30 @@ impl RequestLineEncoder {
         while let At::Head(line) = self.at {
             let first = rest.first()?;
             let matched = match line {
-                Line::Name(matched) => usize::from(matched),
+                HeaderLine::Name(matched) => usize::from(matched),
                 _ => 0,
             };
             let (next, len) = match (line, first) {
-                (Line::Start | Line::AfterCr, b'\n') if self.is_chunked => {
+                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') if self.is_chunked => {
                     (At::Chunked(Chunks::default()), 1)
                 }
-                (Line::Start | Line::AfterCr, b'\n') => (At::AfterHead(0), 1),
-                (Line::Start, b'\r') => (At::Head(Line::AfterCr), 1),
-                (Line::Start | Line::Name(_), byte)
+                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (At::AfterHead(0), 1),
+                (HeaderLine::Start, b'\r') => (At::Head(HeaderLine::AfterCr), 1),
+                (HeaderLine::Start | HeaderLine::Name(_), byte)
                     if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
                 {
                     let matched = matched + 1;
                     self.is_chunked |= matched == TRANSFER_ENCODING.len();
                     let line = match matched == TRANSFER_ENCODING.len() {
-                        true => Line::Within,
+                        true => HeaderLine::Within,
                         // A shorter match.
-                        false => Line::Name(matched as u8),
+                        false => HeaderLine::Name(matched as u8),
                     };
                     (At::Head(line), 1)
                 }
                 _ => match memchr::memchr(b'\n', rest) {
-                    Some(len) => (At::Head(Line::Start), len + 1),
-                    None => (At::Head(Line::Within), rest.len()),
+                    Some(len) => (At::Head(HeaderLine::Start), len + 1),
+                    None => (At::Head(HeaderLine::Within), rest.len()),
                 },
             };
             self.at = next;
@@ -603,7 +603,10 @@ mod tests {
                 }
             }
             // A client that waits for each response loses none.
-            if requests.iter().all(|one| !one.is_early && (!one.is_ignored || one.body.is_empty())) {
+            let waits = |one: &Asked| {
+                !one.is_early && (!one.is_ignored || one.body.is_empty())
+            };
+            if requests.iter().all(waits) {
                 prop_assert_eq!(seen.len(), requests.len());
                 for (seen, sent) in seen.iter().zip(&requests) {
                     prop_assert!(seen.0.is_ascii(), "{seen:?} {sent:?}");

@@ -31,13 +31,13 @@ pub struct ConnectionTimers {
 
 /// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ConnectionLimits {
     pub head: Duration,
     pub keep_alive: Duration,
     pub write: Duration,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// The interval of checks: timeouts are nearly exact, but thousands of idle connections do not
     /// wake all the time.
     pub fn look(&self) -> Duration {
@@ -197,7 +197,7 @@ impl ConnectionTimers {
     }
 
     /// Why the connection must be closed, if it must.
-    pub fn overdue(&self, limits: Limits) -> Option<Timeout> {
+    pub fn overdue(&self, limits: ConnectionLimits) -> Option<Timeout> {
         let now = self.now();
         let over = |since: u64, limit: Duration| {
             since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
@@ -226,7 +226,7 @@ impl ConnectionTimers {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: ConnectionLimits = ConnectionLimits {
         head: Duration::ZERO,
         keep_alive: Duration::from_secs(9),
         write: Duration::from_secs(9),
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn rest_of_a_response_can_stall_after_its_request() {
         let timers = ConnectionTimers::new();
-        let limits = Limits {
+        let limits = ConnectionLimits {
             keep_alive: Duration::from_millis(20),
             ..LIMITS
         };
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn draining_restarts_the_idle_time() {
         let timers = ConnectionTimers::new();
-        let limits = Limits {
+        let limits = ConnectionLimits {
             keep_alive: Duration::from_millis(100),
             ..LIMITS
         };
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn response_without_window_counts_as_stalled() {
         let timers = ConnectionTimers::new();
-        let limits = Limits {
+        let limits = ConnectionLimits {
             write: Duration::ZERO,
             ..LIMITS
         };
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn blocked_write_counts_during_a_request() {
         let timers = ConnectionTimers::new();
-        let limits = Limits {
+        let limits = ConnectionLimits {
             write: Duration::ZERO,
             ..LIMITS
         };
