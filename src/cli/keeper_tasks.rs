@@ -20,12 +20,12 @@ use tracing::{error, warn};
 use super::engine_setup;
 use super::engine_setup::Planned;
 use super::serve;
-use crate::app::Place;
+use crate::app::DocumentTree;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Described, Reader, Site};
+use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
@@ -240,7 +240,7 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
             let Some(opener) = opener.upgrade() else {
                 return;
             };
-            if opener.attend().await {
+            if opener.recover().await {
                 continue;
             }
             let replaced = keeper.opener(place).await;
@@ -254,7 +254,10 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
 }
 
 /// In the front: serves from the directories that the keeper has opened. Returns what [`attend`] takes, too.
-pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u32, Arc<Opener>))> {
+pub fn adopt(
+    config: &Config,
+    place: keeper::Place,
+) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
     let number = place.number;
     let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
     let mut fds = place.fds.into_iter();
@@ -266,7 +269,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
     let mut all = described.into_iter().zip(fds).zip(0..);
     let mut next = || {
         let ((described, dir), tree) = all.next().context("a directory is missing")?;
-        Ok::<_, anyhow::Error>((described, dir, Reader::new(opener.clone(), tree)))
+        Ok::<_, anyhow::Error>((described, dir, AccessCheck::new(opener.clone(), tree)))
     };
     let (described, dir, reader) = next()?;
     let site = Arc::new(Site::adopt(&config.site, described, dir, reader)?);
@@ -285,7 +288,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
         let front = Site::adopt(&config.site, described, dir, reader)?;
         adopted.insert(name, Arc::new(front));
     }
-    let place = Place {
+    let place = DocumentTree {
         site,
         fronts: adopted,
         send_file,

@@ -50,9 +50,7 @@ fn a_boot_that_fails_says_why() {
         for engine in ["rewind", "standby"] {
             let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
             let words = match engine {
-                "standby" if words == "PHP did not start" => {
-                    "a worker ended before it could take an event"
-                }
+                "standby" if words == "PHP did not start" => "a worker exited during start-up",
                 _ => words,
             };
             assert!(log.contains(words), "{engine}: {boot}\n{log}");

@@ -80,7 +80,7 @@ fn drawn(engine: &str, word: &str) -> Vec<BTreeMap<String, String>> {
     });
     let answers = answers.collect();
     assert!(
-        !function.log().contains("worker died"),
+        !function.log().contains("worker crashed"),
         "{}",
         function.log()
     );

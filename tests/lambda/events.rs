@@ -377,7 +377,7 @@ fn log_line_of_a_concurrent_batch_names_event_and_record() {
             "{failed}"
         );
         if end == "SIGKILL" {
-            for line in [failed, of("worker died")] {
+            for line in [failed, of("worker crashed")] {
                 assert!(line["how"].as_str().unwrap().starts_with(end), "{line}");
             }
         }

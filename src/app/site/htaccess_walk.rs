@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::document_root::{Denial, Opened};
 use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::Handler;
@@ -19,6 +18,7 @@ use super::htaccess::rules::Led;
 use super::htaccess::{About, Way};
 use super::lookup::NoScript;
 use super::normalize::{Kind, Normalised, Stop, kind, normalize};
+use super::opened::{Denial, Opened};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;

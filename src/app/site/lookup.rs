@@ -1,4 +1,4 @@
-//! Finds the file or script at a path, where no `.htaccess` file is on its way.
+//! Finds the file or script at a path without `.htaccess` files on its way.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -8,11 +8,11 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 use tracing::debug;
 
-use super::document_root::{Denial, Opened, Trouble};
 use super::hidden_files::Why;
 use super::htaccess::facts::Facts;
 use super::htaccess_walk::Visit;
 use super::normalize::{Kind, Normalised, Stop, fold, kind};
+use super::opened::{Denial, Opened, Trouble};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
@@ -77,7 +77,7 @@ impl Site {
         }
     }
 
-    /// The file beside the one at `path` whose name is `suffix` longer, under the same rules.
+    /// The file whose name is `suffix` longer than that of `path`, under the same rules.
     pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
         let mut path = path.to_path_buf().into_os_string();
         path.push(suffix);
@@ -103,7 +103,8 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    /// The first part of the path that is a script, with the rest as `PATH_INFO`, and where that
+    /// part ends.
     pub(super) fn find_script_at(
         &self,
         path: &Normalised<'_>,
@@ -113,7 +114,7 @@ impl Site {
         if self.scriptless {
             return None;
         }
-        // Paths are short, and a search that is quick in long texts takes longer to begin.
+        // Paths are short, and search algorithms for long texts take longer to set up.
         let slashes = files.bytes().enumerate().skip(1);
         let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
         for end in slashes.chain([files.len()]) {
@@ -122,7 +123,7 @@ impl Site {
                 continue;
             }
             match self.script_at(name, now) {
-                // Below a missing directory there is no script either.
+                // Nor is there a script below a missing directory.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
                 Err(other) => return Some(Err(other)),
@@ -148,7 +149,7 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
-            // Its content cannot be read here, and PHP is no key.
+            // Its content cannot be read here; keys are not PHP.
             Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
                 Err(NoScript::Hidden)
             }
@@ -198,7 +199,7 @@ impl Site {
             if self.scriptless || self.is_uploaded_source(&file) {
                 return None;
             }
-            // A script that was named on the command line stands in for the index.php beside it.
+            // A script named on the command line replaces the index.php in its directory.
             if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
                 return Some(Resolution::Script(front.clone()));
             }
@@ -219,7 +220,7 @@ impl Site {
         }
     }
 
-    /// Whether a file or script that exists is answered as if it did not.
+    /// Whether an existing file or script is treated as missing.
     pub(super) fn hides(
         &self,
         path: &str,
@@ -272,7 +273,7 @@ impl Site {
     }
 }
 
-/// What is there instead of a script.
+/// Why there is no script.
 pub(super) enum NoScript {
     Missing,
     Directory,

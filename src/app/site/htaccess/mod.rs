@@ -34,8 +34,9 @@ use std::time::Instant;
 use surus_sys::openat2::Access as For;
 
 use self::rules::File;
-use super::document_root::{Opened, Root};
+use super::document_root::Root;
 use super::lookup_cache::Recent;
+use super::opened::Opened;
 
 pub use self::read::read;
 pub use self::rules::Problem;

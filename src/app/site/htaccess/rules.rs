@@ -5,7 +5,7 @@ use super::facts::{Env, Facts};
 use super::handler::Switch;
 use super::pattern::{Groups, Pattern};
 use super::rule::Rewriting;
-use crate::app::site::document_root::Trouble;
+use crate::app::site::opened::Trouble;
 
 /// A file as a whole.
 #[derive(Debug, Default)]

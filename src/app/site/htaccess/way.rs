@@ -10,7 +10,7 @@ use super::handler::{Handler, Php};
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, File, Led};
-use crate::app::site::document_root::{Denial, Trouble};
+use crate::app::site::opened::{Denial, Trouble};
 
 /// What the `.htaccess` files from the document root down to a directory say together.
 #[derive(Debug, Default)]
