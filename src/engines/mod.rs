@@ -69,7 +69,7 @@ pub struct Settings {
     /// Binds calls inside PHP's library directly instead of through its symbol table
     /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
     /// the start, which slows down Lambda cold starts.
-    pub direct_calls: bool,
+    pub direct_binding: bool,
     /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
     pub spare_workers: usize,
     /// How many events may wait for a worker; more are rejected at once.
@@ -318,7 +318,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
 
 /// How long to busy-poll before blocking.
 pub fn spin(settings: &Settings) -> Duration {
-    match settings.spin && Machine::read().has_spare() {
+    match settings.busy_poll && Machine::read().has_spare() {
         true => LONGEST_POLL,
         false => Duration::ZERO,
     }

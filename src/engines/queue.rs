@@ -153,7 +153,7 @@ impl Queue {
         reject(late);
         self.inner.give(served);
         match is_full {
-            true => Err(Failure::Busy("the queue is full")),
+            true => Err(Failure::QueueFull("the queue is full")),
             false => Ok(QueuedWait {
                 inner: self.inner.clone(),
                 number,

@@ -208,7 +208,7 @@ impl SpoolWriter {
             return Ok(());
         }
         let why = "no memory or disk space for the rest of a response (http.buffer_memory, \
-        http.max_spool)";
+        http.max_temp_size)";
         self.channel.lock().end = Some(Err(Failure::Busy(why)));
         Err(ClientClosed)
     }

@@ -24,7 +24,7 @@ pub struct Settings {
     pub symlinks: Symlinks,
     /// URL paths below which visitors can upload files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
-    pub uploads: Vec<String>,
+    pub no_php: Vec<String>,
     /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
     /// docs/htaccess.md.
     pub htaccess: bool,

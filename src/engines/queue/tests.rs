@@ -32,7 +32,7 @@ async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Permit, Failure>> {
 }
 
 fn is_rejected(answer: &Result<Permit, Failure>) -> bool {
-    matches!(answer, Err(Failure::Busy(why)) if why.contains("overload"))
+    matches!(answer, Err(Failure::QueueTimeout(why)) if why.contains("overload"))
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,7 +38,7 @@ pub const UNEXPECTED: [&str; 9] = [
 
 /// The master process ended it, so that a worker with a fresh PCRE cache takes its place.
 pub const RENEWED: ExitReason = ExitReason {
-    label: "renewed",
+    label: "pcre_refresh",
     expected: true,
     remedy: None,
 };
@@ -69,7 +69,7 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
         Some(_) => ("unexpected_exit", false),
         None => match killed {
             Some(Killed::Timeout) => ("timeout", false),
-            Some(Killed::ProtocolError) => ("broken", false),
+            Some(Killed::ProtocolError) => ("protocol_error", false),
             Some(Killed::Suspended) => ("suspended", false),
             None => ("signal", false),
         },

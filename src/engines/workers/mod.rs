@@ -233,7 +233,7 @@ impl Inner {
         let began = Instant::now();
         let permit = self.queue.enter(event).await;
         if permit.is_err() {
-            let waited = self.metrics.queue_wait(self.spec.name);
+            let waited = self.metrics.queue_duration(self.spec.name);
             waited.observe(began.elapsed().as_secs_f64());
         }
         Ok((permit?, Some(began)))

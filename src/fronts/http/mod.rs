@@ -48,10 +48,10 @@ pub struct Settings {
     #[serde(deserialize_with = "timeout")]
     pub request_timeout: Time,
     /// Larger request bodies: 413.
-    pub max_body: Size,
+    pub max_body_size: Size,
     /// Larger header sections: 431.
-    #[serde(deserialize_with = "max_head")]
-    pub max_head: Size,
+    #[serde(deserialize_with = "max_header_size")]
+    pub max_header_size: Size,
     /// More header lines: 431.
     #[serde(deserialize_with = "max_headers")]
     pub max_headers: usize,
@@ -59,16 +59,16 @@ pub struct Settings {
     #[serde(deserialize_with = "max_uri")]
     pub max_uri: Size,
     /// The time limit from a header section's first byte to its last.
-    #[serde(deserialize_with = "head_timeout")]
-    pub head_timeout: Time,
+    #[serde(deserialize_with = "header_timeout")]
+    pub header_timeout: Time,
     /// How long a request body may send nothing: 408.
     #[serde(deserialize_with = "body_timeout")]
     pub body_timeout: Time,
     /// How long a client may take no byte of the response.
-    #[serde(deserialize_with = "write_timeout")]
-    pub write_timeout: Time,
+    #[serde(deserialize_with = "send_timeout")]
+    pub send_timeout: Time,
     /// How long an idle connection stays open.
-    pub keep_alive: Time,
+    pub keep_alive_timeout: Time,
     /// A further connection replaces the one that has been idle longest. If none is idle, it waits
     /// briefly and is then closed.
     #[serde(deserialize_with = "max_connections")]
@@ -81,18 +81,18 @@ pub struct Settings {
     pub proxy_protocol: bool,
     /// The directory for request bodies above 64 KiB, and for responses to slow clients; by default
     /// the system's directory for temporary files.
-    pub spool: Option<PathBuf>,
+    pub temp_dir: Option<PathBuf>,
     /// How much of one response is kept for a slow client. Beyond that PHP waits. 0 for none.
-    pub max_response_spool: Size,
+    pub max_response_buffer: Size,
     /// Bytes of all requests and responses that wait in memory. Beyond that they wait in files.
     pub buffer_memory: Size,
     /// Bytes of all such files. Beyond that PHP waits for its clients, and request bodies are
     /// rejected: 507.
-    pub max_spool: Size,
+    pub max_temp_size: Size,
     /// How long requests in flight may take after SIGTERM.
-    pub grace: Time,
+    pub shutdown_timeout: Time,
     /// How long everything but readiness continues after SIGTERM.
-    pub drain_delay: Time,
+    pub shutdown_delay: Time,
 }
 
 impl Default for Settings {
@@ -170,8 +170,8 @@ fn send_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
 }
 
 /// hyper reads at least 8 KiB.
-fn max_head<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
-    units::size("http.max_head", Size(8 << 10)..=Size(16 << 20), from)
+fn max_header_size<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+    units::size("http.max_header_size", Size(8 << 10)..=Size(16 << 20), from)
 }
 
 /// hyper allocates space for all of them in every request, and a `HeaderMap` takes at most 24,576.
@@ -197,7 +197,7 @@ pub async fn run(
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
     let limiter = Arc::new(ConnectionLimiter::new(service.settings.max_connections));
-    let grace = service.settings.grace.0;
+    let grace = service.settings.shutdown_timeout.0;
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|listener| {

@@ -203,7 +203,7 @@ impl GenerationState {
             known
         };
         // So would a line per event where each event has its own worker.
-        let is_usual = matches!(why.label, "served" | "drained" | "renewed");
+        let is_usual = matches!(why.label, "single_use" | "drained" | "pcre_refresh");
         match why.expected {
             true if said || is_usual => debug!(pid, reason = why.label, "worker exited"),
             true if why.remedy.is_some() => {

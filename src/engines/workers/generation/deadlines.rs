@@ -286,7 +286,7 @@ impl Sweeper {
         match finding {
             Finding::QueueTimeout => {
                 // An event that has been claimed meanwhile did not wait too long.
-                shared.take_back_for(key, Failure::Busy("no worker became free in time"));
+                shared.take_back_for(key, Failure::QueueTimeout("no worker became free in time"));
             }
             Finding::RequestTimeout(holder) => {
                 // If no worker has begun it, the one that finds its message drops it.
@@ -335,7 +335,7 @@ impl Sweeper {
                     // If a worker holds it after all, its response is discarded. It has as long as
                     // it would have had.
                     shared.in_flight.close(key);
-                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
+                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_timeout;
                     self.suspects.suspect(shared, until);
                 }
             }

@@ -46,9 +46,9 @@ pub struct Spec {
     /// Peers to which the boot may leave connections open.
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
-    pub paranoid: bool,
-    /// See [`Settings`](crate::engines::Settings::direct_calls).
-    pub direct_calls: bool,
+    pub verify_restore: bool,
+    /// See [`Settings`](crate::engines::Settings::direct_binding).
+    pub direct_binding: bool,
     /// The longest busy poll.
     pub spin: Duration,
     pub max_requests: u64,

@@ -107,7 +107,7 @@ impl Generation {
                 },
                 true if generation.shared.has_master_exited() => anyhow!(
                     "{failure:#}, without a word: it may not be the surus-php of this surus \
-                    (engine.php), or an extension that \
+                    (engine.surus_php), or an extension that \
                      php.ini loads has ended it"
                 ),
                 true => failure,

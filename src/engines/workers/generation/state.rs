@@ -119,7 +119,7 @@ impl GenerationState {
         requests: u16,
         metrics: Arc<Metrics>,
     ) -> GenerationState {
-        metrics.expect_no_end(spec.name, &exit_reason::UNEXPECTED);
+        metrics.expect_no_exit(spec.name, &exit_reason::UNEXPECTED);
         GenerationState {
             number,
             board,
@@ -128,7 +128,7 @@ impl GenerationState {
             attention: Attention::default(),
             warm_worker: WarmWorkerHint::default(),
             poll_budget: PollBudget::new(spec.spin),
-            queue_wait: metrics.queue_wait(spec.name),
+            queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),

@@ -199,9 +199,9 @@ async fn serve(
         io.begin_with(first.freeze());
     }
     let mut limits = ConnectionLimits {
-        head: settings.head_timeout.0,
-        keep_alive: settings.keep_alive.0,
-        write: settings.write_timeout.0,
+        head: settings.header_timeout.0,
+        keep_alive: settings.keep_alive_timeout.0,
+        write: settings.send_timeout.0,
     };
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);

@@ -200,7 +200,7 @@ impl Service {
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
         let limits = body::BodyLimits {
-            max: self.settings.max_body.0,
+            max: self.settings.max_body_size.0,
             idle: self.settings.body_timeout.0,
             spool: self.settings.temp_dir.as_deref(),
         };
@@ -213,7 +213,7 @@ impl Service {
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
         // PHP's time limit begins now.
-        event.deadline = Instant::now() + self.settings.timeout.0;
+        event.deadline = Instant::now() + self.settings.request_timeout.0;
         Ok(())
     }
 }
@@ -287,7 +287,7 @@ fn body_rejection(error: BodyError) -> RequestRejection {
             )
         }
         BodyError::NoRoom(error) => {
-            error!(%error, "cannot store a request body (http.spool)");
+            error!(%error, "cannot store a request body (http.temp_dir)");
             reject(StatusCode::INSUFFICIENT_STORAGE, "no room for the body")
         }
     }

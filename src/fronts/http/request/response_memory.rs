@@ -63,7 +63,7 @@ pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>
             static REPORTED: Rarely = Rarely::new();
             if REPORTED.is_time(std::time::Instant::now()) {
                 warn!(%error, "no memory or disk space for a response (http.buffer_memory, \
-                    http.spool): 503");
+                    http.temp_dir): 503");
             }
             plain(
                 StatusCode::SERVICE_UNAVAILABLE,
