@@ -15,6 +15,7 @@ mod memory_trim;
 mod options;
 mod reload;
 mod serve;
+mod spool_access;
 mod status;
 mod stdout;
 mod stub;
