@@ -10,7 +10,7 @@
 //! - PHP below one of the `uploads`;
 //! - what `.htaccess` files close, see `htaccess/`;
 //! - our own configuration;
-//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
+//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden_files.rs` and `private_files/`.
 
 mod access_check;
 mod config_guard;
