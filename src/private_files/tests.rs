@@ -1,3 +1,4 @@
+//! Tests of the list, and of the judgement by content.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
