@@ -4,6 +4,8 @@
 //! harness, because a keeper must have one thread when it forks.
 #![allow(clippy::unwrap_used)]
 
+#[path = "privileges/answers.rs"]
+mod answers;
 mod common;
 #[path = "privileges/exchanged.rs"]
 mod exchanged;
@@ -13,6 +15,10 @@ mod failures;
 mod hostile;
 #[path = "privileges/processes.rs"]
 mod processes;
+#[path = "privileges/server.rs"]
+mod server;
+#[path = "privileges/signals.rs"]
+mod signals;
 
 use std::process::ExitCode;
 
@@ -45,33 +51,37 @@ const TESTS: &[Test] = &[
     ),
     (
         "files_that_only_php_may_read_are_served",
-        processes::files_that_only_php_may_read_are_served,
+        answers::files_that_only_php_may_read_are_served,
     ),
     (
         "project_that_the_front_may_not_enter_is_served_and_reloaded",
-        processes::project_that_the_front_may_not_enter_is_served_and_reloaded,
+        answers::project_that_the_front_may_not_enter_is_served_and_reloaded,
     ),
     (
         "every_engine_answers_is_interrupted_and_reloads_through_the_keeper",
-        processes::every_engine_answers_is_interrupted_and_reloads_through_the_keeper,
+        answers::every_engine_answers_is_interrupted_and_reloads_through_the_keeper,
     ),
     (
         "php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper",
-        processes::php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper,
+        answers::php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper,
     ),
-    ("quit_drains", processes::quit_drains),
-    ("usr2_reloads", processes::usr2_reloads),
+    ("quit_drains", signals::quit_drains),
+    ("usr2_reloads", signals::usr2_reloads),
     (
         "usr1_reopens_renamed_logs",
-        processes::usr1_reopens_renamed_logs,
+        signals::usr1_reopens_renamed_logs,
     ),
     (
         "process_1_reaps_orphans_and_ends_by_a_signal",
-        processes::process_1_reaps_orphans_and_ends_by_a_signal,
+        signals::process_1_reaps_orphans_and_ends_by_a_signal,
     ),
     (
         "process_1_that_is_not_root_reaps_orphans_and_passes_signals_on",
-        processes::process_1_that_is_not_root_reaps_orphans_and_passes_signals_on,
+        signals::process_1_that_is_not_root_reaps_orphans_and_passes_signals_on,
+    ),
+    (
+        "signals_that_the_starter_ignored_or_blocked_work",
+        signals::signals_that_the_starter_ignored_or_blocked_work,
     ),
     (
         "opener_that_dies_or_stops_is_replaced",
@@ -104,6 +114,18 @@ const TESTS: &[Test] = &[
     (
         "document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused",
         exchanged::document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused,
+    ),
+    (
+        "socket_below_a_link_of_another_user_is_refused",
+        exchanged::socket_below_a_link_of_another_user_is_refused,
+    ),
+    (
+        "socket_below_directories_of_another_user_is_made_there",
+        exchanged::socket_below_directories_of_another_user_is_made_there,
+    ),
+    (
+        "directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere",
+        exchanged::directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere,
     ),
     (
         "compromised_front_cannot_say_which_functions_are_disabled",

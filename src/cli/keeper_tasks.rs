@@ -1,8 +1,6 @@
 //! What the keeper of `surus serve` does for its front, from the configuration that it has read.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +17,6 @@ use tracing::{error, warn};
 
 use super::engine_setup;
 use super::engine_setup::Planned;
-use super::serve;
 use crate::app::DocumentTree;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
@@ -353,39 +350,5 @@ pub fn confinement(config: &Config) -> keeper::Confinement {
         user: config.http.user.clone(),
         landlock: config.http.landlock,
         seccomp: config.http.seccomp,
-    }
-}
-
-/// As [`serve::check_spool`], as the front's user. Called while this process has one thread.
-pub fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
-    if !surus_sys::process::has_other_users() {
-        return serve::check_spool(config);
-    }
-    let (_, front) = users(config)?;
-    let mut said = File::from(surus_sys::process::writable_memory_file()?);
-    let look = || {
-        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
-        let (status, text) = match looked.and_then(|_| serve::check_spool(config)) {
-            Ok(None) => return 0,
-            Ok(Some(trouble)) => (1, trouble),
-            Err(error) => (2, format!("{error:#}")),
-        };
-        let written = (&said).write_all(text.as_bytes());
-        written.map_or(2, |()| status)
-    };
-    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
-    let status = loop {
-        match fork::reap(pid) {
-            Some(status) => break surus_sys::process::exit_status(status),
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    let mut text = String::new();
-    said.rewind()?;
-    said.read_to_string(&mut text)?;
-    match status {
-        Some(0) => Ok(None),
-        Some(1) => Ok(Some(text)),
-        _ => bail!(text),
     }
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::engine_setup::Planned;
 use super::options::Args;
-use super::{config_lint, engine_setup, keeper_tasks, memory_trim};
+use super::{config_lint, engine_setup, keeper_tasks, memory_trim, spool_access};
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
@@ -33,7 +33,6 @@ use crate::launcher::Launch;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
-use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
@@ -242,7 +241,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             }
         }
     };
-    if let Some(trouble) = check_spool(&config)? {
+    if let Some(trouble) = spool_access::of_this_process(&config)? {
         warn!("{trouble}");
     }
     let metrics = Arc::new(Metrics::default());
@@ -438,28 +437,6 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Docu
         send_file,
         routes,
     })
-}
-
-/// Checks that temporary files can be created. A configured directory must work; without one, only
-/// large bodies are rejected.
-pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
-    match (
-        TempFile::create(config.http.temp_dir.as_deref()),
-        &config.http.temp_dir,
-    ) {
-        (Ok(_), _) => Ok(None),
-        (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
-            "cannot create a file in {} (http.temp_dir) as uid {}, the front end's user; let that \
-             user write there, or set http.user",
-            directory.display(),
-            surus_sys::process::uid()
-        ))),
-        (Err(error), None) => Ok(Some(format!(
-            "cannot create a file in {} ({error}), so bodies above 64 KiB are rejected; name \
-             another directory in http.temp_dir",
-            std::env::temp_dir().display()
-        ))),
-    }
 }
 
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,10 +52,7 @@ impl Settings {
                 .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
+            surus_sys::trusted_path::directory(directory, Some(0o700))
                 .with_context(|| {
                     format!(
                         "cannot make {} for the admin socket; admin.listen takes another place, such as \

@@ -1,7 +1,7 @@
 //! The process that keeps root's rights and meets no network: it starts the front and does for it what the front may not.
 //!
 //! The front is forked from it and gives up root before it reads the first byte of a request. Everything that the
-//! keeper reads from the front is taken for hostile: `message.rs` has the closed set of messages, `run.rs` decides what a front may ask
+//! keeper reads from the front is taken for hostile: `message.rs` has the closed set of messages, `services.rs` decides what a front may ask
 //! for, and [`Duties`] do it from the configuration that the keeper has read itself.
 
 pub mod client;
@@ -11,6 +11,7 @@ pub mod message;
 pub mod processes;
 pub mod run;
 mod running;
+mod services;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

@@ -169,6 +169,20 @@ fn sigterm_ends_the_function_and_its_workers() {
 }
 
 #[test]
+fn sigterm_that_the_starter_ignored_or_blocked_ends_the_function() {
+    for left in ["--ignore-signal=TERM,CHLD", "--block-signal=TERM,CHLD"] {
+        let mut command = std::process::Command::new("env");
+        command.args([left, env!("CARGO_BIN_EXE_surus")]);
+        let dir = Dir::new(&[("index.php", "<?php echo 'x';")]);
+        let mut function = Function::begin_by(command, Api::start(), dir, &[]);
+        function.api.until_waiting(1);
+        assert_eq!(function.get("i-1", "/").text(), "x", "{left}");
+        function.signal("TERM");
+        assert!(function.end().success(), "{left}");
+    }
+}
+
+#[test]
 fn sigterm_does_not_wait_for_a_hanging_script() {
     let code = "<?php file_put_contents(__DIR__.'/began', 'x'); while (true) { usleep(1000); }";
     let mut function = Function::start(&[("index.php", code)], &[]);

@@ -79,7 +79,12 @@ impl Function {
 
     /// Starts the function without waiting.
     pub fn begin(api: Api, dir: Arc<Dir>, env: &[(&str, &str)]) -> Function {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_surus"))
+        Self::begin_by(Command::new(env!("CARGO_BIN_EXE_surus")), api, dir, env)
+    }
+
+    /// Like `begin`, through a command that becomes `surus`.
+    pub fn begin_by(mut surus: Command, api: Api, dir: Arc<Dir>, env: &[(&str, &str)]) -> Function {
+        let mut child = surus
             .arg("lambda")
             .env("AWS_LAMBDA_RUNTIME_API", &api.address)
             .env("LAMBDA_TASK_ROOT", dir.path(""))

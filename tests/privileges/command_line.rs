@@ -10,7 +10,7 @@ use surus::launcher::{Role, Which};
 use super::Attacker;
 
 pub fn compromised_front_cannot_say_which_functions_are_disabled() {
-    if !crate::processes::is_root() {
+    if !crate::server::is_root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

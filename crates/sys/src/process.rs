@@ -41,6 +41,12 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
     // A process group and a session of its own: PHP cannot type into the terminal from which the
     // server was started (TIOCSTI).
     nix::unistd::setsid()?;
+    // The program that started Surus may have ignored signals, which exec keeps.
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default action runs no code of this process. The system refuses SIGKILL,
+        // SIGSTOP and the signals of the C library, which are never ignored.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
     // A keeper blocks signals that it reads from a descriptor, and exec keeps the mask.
     let none = nix::sys::signal::SigSet::empty();
     let how = nix::sys::signal::SigmaskHow::SIG_SETMASK;

@@ -12,7 +12,7 @@
 //! - files that `.htaccess` files deny (see `htaccess/`);
 //! - Surus's own configuration;
 //! - private files such as `composer.lock`, `dump.sql`, `debug.log` (see `hidden_files.rs` and
-//!   `private_files.rs`).
+//!   `private_files/`).
 
 mod access_check;
 mod config_guard;
@@ -272,7 +272,7 @@ impl Site {
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;
         site.index = index(&settings.index)?;
-        site.uploads = uploads(&settings.no_php)?;
+        site.no_php = uploads(&settings.no_php)?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;

@@ -158,8 +158,15 @@ impl Bound {
                 Bound::Tcp(listener)
             }
             Address::Unix(path) => {
-                if let Ok(Some(found)) = socket_file::SocketFile::find(path) {
-                    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                let cannot = || {
+                    format!(
+                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
+                        path.display()
+                    )
+                };
+                let place = socket_file::Place::open(path, None).with_context(cannot)?;
+                if let Ok(Some(found)) = place.find() {
+                    if place.connect().is_ok() {
                         bail!(
                             "cannot listen at unix:{}: another process does; end it, or choose \
                              another address with {setting}",
@@ -172,16 +179,10 @@ impl Bound {
                 }
                 let Admission { mode, group } = admission;
                 let mode = mode.map(|Mode(mode)| mode);
-                let listener = socket_file::listen(path, mode, group).with_context(|| {
-                    format!(
-                        "cannot create the socket {} ({setting}); its directory must exist and be \
-                         writable",
-                        path.display()
-                    )
-                })?;
+                let listener = place.listen(mode, group).with_context(cannot)?;
                 let file = SocketFile {
                     path: path.clone(),
-                    made: socket_file::SocketFile::find(path).ok().flatten(),
+                    made: place.find().ok().flatten(),
                 };
                 let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
                 listener.set_nonblocking(true)?;
