@@ -12,6 +12,8 @@ require __DIR__ . '/wp-load.php';
 unset( wp_scripts()->registered['utils'] );
 echo json_encode( [
 	WP_Block_Type_Registry::get_instance()->get_all_registered(),
+	// Newer versions make them when they are asked for.
+	array_map( fn ( $type ) => $type->variations, WP_Block_Type_Registry::get_instance()->get_all_registered() ),
 	get_post_types( [], 'objects' ),
 	get_taxonomies( [], 'objects' ),
 	wp_scripts()->registered,
