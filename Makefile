@@ -171,6 +171,11 @@ test-php8.5: ## The same with PHP 8.5, from Debian's experimental
 	scripts/install serve debootstrap
 	scripts/test-php 8.5 $(OTHER_PHP)
 
+.PHONY: test-applications
+test-applications: ## Compare eight applications of Debian 12 with Apache and nginx, below target/; needs root, 4 GB, 20 minutes
+	scripts/install serve debootstrap
+	scripts/test-applications
+
 .PHONY: try-readme
 try-readme: ## Do what README.md says on a fresh Debian 12 and 13 below target/; needs root, 12 GB, an hour
 	scripts/install serve debootstrap

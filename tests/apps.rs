@@ -16,6 +16,7 @@ mod apps {
     mod dokuwiki;
     mod events;
     mod frankenphp;
+    mod frankenphp_requests;
     mod jobs;
     mod laravel;
     mod laravel_visitors;
@@ -25,6 +26,7 @@ mod apps {
     mod slim;
     mod symfony;
     mod symfony_visitors;
+    mod unit;
     mod visitors;
     mod warmup;
     mod wordpress;

@@ -91,6 +91,7 @@ fn check(settings: &[&str]) {
     for extension in LOCAL
         .split_whitespace()
         .chain(CONNECTING.split_whitespace())
+        .filter(|extension| !common::php::lacks(extension))
     {
         let (mut bodies, mut pids, mut descriptors) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

@@ -145,9 +145,18 @@ fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
 /// The type for the file's name. Text is declared as UTF-8, except XML, which declares its own
 /// charset.
 pub(super) fn content_type(path: &Path) -> HeaderValue {
-    let guess = mime_guess::from_path(path)
-        .first_raw()
-        .unwrap_or("application/octet-stream");
+    let extension = path.extension().map(|name| name.to_ascii_lowercase());
+    let guess = match extension.as_deref().and_then(|name| name.to_str()) {
+        // What mime_guess calls otherwise than the standards and other servers do.
+        Some("m3u8") => "application/vnd.apple.mpegurl",
+        Some("m4a") => "audio/mp4",
+        Some("rpm") => "application/x-redhat-package-manager",
+        Some("ts") => "video/mp2t",
+        Some("woff") => "font/woff",
+        _ => mime_guess::from_path(path)
+            .first_raw()
+            .unwrap_or("application/octet-stream"),
+    };
     match guess {
         "text/html" => HeaderValue::from_static("text/html; charset=utf-8"),
         "text/css" => HeaderValue::from_static("text/css; charset=utf-8"),
