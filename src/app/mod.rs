@@ -93,7 +93,7 @@ impl Application {
         Ok(fit(response, is_head))
     }
 
-    /// Determines who answers, and whether that can begin. `event` makes an event of the request's
+    /// Determines what answers, and whether that can begin. `event` makes an event of the request's
     /// head and the script; `origin` determines the client for rules that need it.
     pub fn begin(
         &self,
@@ -163,7 +163,7 @@ impl Application {
         response
     }
 
-    /// Finds out who answers this request.
+    /// Determines what answers this request.
     fn find(
         &self,
         head: &http::request::Parts,

@@ -335,7 +335,7 @@ fn link_of_another_owner_does_not_lead_out() {
     chown(dir.path().join("storage/a.txt"), Some(4711), Some(4711)).unwrap();
     for site in sites(&dir, &Settings::default()) {
         assert_eq!(says(&site, "/theirs.txt"), "file theirs.txt");
-        // The directory that the link leads to has another owner, whoever owns the file in it.
+        // The directory that the link leads to belongs to another user; the file need not.
         assert_eq!(says(&site, "/uploads/deep/a.txt"), "denied");
     }
 }

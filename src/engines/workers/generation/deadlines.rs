@@ -1,8 +1,8 @@
 //! Sweeps all events in flight: enforces time limits, and resends what was lost on the way to a
 //! worker.
 //!
-//! Shared memory that workers write is used here only where a forged value harms nobody but its
-//! writer (docs/shared-memory.md).
+//! Shared memory that workers write is used here only where a forged value harms its writer alone
+//! (docs/shared-memory.md).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, Se
 use super::losses::Losses;
 use super::state::GenerationState;
 use super::stopped::Stopped;
-use super::stuck::{LOOKS, LOST_AFTER, Oldest, StallDetector};
+use super::stuck::{LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
@@ -55,19 +55,19 @@ enum Finding {
 pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut hears, mut rests) = (true, false);
+    let (mut is_doorbell_open, mut is_resting) = (true, false);
     let mut sweeper = Sweeper::new(shared.clone(), limits);
     loop {
         tokio::select! {
-            _ = tick.tick(), if !rests => {}
-            () = shared.attention.called(), if rests => {
+            _ = tick.tick(), if !is_resting => {}
+            () = shared.attention.called(), if is_resting => {
                 shared.attention.wake();
-                rests = false;
+                is_resting = false;
                 tick.reset();
             }
-            notified = shared.poller.doorbell.notified(), if hears => {
+            notified = shared.poller.doorbell.notified(), if is_doorbell_open => {
                 // The timer remains.
-                hears = notified.is_ok();
+                is_doorbell_open = notified.is_ok();
                 shared.poller.poll();
                 if let Some(inbox) = inbox.upgrade() {
                     inbox.wake_if_needed();
@@ -79,11 +79,11 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limit
             return;
         }
         sweeper.sweep(inbox.upgrade().as_deref());
-        if sweeper.quiet > AT_REST && hears {
+        if sweeper.quiet > AT_REST && is_doorbell_open {
             shared.attention.sleep();
             // Earlier calls did not wake the sweeper.
-            rests = sweeper.has_nothing_to_do();
-            if !rests {
+            is_resting = sweeper.has_nothing_to_do();
+            if !is_resting {
                 shared.attention.wake();
             }
         }
@@ -126,15 +126,14 @@ fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Fi
     if slot.holder.is_some() {
         slot.holder_unknown_since = None;
     } else {
-        slot.looks = slot
+        slot.sweeps = slot
             .holder_unknown_since
-            .map_or(0, |_| slot.looks.saturating_add(1));
-        let holder_unknown_since =
-            now.duration_since(*slot.holder_unknown_since.get_or_insert(now));
-        if slot.looks == ASKED_AT {
+            .map_or(0, |_| slot.sweeps.saturating_add(1));
+        let unknown_for = now.duration_since(*slot.holder_unknown_since.get_or_insert(now));
+        if slot.sweeps == ASKED_AT {
             return Some(Finding::HolderUnknown);
         }
-        if slot.looks > LOOKS && holder_unknown_since > MISSING_AFTER {
+        if slot.sweeps > MIN_SWEEPS && unknown_for > MISSING_AFTER {
             return Some(Finding::HolderMissing);
         }
     }
@@ -186,8 +185,8 @@ impl Sweeper {
                 shared.inbox_was_closed();
             }
         }
-        shared.note_waiting();
-        shared.note_holders();
+        shared.record_waiting();
+        shared.record_holders();
         let survey = self.survey(inbox);
         if survey.written_back > 0 {
             shared.repaired("ticket");
@@ -196,13 +195,13 @@ impl Sweeper {
         // identifies it.
         for (key, event, finding) in survey.found {
             if let Finding::Lost(sent, SentVia::Socket) = finding {
-                self.losses.note(&shared, sent);
+                self.losses.record(&shared, sent);
             }
             self.act(key, event, finding);
         }
-        self.suspects.look(&shared);
+        self.suspects.sweep(&shared);
         let (oldest, claimed) = (survey.oldest, survey.claimed);
-        if self.stuck.look(&shared, oldest, claimed, self.limits.boot) {
+        if self.stuck.sweep(&shared, oldest, claimed, self.limits.boot) {
             for (worker, pid) in self.stopped.of(shared.without_event()) {
                 warn!(
                     pid = pid.get(),
@@ -212,7 +211,7 @@ impl Sweeper {
                 shared.kill(worker, &pid, Killed::Suspended);
             }
         }
-        self.suspects.add(&shared, self.stuck.take_doomed());
+        self.suspects.add(&shared, self.stuck.take_unresponsive());
         self.stopped.check_master(&shared);
         self.quiet = match self.has_nothing_to_do() {
             true => self.quiet.saturating_add(1),
@@ -354,7 +353,7 @@ impl Sweeper {
         let note = |stopping| {
             shared.in_flight.with(key, |slot| {
                 slot.stopping = stopping;
-                slot.looks = 0;
+                slot.sweeps = 0;
                 format!("{} {}", slot.method, slot.uri)
             })
         };
@@ -379,16 +378,16 @@ impl Sweeper {
         let shared = &self.shared;
         let now = Instant::now();
         let Some(is_to_be_heard) = shared.in_flight.with(key, |slot| {
-            slot.looks += 1;
-            slot.waits_for_client || slot.looks <= LOOKS
+            slot.sweeps += 1;
+            slot.waits_for_client || slot.sweeps <= MIN_SWEEPS
         }) else {
             return;
         };
         // The worker may say that it runs another event. Then its record that this one has ended
         // arrives soon, unless a client must be waited for.
         let holder = &stopping.holder;
-        let says_so = !shared.is_named(holder.worker, &holder.pid, key);
-        if says_so && is_to_be_heard {
+        let names_another = !shared.is_named(holder.worker, &holder.pid, key);
+        if names_another && is_to_be_heard {
             return;
         }
         warn!(

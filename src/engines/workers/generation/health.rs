@@ -23,7 +23,7 @@ impl GenerationState {
 
     /// Replaces the generation as soon as another has booted. Returns whether this is the first
     /// request to do so.
-    pub fn is_to_be_replaced(&self, why: &'static str) -> bool {
+    pub fn request_replacement(&self, why: &'static str) -> bool {
         let is_news = !self.replace.is_cancelled() && !self.is_retiring();
         if is_news {
             error!(
@@ -37,13 +37,13 @@ impl GenerationState {
 
     /// The workers' socket is closed: a script has shut it down for all of them, or they are gone.
     pub fn inbox_was_closed(&self) {
-        self.inbox_is_useless("a script has shut down the socket by which workers get requests");
+        self.abandon_inbox("a script has shut down the socket by which workers get requests");
     }
 
     /// Sends no more requests to this generation. The next one has another socket.
-    pub fn inbox_is_useless(&self, why: &'static str) {
+    pub fn abandon_inbox(&self, why: &'static str) {
         self.is_inbox_closed.store(true, Ordering::Release);
-        if !self.has_master_exited() && self.is_to_be_replaced(why) {
+        if !self.has_master_exited() && self.request_replacement(why) {
             self.repaired("inbox");
         }
     }

@@ -68,7 +68,7 @@ pub struct Holder {
     pub pid: Arc<Pid>,
     /// It has said so through its own socket or ring. Otherwise only the scoreboard says so, which
     /// every worker can write.
-    pub has_said_so: bool,
+    pub has_shown_ticket: bool,
 }
 
 impl Holder {
@@ -97,7 +97,7 @@ pub struct InFlightRequest {
     /// Since when a worker has claimed it without being known.
     pub holder_unknown_since: Option<Instant>,
     /// Sweeps since then, or since its worker was asked to end it.
-    pub looks: u32,
+    pub sweeps: u32,
     /// The client is too slow, and the reader of the worker's response waits for it.
     pub waits_for_client: bool,
     /// When the event must end. None while the worker waits for the client, which is not its fault.
@@ -139,17 +139,17 @@ impl InFlightRequest {
     }
 
     /// Records a worker that claims to hold the event. False if another one does and is believed.
-    pub fn is_held_by(&mut self, holder: &Holder) -> bool {
+    pub fn record_claim(&mut self, holder: &Holder) -> bool {
         if let Some(known) = &mut self.holder
             && known.is(&holder.pid)
         {
-            known.has_said_so |= holder.has_said_so;
+            known.has_shown_ticket |= holder.has_shown_ticket;
             return true;
         }
         let is_believed = match &self.holder {
             None => true,
             // That one is known from a scoreboard line only.
-            Some(known) => holder.has_said_so && !known.has_said_so,
+            Some(known) => holder.has_shown_ticket && !known.has_shown_ticket,
         };
         if is_believed {
             self.is_claimed = true;
@@ -305,7 +305,7 @@ mod tests {
             hints: None,
             entered: Instant::now(),
             holder_unknown_since: None,
-            looks: 0,
+            sweeps: 0,
             waits_for_client: false,
             deadline: None,
             patience: None,
@@ -318,12 +318,12 @@ mod tests {
         }
     }
 
-    fn holder(worker: usize, has_said_so: bool) -> Holder {
+    fn holder(worker: usize, has_shown_ticket: bool) -> Holder {
         let pid = Arc::new(Pid::new(u32::MAX, None, None));
         Holder {
             worker,
             pid,
-            has_said_so,
+            has_shown_ticket,
         }
     }
 
@@ -349,10 +349,10 @@ mod tests {
     fn shown_ticket_outdoes_a_line_and_no_other_ticket() {
         let mut slot = slot(Ticket::new(1, 2));
         let (copied, shown, late) = (holder(0, false), holder(1, true), holder(2, true));
-        assert!(slot.is_held_by(&copied) && slot.is_claimed);
-        assert!(!slot.is_held_by(&holder(3, false)));
-        assert!(slot.is_held_by(&shown) && slot.is_held_by(&shown));
-        assert!(!slot.is_held_by(&late) && !slot.is_held_by(&copied));
+        assert!(slot.record_claim(&copied) && slot.is_claimed);
+        assert!(!slot.record_claim(&holder(3, false)));
+        assert!(slot.record_claim(&shown) && slot.record_claim(&shown));
+        assert!(!slot.record_claim(&late) && !slot.record_claim(&copied));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Losses {
 
 impl Losses {
     /// Records the loss of a request that was sent by the socket at this time.
-    pub fn note(&mut self, shared: &GenerationState, sent: Instant) {
+    pub fn record(&mut self, shared: &GenerationState, sent: Instant) {
         if shared.is_socket_read.swap(false, Ordering::Relaxed) {
             self.count = 0;
         }
@@ -33,7 +33,7 @@ impl Losses {
         self.noticed = Some(Instant::now());
         self.count += 1;
         if self.count >= MOST {
-            shared.inbox_is_useless(
+            shared.abandon_inbox(
                 "requests are lost in the socket by which workers get them, one after the other",
             );
         }

@@ -146,7 +146,7 @@ impl Generation {
                 // A worker may be faster than the master process's message about it.
                 let known = self.shared.are_all_known();
                 if known && (0..spec.workers).all(waiting) {
-                    self.shared.note_waiting();
+                    self.shared.record_waiting();
                     return Ok(());
                 }
             }
@@ -187,7 +187,7 @@ impl Generation {
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
             holder_unknown_since: None,
-            looks: 0,
+            sweeps: 0,
             waits_for_client: false,
             deadline: Some(event.deadline),
             patience: event.patience,

@@ -299,7 +299,7 @@ impl GenerationState {
     }
 
     /// Records which workers have come to wait for events.
-    pub fn note_waiting(&self) {
+    pub fn record_waiting(&self) {
         for (index, worker) in self.lock_workers().iter_mut().enumerate() {
             if let Some(worker) = worker {
                 worker.has_waited |= self.line(index).state != State::Starting;

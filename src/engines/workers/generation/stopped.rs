@@ -76,7 +76,7 @@ impl Stopped {
                 "the master process was stopped (SIGSTOP) and could not replace workers; resumed"
             );
             shared.repaired("template_stopped");
-            shared.is_to_be_replaced("its master process was stopped");
+            shared.request_replacement("its master process was stopped");
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let which = match since.elapsed() > FOR_GOOD {

@@ -18,7 +18,7 @@ use crate::observe::rate_limit::Rarely;
 
 /// Consecutive sweeps that must find the same. On a busy machine time passes without this process
 /// running; but between two sweeps, everything that workers sent earlier has been read.
-pub const LOOKS: u32 = 20;
+pub const MIN_SWEEPS: u32 = 20;
 
 /// An event whose message no worker can find is resent after this time. A worker that has just
 /// received it may be about to claim it; if that comes too late, the worker drops it.
@@ -60,17 +60,17 @@ pub struct StallDetector {
     /// The event that was oldest at the last sweeps, since when no worker has taken it, and how
     /// often that was seen.
     unmoved: Option<(Key, Instant, u32)>,
-    doomed: Vec<(usize, Arc<Pid>)>,
+    unresponsive: Vec<(usize, Arc<Pid>)>,
 }
 
 impl StallDetector {
     /// Workers to be replaced.
-    pub fn take_doomed(&mut self) -> Vec<(usize, Arc<Pid>)> {
-        std::mem::take(&mut self.doomed)
+    pub fn take_unresponsive(&mut self) -> Vec<(usize, Arc<Pid>)> {
+        std::mem::take(&mut self.unresponsive)
     }
 
     /// Returns true if events have waited for long although some workers hold none.
-    pub fn look(
+    pub fn sweep(
         &mut self,
         shared: &GenerationState,
         oldest: Option<Oldest>,
@@ -79,7 +79,7 @@ impl StallDetector {
     ) -> bool {
         let now = Instant::now();
         let Some(oldest) = oldest else {
-            return self.moves(shared);
+            return self.reset(shared);
         };
         let all = shared.without_event();
         let count = all.len();
@@ -89,34 +89,34 @@ impl StallDetector {
         // about to be replaced.
         let all_boot = free.is_empty() && count == shared.worker_count();
         if free.is_empty() && (claimed > 0 || all_boot) {
-            return self.moves(shared);
+            return self.reset(shared);
         }
-        let (since, looks) = match self.unmoved {
-            Some((key, since, looks)) if key == oldest.key => (since, looks + 1),
+        let (since, sweeps) = match self.unmoved {
+            Some((key, since, sweeps)) if key == oldest.key => (since, sweeps + 1),
             _ => {
-                self.moves(shared);
+                self.reset(shared);
                 (now, 0)
             }
         };
-        self.unmoved = Some((oldest.key, since, looks));
-        let says_idle = |(worker, _): &(usize, Arc<Pid>)| {
+        self.unmoved = Some((oldest.key, since, sweeps));
+        let is_idle = |(worker, _): &(usize, Arc<Pid>)| {
             let line = shared.line(*worker);
             // A worker that has just returned to the inbox is about to take it.
             let idle_for = now_micros().saturating_sub(line.since);
             line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
         };
-        let signalled = looks >= SIGNALLED_AT
-            && (looks <= ALL_SIGNALLED_AT || looks.is_multiple_of(ALL_SIGNALLED_AT));
+        let signalled = sweeps >= SIGNALLED_AT
+            && (sweeps <= ALL_SIGNALLED_AT || sweeps.is_multiple_of(ALL_SIGNALLED_AT));
         if signalled {
-            let all = looks.is_multiple_of(ALL_SIGNALLED_AT);
-            signal(shared, free.iter().filter(|one| all || says_idle(one)));
+            let all = sweeps.is_multiple_of(ALL_SIGNALLED_AT);
+            signal(shared, free.iter().filter(|one| all || is_idle(one)));
         }
         let stuck = now.duration_since(since);
-        if looks > LOOKS && stuck > STUCK_AFTER {
+        if sweeps > MIN_SWEEPS && stuck > STUCK_AFTER {
             shared.is_stuck.store(true, Ordering::Release);
         }
-        if looks > 3 * LOOKS && stuck > STUCK_FOR_GOOD {
-            self.give_up(shared, free, claimed, says_idle);
+        if sweeps > 3 * MIN_SWEEPS && stuck > STUCK_FOR_GOOD {
+            self.give_up(shared, free, claimed, is_idle);
         }
         now.duration_since(oldest.since) > LOST_AFTER
     }
@@ -126,20 +126,20 @@ impl StallDetector {
         shared: &GenerationState,
         mut free: Vec<(usize, Arc<Pid>)>,
         claimed: usize,
-        says_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
+        is_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
     ) {
         let why = "requests wait, and no worker takes any";
         if claimed > 0 {
             // Other workers serve. Of the free ones, one that must exit may take its time.
-            free.retain(says_idle);
-        } else if shared.is_to_be_replaced(why) {
+            free.retain(is_idle);
+        } else if shared.request_replacement(why) {
             shared.repaired("stuck");
         }
-        self.doomed = free;
+        self.unresponsive = free;
         self.unmoved = None;
     }
 
-    fn moves(&mut self, shared: &GenerationState) -> bool {
+    fn reset(&mut self, shared: &GenerationState) -> bool {
         self.unmoved = None;
         shared.is_stuck.store(false, Ordering::Release);
         false

@@ -53,7 +53,7 @@ impl Suspects {
     }
 
     /// Kills at most one suspect whose time is up.
-    pub fn look(&mut self, shared: &GenerationState) {
+    pub fn sweep(&mut self, shared: &GenerationState) {
         let now = Instant::now();
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
             shared.repaired("holder_unknown_since");

@@ -18,7 +18,7 @@ const BLOCKED_FOR: Duration = Duration::from_secs(1);
 
 /// How often that must have been seen: if the machine does not run this process, nothing else was
 /// read either.
-const LOOKS: u32 = 15;
+const MIN_SWEEPS: u32 = 15;
 
 impl Outbox {
     /// Waits for socket input, which goes to `buffer`, or for a frame (None).
@@ -73,15 +73,15 @@ impl Outbox {
             self.blocked = None;
             return false;
         }
-        let (since, looks) = self.blocked.unwrap_or_else(|| (Instant::now(), 0));
-        self.blocked = Some((since, looks.saturating_add(1)));
+        let (since, sweeps) = self.blocked.unwrap_or_else(|| (Instant::now(), 0));
+        self.blocked = Some((since, sweeps.saturating_add(1)));
         self.is_blocked()
     }
 
     /// Whether no task will read the ring's first frame.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked
-            .is_some_and(|(since, looks)| looks > LOOKS && since.elapsed() > BLOCKED_FOR)
+            .is_some_and(|(since, sweeps)| sweeps > MIN_SWEEPS && since.elapsed() > BLOCKED_FOR)
     }
 
     /// Processes the frames about the next events. A frame consists of whole records, usually

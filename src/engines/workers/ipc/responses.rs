@@ -495,7 +495,7 @@ impl Outbox {
         let named = exit.held.filter(|_| exit.state.holds_event());
         let named = named.and_then(|held| {
             let pid = self.pid.clone();
-            self.shared.note_holder(held, self.index, pid)
+            self.shared.record_holder(held, self.index, pid)
         });
         // A worker may have exited while recording its claim, or after answering more than could be
         // read; the sweep finds those cases.

@@ -150,7 +150,7 @@ impl Service {
         }
     }
 
-    /// Determines who answers, and whether that can begin.
+    /// Determines what answers, and whether that can begin.
     fn begin(
         &self,
         mut head: http::request::Parts,

@@ -68,7 +68,7 @@ impl GenerationState {
 
     /// Sends all events that no worker has begun to the next generation.
     pub fn send_to_next_generation(&self) {
-        self.note_holders();
+        self.record_holders();
         let mut waiting = Vec::new();
         self.in_flight.each(|key, slot| {
             if slot.is_offered(&self.board, key.request) {
@@ -113,11 +113,11 @@ impl GenerationState {
         let holder = Holder {
             worker,
             pid: pid.clone(),
-            has_said_so: true,
+            has_shown_ticket: true,
         };
         let (is_believed, way) = self.in_flight.with(key, |slot| {
             let way = slot.sent.map(|(_, way)| way);
-            (slot.is_held_by(&holder), way)
+            (slot.record_claim(&holder), way)
         })?;
         if is_believed && way == Some(SentVia::Socket) {
             self.is_socket_read.store(true, Ordering::Relaxed);
@@ -136,11 +136,11 @@ impl GenerationState {
 
     /// Records the holders that the scoreboard names, and forgets those that no line names any more
     /// and that have not shown their tickets.
-    pub fn note_holders(&self) {
+    pub fn record_holders(&self) {
         self.in_flight.each(|key, slot| {
             let is_named = |holder: &Holder| self.is_named(holder.worker, &holder.pid, key);
             slot.holder
-                .take_if(|holder| !holder.has_said_so && !is_named(holder));
+                .take_if(|holder| !holder.has_shown_ticket && !is_named(holder));
         });
         for worker in 0..self.worker_count() {
             let line = self.line(worker);
@@ -153,20 +153,20 @@ impl GenerationState {
                 && let Some(pid) = self.pid(worker)
                 && pid.get() == line.pid
             {
-                self.note_holder(held, worker, pid);
+                self.record_holder(held, worker, pid);
             }
         }
     }
 
     /// Records the worker as the holder of what its line names, unless there is another holder.
-    pub fn note_holder(&self, held: (u16, u64), worker: usize, pid: Arc<Pid>) -> Option<Key> {
+    pub fn record_holder(&self, held: (u16, u64), worker: usize, pid: Arc<Pid>) -> Option<Key> {
         let holder = Holder {
             worker,
             pid,
-            has_said_so: false,
+            has_shown_ticket: false,
         };
         let key = |slot: &mut InFlightRequest| {
-            slot.is_held_by(&holder).then_some(Key {
+            slot.record_claim(&holder).then_some(Key {
                 request: held.0,
                 ticket: slot.ticket,
             })
@@ -207,7 +207,7 @@ impl GenerationState {
     /// The workers that have not shown the ticket of an event that they hold, whatever their lines
     /// say.
     pub fn without_shown_ticket(&self) -> Vec<(usize, Arc<Pid>)> {
-        self.except(|holder| holder.has_said_so)
+        self.except(|holder| holder.has_shown_ticket)
     }
 
     /// All workers except these holders.
