@@ -112,6 +112,12 @@ impl Denial {
         matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
     }
 
+    /// Do directives about access deny it?
+    pub(super) fn is_by_htaccess(self) -> bool {
+        use Denial::{BrokenHtaccess, Closed, NeedsUser, UnknownRule};
+        matches!(self, Closed | NeedsUser | UnknownRule | BrokenHtaccess)
+    }
+
     /// In words, for the log: with what to do about it.
     pub fn why(self) -> &'static str {
         match self {
