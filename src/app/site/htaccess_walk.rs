@@ -35,6 +35,8 @@ pub(super) struct Visit<'a> {
     asker: Asker,
     facts: &'a Facts<'a>,
     now: Instant,
+    /// The way to what was asked for, which has been found already.
+    way: Option<(Arc<Way>, usize)>,
     query: Option<Cow<'a, str>>,
     env: Env,
     /// No rule is evaluated any more: `END`.
@@ -60,11 +62,17 @@ enum At {
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(asker: Asker, facts: &'a Facts<'a>, now: Instant) -> Visit<'a> {
+    pub(super) fn new(
+        asker: Asker,
+        facts: &'a Facts<'a>,
+        now: Instant,
+        way: (Arc<Way>, usize),
+    ) -> Visit<'a> {
         Visit {
             asker,
             facts,
             now,
+            way: Some(way),
             query: facts.query.map(Cow::Borrowed),
             env: Env::default(),
             is_over: false,
@@ -94,7 +102,9 @@ impl Site {
             return refused;
         }
         let (files, stop) = path.files();
-        let (mut way, directories) = htaccess.way(&self.root, path.directories(), visit.now);
+        let known = visit.way.take();
+        let (mut way, directories) =
+            known.unwrap_or_else(|| htaccess.way(&self.root, path.directories(), visit.now));
         let (at, end) = self.look_up(visit.asker, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');

@@ -374,26 +374,25 @@ impl Site {
         path: &Normalised<'_>,
         now: Instant,
     ) -> Resolution {
-        let follow = |htaccess| {
-            let mut visit = Visit::new(asker, facts, now);
+        let follow = |htaccess, way| {
+            let mut visit = Visit::new(asker, facts, now, way);
             self.follow(htaccess, &mut visit, path, false)
         };
+        let way = |htaccess: &Htaccess| htaccess.way(&self.root, path.directories(), now);
         // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
         let htaccess = self.htaccess.as_ref();
-        if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor)
-            && !htaccess
-                .way(&self.root, path.directories(), now)
-                .0
-                .is_empty()
-        {
-            return follow(htaccess);
+        if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor) {
+            let way = way(htaccess);
+            if !way.0.is_empty() {
+                return follow(htaccess, way);
+            }
         }
         if let Some(refused) = self.refuse(path) {
             return refused;
         }
         match (self.find_plainly(asker, path, now), htaccess) {
             (Some(found), _) => found,
-            (None, Some(htaccess)) => follow(htaccess),
+            (None, Some(htaccess)) => follow(htaccess, way(htaccess)),
             (None, None) => Resolution::NotFound,
         }
     }

@@ -35,6 +35,10 @@ pub struct Pattern {
 
 #[derive(Debug)]
 enum Engine {
+    /// It matches whatever the text, and all of it or nothing.
+    Always {
+        whole: bool,
+    },
     Linear(regex::bytes::Regex),
     Backtracking(Box<Backtracking>),
 }
@@ -51,6 +55,13 @@ impl Pattern {
     /// An error says what is wrong with it.
     pub fn new(pcre: &str, ignore_case: bool, memory: &Memory) -> Result<Pattern, String> {
         memory.check()?;
+        // Most rules of applications begin so.
+        if let "^" | ".*" | "^.*" = pcre {
+            return Ok(Pattern {
+                engine: Engine::Always { whole: pcre != "^" },
+                _memory: Vec::new(),
+            });
+        }
         let pcre = latin(pcre);
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks && let Some((regex, size)) = linear(&text, ignore_case) {
@@ -78,6 +89,7 @@ impl Pattern {
     /// None where it takes too long to tell.
     pub fn is_match(&self, text: &str) -> Option<bool> {
         match &self.engine {
+            Engine::Always { .. } => Some(true),
             Engine::Linear(regex) => Some(regex.is_match(text.as_bytes())),
             Engine::Backtracking(regex) => {
                 let wider = regex.wider.as_ref();
@@ -96,6 +108,7 @@ impl Pattern {
     pub fn groups(&self, text: &str) -> Option<Groups> {
         let mut groups = Groups::default();
         match &self.engine {
+            Engine::Always { whole } => groups[0] = Some(0..if *whole { text.len() } else { 0 }),
             Engine::Linear(regex) => {
                 let captures = regex.captures(text.as_bytes())?;
                 for (group, found) in groups.iter_mut().zip(captures.iter()) {
@@ -264,6 +277,12 @@ mod tests {
         let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &Memory::default()).unwrap();
         let groups = pattern.groups("ééx").unwrap();
         assert_eq!((&groups[1], &groups[2]), (&Some(2..4), &Some(4..5)));
+        for (text, whole) in [("^", 0..0), (".*", 0..3), ("^.*", 0..3)] {
+            let pattern = Pattern::new(text, false, &Memory::default()).unwrap();
+            assert_eq!(pattern.is_match("a\né"), Some(true), "{text}");
+            let groups = pattern.groups("a\nb").unwrap();
+            assert_eq!((&groups[0], &groups[1]), (&Some(whole), &None), "{text}");
+        }
     }
 
     #[test]
