@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use tracing::{debug, warn};
 
 use self::response::{fit_length, plain, redirect, redirect_to, strip_connection_headers};
@@ -193,12 +193,15 @@ impl Application {
             }
             None => {}
         }
+        // HTTP/2 names the host in every request, which is no part of the line that rules see.
+        let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
+        let whole = is_absolute.then(|| head.uri.to_string());
+        let target = head.uri.path_and_query();
         let facts = Facts {
             method: &head.method,
-            target: head
-                .uri
-                .path_and_query()
-                .map_or("/", |target| target.as_str()),
+            target: whole
+                .as_deref()
+                .unwrap_or_else(|| target.map_or("/", |target| target.as_str())),
             query: head.uri.query(),
             version: head.version,
             headers: &head.headers,

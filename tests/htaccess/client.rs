@@ -86,7 +86,7 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
     Answer {
         status,
         location: match (300..400).contains(&status) {
-            true => location.strip_prefix(&own).unwrap_or(location).to_owned(),
+            true => same_digits(location.strip_prefix(&own).unwrap_or(location)),
             false => String::new(),
         },
         body: match status {
@@ -94,6 +94,21 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
             _ => String::new(),
         },
     }
+}
+
+/// Percent-encodings in capitals: Apache writes them in small letters.
+fn same_digits(url: &str) -> String {
+    let mut parts = url.split('%');
+    let mut same = parts.next().unwrap().to_owned();
+    for part in parts {
+        let end = part.len().min(2);
+        same.push('%');
+        match part.is_char_boundary(end) {
+            true => same.push_str(&(part[..end].to_ascii_uppercase() + &part[end..])),
+            false => same.push_str(part),
+        }
+    }
+    same
 }
 
 fn dechunk(mut body: &str) -> String {

@@ -9,8 +9,6 @@ use surus_sys::openat2::Access;
 use tracing::debug;
 
 use super::hidden_files::Why;
-use super::htaccess::facts::Facts;
-use super::htaccess_walk::Visit;
 use super::normalize::{Kind, Normalised, Stop, fold, kind};
 use super::opened::{Denial, Opened, Trouble};
 use super::{Asker, Found, Resolution, Site, encode};
@@ -18,33 +16,32 @@ use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
 impl Site {
-    /// Looks up a path without `.htaccess` files on its way.
+    /// Looks up a path without `.htaccess` files on its way; none for a directory that has one and
+    /// is named without its trailing slash.
     pub(super) fn find_plainly(
         &self,
         asker: Asker,
-        facts: &Facts<'_>,
         path: &Normalised<'_>,
         now: Instant,
-    ) -> Resolution {
+    ) -> Option<Resolution> {
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files, now) {
-            return resolution;
+            return Some(resolution);
         }
         match stop {
-            Some(Stop::Hidden) => return Resolution::NotFound,
-            Some(Stop::NoFile) => return self.fall_back(),
+            Some(Stop::Hidden) => return Some(Resolution::NotFound),
+            Some(Stop::NoFile) => return Some(self.fall_back()),
             None => {}
         }
         let (_, name) = files.rsplit_once('/').unwrap_or_default();
         if name.is_empty() {
-            return self
-                .find_index(files, now)
-                .unwrap_or_else(|| self.fall_back());
+            let index = self.find_index(files, now);
+            return Some(index.unwrap_or_else(|| self.fall_back()));
         }
         if kind(name) != Kind::Plain {
-            return self.fall_back();
+            return Some(self.fall_back());
         }
-        match self.root.get(Path::new(&files[1..]), Access::Read) {
+        Some(match self.root.get(Path::new(&files[1..]), Access::Read) {
             Opened::Regular { file, real, .. }
                 if asker == Asker::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
@@ -61,7 +58,7 @@ impl Site {
                 let htaccess = self.htaccess.as_ref();
                 let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
                 if own.is_some_and(|own| !own.is_empty()) {
-                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
+                    return None;
                 }
                 match self.find_index(&directory, now) {
                     Some(Resolution::NotFound) => Resolution::NotFound,
@@ -74,7 +71,7 @@ impl Site {
             Opened::Missing => self.fall_back(),
             Opened::Denied(why) => Resolution::Denied(why),
             Opened::Failed(trouble) => Resolution::Failed(trouble),
-        }
+        })
     }
 
     /// The file whose name is `suffix` longer than that of `path`, under the same rules.

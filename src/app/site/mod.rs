@@ -57,7 +57,7 @@ pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::Why;
 pub use htaccess::facts::Facts;
-pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
 pub use normalize::{Normalised, normalize};
 pub use opened::{Denial, Trouble};
 pub use settings::Settings;
@@ -383,17 +383,26 @@ impl Site {
         path: &Normalised<'_>,
         now: Instant,
     ) -> Resolution {
-        // As with mod_xsendfile, a script may send what `.htaccess` files keep from visitors.
-        let way = self.htaccess.as_ref().filter(|_| asker == Asker::Visitor);
-        let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
-        match way {
-            Some(way) if !way.is_empty() => {
-                self.follow(&mut Visit::new(asker, facts, now), path, false)
+        let follow = |htaccess, way| {
+            let mut visit = Visit::new(asker, facts, now, way);
+            self.follow(htaccess, &mut visit, path, false)
+        };
+        let way = |htaccess: &Htaccess| htaccess.way(&self.root, path.directories(), now);
+        // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
+        let htaccess = self.htaccess.as_ref();
+        if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor) {
+            let way = way(htaccess);
+            if !way.0.is_empty() {
+                return follow(htaccess, way);
             }
-            _ => match self.refuse(path) {
-                Some(refused) => refused,
-                None => self.find_plainly(asker, facts, path, now),
-            },
+        }
+        if let Some(refused) = self.refuse(path) {
+            return refused;
+        }
+        match (self.find_plainly(asker, path, now), htaccess) {
+            (Some(found), _) => found,
+            (None, Some(htaccess)) => follow(htaccess, way(htaccess)),
+            (None, None) => Resolution::NotFound,
         }
     }
 

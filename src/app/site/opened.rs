@@ -68,6 +68,12 @@ impl Denial {
         matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
     }
 
+    /// Whether a directive about access denies it.
+    pub(super) fn is_by_htaccess(self) -> bool {
+        use Denial::{BrokenHtaccess, Closed, NeedsUser, UnknownRule};
+        matches!(self, Closed | NeedsUser | UnknownRule | BrokenHtaccess)
+    }
+
     /// The text for the log, with a remedy.
     pub fn why(self) -> &'static str {
         match self {
