@@ -21,6 +21,7 @@ mod log;
 mod mappings;
 mod opcache;
 mod preload;
+mod process_interference;
 mod processes;
 mod putting_back;
 mod random_writes;
