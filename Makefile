@@ -105,9 +105,11 @@ bench-docs: ## Make docs/performance*.md, charts and README's table from the las
 	if [ -e $(TARGET)/lambda.md ]; then cp $(TARGET)/lambda.md docs/performance-lambda.md; fi
 
 .PHONY: lint
-lint: ## Check format and lints, the Python of the benchmark, and that there is something to fuzz
+lint: ## Check format, lints and language, the Python scripts, and that there is something to fuzz
 	scripts/install lint fuzz
 	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
+	python3 -m unittest discover --quiet -s scripts/tests
+	scripts/prose
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_DIR=$(TARGET) cargo check --quiet --manifest-path fuzz/Cargo.toml
