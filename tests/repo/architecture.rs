@@ -1,5 +1,7 @@
 //! Tests that modules import only what ARCHITECTURE.md allows.
 
+mod circles;
+mod exit_status;
 mod sapi;
 
 use std::path::{Path, PathBuf};
@@ -125,8 +127,8 @@ fn unsafe_code_is_in_crates_sys_only() {
     );
 }
 
-/// Runtime threads record when they park (`src/engines/workers/ipc/doorbell.rs`); a thread that leaves the
-/// runtime would never record it.
+/// Runtime threads record when they park (`src/engines/workers/ipc/doorbell.rs`); a thread that
+/// leaves the runtime would never record it.
 #[test]
 fn runtime_threads_stay_in_the_runtime() {
     for (file, text) in sources(&["src"]) {
