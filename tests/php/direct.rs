@@ -173,7 +173,7 @@ fn a_library_other_than_at_the_build_stays_as_it_is() {
     );
 }
 
-/// A library that somebody has changed without its ID.
+/// A library that was changed without its ID.
 #[test]
 fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
     if !can() {
@@ -187,7 +187,7 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
         .output()
         .unwrap();
     let listing = String::from_utf8_lossy(&listing.stdout);
-    // What nobody runs here: the tables of phpinfo().
+    // Not run here: the tables of phpinfo().
     let call = listing
         .lines()
         .find(|line| {
@@ -206,7 +206,7 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
     );
 }
 
-/// As the kernel does at the start of a process, when somebody traces the library with uprobes.
+/// As the kernel does at the start of a process, when a tracer watches the library with uprobes.
 const BREAKPOINT: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -225,7 +225,8 @@ const BREAKPOINT: &str = r#"
     }
 "#;
 
-/// A breakpoint without the file that it belongs to would be the end of the worker that comes there.
+/// A breakpoint without the file that it belongs to would be the end of the worker that comes
+/// there.
 #[test]
 fn code_that_is_traced_stays_as_it_is() {
     if !can() {

@@ -1,4 +1,5 @@
-//! A front that has been taken over: what it can reach with its own rights, and with all that it can send to the keeper and the opener.
+//! A front that has been taken over: what it can reach with its own rights, and with all that it
+//! can send to the keeper and the opener.
 
 use std::fs::{File, OpenOptions, Permissions, set_permissions};
 use std::os::fd::{AsFd, OwnedFd};
@@ -229,7 +230,7 @@ impl<'a> Attacker<'a> {
                 .open(&path);
             self.refused(&format!("write {}", path.display()), made.is_err());
         }
-        // Itself, but for a process of the same user it would be as forbidden: it is not dumpable.
+        // Its own; for a process of the same user it would be as forbidden: it is not dumpable.
         let own = std::fs::metadata("/proc/self/environ").unwrap();
         self.refused(
             "be dumpable",

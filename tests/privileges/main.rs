@@ -1,7 +1,9 @@
-//! What the process that reads requests may do, seen from `/proc`, and what a front that has been taken over can do with its rights.
+//! What the process that reads requests may do, seen from `/proc`, and what a front that has been
+//! taken over can do with its rights.
 //!
-//! This program is its own subject: started with `HOSTILE_SURUS_FRONT`, it is a keeper, whose front is the attacker below. It has no test
-//! harness, because a keeper must have one thread when it forks.
+//! This program is its own subject: started with `HOSTILE_SURUS_FRONT`, it is a keeper, whose front
+//! is the attacker below. It has no test harness, because a keeper must have one thread when it
+//! forks.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

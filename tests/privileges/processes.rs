@@ -118,7 +118,8 @@ pub fn front_of_root_has_no_privileges() {
     assert_serves(&surus);
     let front = surus.front();
     assert_ne!(front, surus.pid());
-    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads requests or runs PHP.
+    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads
+    // requests or runs PHP.
     for child in children(surus.pid()) {
         assert_eq!(status(child, "NSsid"), child.to_string(), "its own session");
     }
@@ -354,7 +355,7 @@ pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
     }
     let current = home.path().join("current");
     symlink("one", &current).unwrap();
-    // Nobody but PHP's user may pass through.
+    // Only PHP's user may pass through.
     set_permissions(home.path(), Permissions::from_mode(0o700)).unwrap();
     let surus = start(&current, &[], &[]);
     let both = || [get(&surus, "/"), get(&surus, "/a.txt")].map(|answer| answer.unwrap().1);

@@ -286,8 +286,8 @@ fn worker_refuses_auto_files_that_act_once_in_a_process() {
 const FIREWALL: &str =
     "if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }";
 
-/// Guards that let all but the first request of a process pass, where nobody undoes what they look at. The
-/// file itself does not show that, and some of it can be undone without another process.
+/// Guards that let all but the first request of a process pass, where nothing undoes what they look
+/// at. The file itself does not show that, and some of it can be undone without another process.
 #[test]
 fn what_takes_effect_once_in_a_process_lets_no_request_pass() {
     let boot = "class Loader {

@@ -1,4 +1,5 @@
-//! What may go wrong where a script boots once and serves many: on `rewind`, and on `fork` where it is the same.
+//! What may go wrong where a script boots once and serves many: on `rewind`, and on `fork` where it
+//! is the same.
 
 use std::path::Path;
 use std::process::Command;
@@ -122,7 +123,8 @@ fn memory_that_is_not_there_costs_one_request() {
     }
 }
 
-/// A control group for memory of its own, of either version of the kernel's interface; None where it cannot be made.
+/// A control group for memory of its own, of either version of the kernel's interface; None where
+/// it cannot be made.
 struct MemoryGroup(std::path::PathBuf);
 
 impl MemoryGroup {

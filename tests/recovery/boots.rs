@@ -56,7 +56,7 @@ fn a_boot_that_fails_says_why() {
                 _ => words,
             };
             assert!(log.contains(words), "{engine}: {boot}\n{log}");
-            // Who has thrown, has not forgotten to serve.
+            // A boot that has thrown has not forgotten to serve.
             let is_fatal = boot.contains("no_such_function") || boot.contains("throw");
             assert!(!is_fatal || !log.contains("calls surus_serve"), "{log}");
         }
@@ -324,13 +324,13 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
         ("worker", own.clone(), &[]),
         ("rewind", own.clone(), &may),
         ("fork", own, &may),
-        // What is written there is in the log, whoever writes it.
+        // What is written there is in the log, from any process.
         (
             "rewind",
             format!("$f = fopen('php://stderr', 'w'); {serve}"),
             &[],
         ),
-        // Nobody is at the other end.
+        // The other end is closed.
         ("rewind", format!("{pipe} {serve}"), &ffi),
         ("fork", format!("{pipe} {serve}"), &ffi),
     ] {

@@ -1,4 +1,5 @@
-//! Of an event that makes no system call, `rewind` looks at nothing that the kernel keeps: whatever came before, that has to be true.
+//! Of an event that makes no system call, `rewind` looks at nothing that the kernel keeps: whatever
+//! came before, that has to be true.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +73,8 @@ fn nothing_is_looked_at_for_whom_the_kernel_has_done_nothing() {
     };
     for what in ["nothing", "finish"] {
         let reads = of(what);
-        // Now and then its memory is measured, or it is looked for pages that have been written for the first time.
+        // Now and then its memory is measured, or it is looked for pages that have been written for
+        // the first time.
         let without = reads.iter().filter(|reads| **reads == 0).count();
         assert!(!is_told() || without > EVENTS / 2, "{what}: {reads:?}");
     }

@@ -13,7 +13,7 @@ fn site(engine: &str, boot: &str) -> Site {
         .unwrap_or_else(|log| panic!("{engine}: surus did not start:\n{log}"))
 }
 
-/// Asks for so long that whoever takes events would have taken one.
+/// Asks for so long that a child that takes events would have taken one.
 fn every_answer_is(site: &Site, engine: &str, body: &str) {
     let asked: Vec<_> = (0..30).map(|_| site.begin("/")).collect();
     for answer in asked {

@@ -1,5 +1,6 @@
-//! A script that interferes with claims: it writes tickets back that other workers have claimed, copies their lines, or eats what is to
-//! wake them. Each request of others still runs once, and its client gets its own answer.
+//! A script that interferes with claims: it writes tickets back that other workers have claimed,
+//! copies their lines, or eats what is to wake them. Each request of others still runs once, and
+//! its client gets its own answer.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +26,8 @@ fn ticket_written_back_has_no_request_run_twice() {
     for engine in ENGINES {
         let site = site(engine, &[("lie.php", WRITES_BACK)], &[]);
         let lie = site.begun("/lie.php");
-        // Three workers are left: the others wait, so that their tickets can be seen. Each runs longer than a message counts as lost.
+        // Three workers are left: the others wait, so that their tickets can be seen. Each runs
+        // longer than a message counts as lost.
         for (number, answer) in post_counted(&site, 0..6, 1_200_000) {
             assert_eq!(
                 (answer.status, answer.body),
@@ -69,7 +71,7 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
         until("it streams", || streams.exists());
         let mut bytes = [0; 16];
         assert!(client.read(&mut bytes).unwrap() > 0, "{engine}");
-        // Their request ids are not to be the next ones.
+        // Their request ids must not be the next ones.
         for nap in naps {
             assert_eq!(nap.join().unwrap().unwrap().body, "rested", "{engine}");
         }
@@ -91,7 +93,8 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
     }
 }
 
-/// Its own line says that it holds what another worker holds, and the other's says nothing any more.
+/// Its own line says that it holds what another worker holds, and the other's says nothing any
+/// more.
 #[test]
 fn line_copied_by_a_script_keeps_no_client_waiting() {
     for engine in ENGINES {
@@ -120,8 +123,8 @@ fn line_copied_by_a_script_keeps_no_client_waiting() {
     }
 }
 
-/// A process that a script has forked waits at the inbox, before the workers that begin after it: the kernel wakes it for the messages that
-/// are to wake a worker, and it takes none.
+/// A process that a script has forked waits at the inbox, before the workers that begin after it:
+/// the kernel wakes it for the messages that are to wake a worker, and it takes none.
 #[test]
 fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
     let code = "$x86 = php_uname('m') === 'x86_64'; $end = microtime(true) + 30; \
@@ -194,7 +197,8 @@ fn worker_that_hides_its_request_takes_no_other_with_it() {
     }
 }
 
-/// It has been put right that one hid its request, and the log says which process has been killed for it.
+/// It has been put right that one hid its request, and the log says which process has been killed
+/// for it.
 fn is_hidden_one_gone(site: &Site, before: &[u32]) -> bool {
     let log = site.surus.log();
     before.iter().any(|pid| {

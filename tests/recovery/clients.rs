@@ -115,7 +115,8 @@ fn a_worker_without_a_descriptor_for_a_body_leaves_it_to_another() {
     let site = Site::start(&["--workers", "1"], &[]);
     let code = "posix_setrlimit(POSIX_RLIMIT_NOFILE, 3, 3); echo getmypid();";
     std::fs::write(site.dir.path().join("none.php"), format!("<?php {code}")).unwrap();
-    // After its first event a worker looks itself whether descriptors run short, and not after the second.
+    // After its first event a worker looks itself whether descriptors run short, and not after the
+    // second.
     site.get("/hello.php");
     let worker = site.get("/none.php").body;
     let answer = site

@@ -50,7 +50,8 @@ fn draining_under_load_answers_whatever_was_accepted() {
         assert_eq!(slow.join().unwrap().unwrap().body, "rested");
         let answers = load.stop();
         assert!(answers.len() > 5, "{answers:?}");
-        // A connection that the kernel completes as the listener closes ends without an answer; at most one for each client.
+        // A connection that the kernel completes as the listener closes ends without an answer; at
+        // most one for each client.
         let unanswered = answers.iter().filter(|status| status.is_none()).count();
         assert!(unanswered <= 4, "{answers:?}");
         assert!(

@@ -1,5 +1,6 @@
-/* Preloaded into processes that rewind: strikes once, in the call of a function that only putting back uses, when a file says where and
- * how. `fchdir kill`: where descriptors and directory have been put back, dies by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
+/* Preloaded into processes that rewind: strikes once, in the call of a function that only putting
+ * back uses, when a file says where and how. `fchdir kill`: where descriptors and directory have
+ * been put back, dies by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,15 +25,18 @@ static __attribute__((constructor)) void begin(void)
 	}
 }
 
-/* As syscall(), but without errno: that is memory, and would be another than before where it has been put back already. */
+/* As syscall(), but without errno: that is memory, and would be another than before where it has
+ * been put back already. */
 static long call(long number, long a, long b, long c)
 {
 #ifdef __x86_64__
 	long result;
-	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11",
+	        "memory");
 	return result;
 #elif defined(__aarch64__)
-	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") =
+	        b, x2 __asm__("x2") = c;
 	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
 	return x0;
 #endif
@@ -53,7 +57,7 @@ static int strikes(const char *here)
 	if (strncmp(text, here, len) != 0 || text[len] != ' ') {
 		return 0;
 	}
-	/* Whoever removes it has it. */
+	/* The process that removes it has it. */
 	if (call(SYS_unlinkat, AT_FDCWD, (long)file, 0) != 0) {
 		return 0;
 	}

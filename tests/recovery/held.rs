@@ -153,8 +153,9 @@ fn started(engine: &str, env: &[(&str, &str)]) -> Site {
         let file = dir.path().join(format!("{name}.php"));
         std::fs::write(file, format!("<?php {code}")).unwrap();
     }
-    // OPcache does not keep files that are younger than two seconds (opcache.file_update_protection).
-    // What PHP compiles again for each request stays in its memory until the worker ends.
+    // OPcache does not keep files that are younger than two seconds
+    // (opcache.file_update_protection). What PHP compiles again for each request stays in its
+    // memory until the worker ends.
     let old = Command::new("find")
         .arg(dir.path())
         .args(["-exec", "touch", "-d", "1 hour ago", "{}", "+"])

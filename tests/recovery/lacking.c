@@ -1,4 +1,5 @@
-/* Preloaded: a kernel without memory files (LACKING=memfd), or whose /proc does not tell which pages have been written (LACKING=pagemap). */
+/* Preloaded: a kernel without memory files (LACKING=memfd), or whose /proc does not tell which
+ * pages have been written (LACKING=pagemap). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,7 +36,8 @@ long syscall(long number, ...)
 		arguments[i] = va_arg(given, long);
 	}
 	va_end(given);
-	return real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+	return real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
+	        arguments[4], arguments[5]);
 }
 
 ssize_t pread(int fd, void *buffer, size_t len, off_t offset)
@@ -47,7 +49,8 @@ ssize_t pread(int fd, void *buffer, size_t len, off_t offset)
 	if (no_pagemap && got > 0) {
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 		ssize_t size = readlink(link, name, sizeof(name));
-		if (size >= (ssize_t)sizeof(end) && memcmp(name + size - (sizeof(end) - 1), end, sizeof(end) - 1) == 0) {
+		if (size >= (ssize_t)sizeof(end) &&
+		        memcmp(name + size - (sizeof(end) - 1), end, sizeof(end) - 1) == 0) {
 			memset(buffer, 0, (size_t)got);
 		}
 	}

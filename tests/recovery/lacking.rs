@@ -1,4 +1,5 @@
-//! Where the kernel, or a sandbox in its place, lacks what `rewind` needs, each event gets a fork, and is as isolated.
+//! Where the kernel, or a sandbox in its place, lacks what `rewind` needs, each event gets a fork,
+//! and is as isolated.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a boot leaves to its requests, each of which has to find it as the boot has left it and as nobody else has.
+//! What a boot leaves to its requests, each of which has to find it as the boot has left it.
 
 use crate::booted::try_booted;
 use crate::site::kill;
@@ -140,7 +140,8 @@ fn a_pair_that_workers_cannot_have_as_the_boot_has_it_is_refused() {
     }
 }
 
-/// A signal that the boot handles reaches the handler in a request, by an alarm and by another process.
+/// A signal that the boot handles reaches the handler in a request, by an alarm and by another
+/// process.
 #[test]
 fn a_handler_that_the_boot_has_set_is_called_in_requests() {
     let boot = "pcntl_async_signals(true);
@@ -156,7 +157,7 @@ fn a_handler_that_the_boot_has_set_is_called_in_requests() {
     for engine in BOOTS {
         let site = try_booted(engine, boot, &["--workers", "1"], &[])
             .unwrap_or_else(|log| panic!("{engine}\n{log}"));
-        // An alarm of the boot itself, and what another says to the template, nobody hears in a request.
+        // A request does not hear an alarm of the boot itself, or signals to the prototype process.
         std::thread::sleep(std::time::Duration::from_millis(1100));
         if engine == "rewind" || engine == "fork" {
             for signal in ["USR1", "WINCH"] {
@@ -232,7 +233,8 @@ fn what_a_request_does_to_the_stderr_of_the_boot_no_other_meets() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for _ in 0..5 {
-                        // stdout, stderr and the boot's, which leads where they do: all to be written to, and all block.
+                        // stdout, stderr and the boot's, which leads where they do: all to be
+                        // written to, and all block.
                         assert_eq!(site.get("/hello.php").body, "1 1 1", "{engine}");
                     }
                 });

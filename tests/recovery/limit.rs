@@ -1,4 +1,5 @@
-//! `max_execution_time` counts the CPU time of each event for itself, also where PHP's timer runs on from one to the next.
+//! `max_execution_time` counts the CPU time of each event for itself, also where PHP's timer runs
+//! on from one to the next.
 
 use crate::booted::try_booted;
 use crate::site::Site;
@@ -19,7 +20,8 @@ fn site(engine: &str) -> Site {
     try_booted(engine, BOOT, &args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
 }
 
-/// Seconds of CPU time that it had, of which the kernel's timer is sure to a tenth or so where others want the CPU, too; it is ended for taking more if it `fails`.
+/// Seconds of CPU time that it had, of which the kernel's timer is sure to a tenth or so where
+/// others want the CPU, too; it is ended for taking more if it `fails`.
 fn had(site: &Site, query: &str, fails: bool) -> f64 {
     let answer = site.get(&format!("/?{query}"));
     assert_eq!(answer.status, if fails { 500 } else { 200 }, "{query}");
@@ -30,7 +32,7 @@ fn had(site: &Site, query: &str, fails: bool) -> f64 {
 fn an_event_has_its_own_time() {
     for engine in ["rewind", "worker"] {
         let site = site(engine);
-        // More together than one may have, so that the timer that the first has set is over amid another.
+        // More together than one may have, so that the timer of the first ends during another.
         for _ in 0..6 {
             had(&site, "for=300000", false);
         }

@@ -9,7 +9,8 @@ fn write(site: &Site, files: &[(&str, &str)]) {
     }
 }
 
-/// Others find the database as they would behind a process that has ended: free, and without what was not committed.
+/// Others find the database as they would behind a process that has ended: free, and without what
+/// was not committed.
 #[test]
 fn a_transaction_that_a_request_leaves_on_the_boots_connection_is_over_with_it() {
     for (engine, journal) in [

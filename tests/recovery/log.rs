@@ -1,11 +1,11 @@
-//! Nobody reads what Surus writes.
+//! A stderr and a stdout that are not read, or closed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use crate::site::{app, ask, kill, request, until};
 
-/// Serves an application with a log as large as `error_log()` is told; its address beside it.
+/// Serves an application with a log as large as `error_log()` is told; with its address.
 fn serve(dir: &tempfile::TempDir, stderr: Stdio) -> (Child, String) {
     let code = "<?php error_log('<'.str_repeat('l', (int) $_GET['bytes']).'>'); echo 'logged';";
     std::fs::write(dir.path().join("long.php"), code).unwrap();

@@ -1,8 +1,10 @@
-//! Memory that a request maps and leaves behind, where the kernel makes one mapping of it and another beside it.
+//! Memory that a request maps and leaves behind, where the kernel joins it with the mapping next to
+//! it.
 
 use crate::booted::try_booted;
 
-/// Maps through FFI, which the boot has loaded. `$beside($at, $protection)` maps 64 KiB ahead of `$at`.
+/// Maps through FFI, which the boot has loaded. `$beside($at, $protection)` maps 64 KiB ahead of
+/// `$at`.
 const BOOT: &str = r"
     const ANONYMOUS_PRIVATE_AND_WHERE_SAID = 0x22 | 0x100000, NOTHING = 0, READ_WRITE = 3;
     $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);

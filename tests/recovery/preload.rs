@@ -10,7 +10,7 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// Of a file beside this one.
+    /// Of a file in this directory.
     pub fn compile(source: &str) -> Preload {
         let dir = tempfile::tempdir().unwrap();
         let library = dir.path().join("preloaded.so");
@@ -29,7 +29,7 @@ impl Preload {
             "-o",
         ]);
         assert!(cc.arg(&library).arg(source).status().unwrap().success());
-        // The workers may be somebody else.
+        // The workers may run as another user.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         Preload { _dir: dir, library }
     }

@@ -1,4 +1,5 @@
-//! What may go wrong between two events, while memory is put back: who waits for nothing any more must not notice, nor who comes next.
+//! Failures between two events, while memory is restored: neither the client that has its answer
+//! nor the next one may notice.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

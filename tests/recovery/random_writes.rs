@@ -1,7 +1,9 @@
-//! Random bytes are written to the memory that a running pool's workers share with Surus, while requests are in flight. Surus lives, each
-//! client gets its own answer or an error, nothing runs twice, and when the writing ends, all is well again.
+//! Random bytes are written to the memory that a running pool's workers share with Surus, while
+//! requests are in flight. Surus lives, each client gets its own answer or an error, nothing runs
+//! twice, and when the writing ends, all is well again.
 //!
-//! `SHARED_MEMORY_SECONDS` says for how long (5); `RANDOM_SEED` repeats what a failure has printed, as far as time allows.
+//! `SHARED_MEMORY_SECONDS` says for how long (5); `RANDOM_SEED` repeats what a failure has printed,
+//! as far as time allows.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,7 +15,8 @@ use std::time::{Duration, Instant};
 use crate::common::Surus;
 use crate::site::{Site, app, ask, request, until};
 
-/// Writes its token down and answers with it, at times slowly, at times with more than goes through a ring.
+/// Writes its token down and answers with it, at times slowly, at times with more than goes through
+/// a ring.
 const ONCE: &str = "<?php file_put_contents(__DIR__ . '/writable/ran', $_GET['token'] . \"\\n\", FILE_APPEND | LOCK_EX); \
     preg_match('/^' . $_GET['token'][0] . '/', 'a'); usleep((int) $_GET['us']); echo $_GET['token'], str_repeat('.', (int) $_GET['more']);";
 
@@ -68,7 +71,8 @@ struct Memory {
     len: u64,
 }
 
-/// The memory of the generations that there are, and the table of regular expressions, where we may write to a worker's memory.
+/// The memory of the generations that there are, and the table of regular expressions, where we may
+/// write to a worker's memory.
 fn memories(site: &Site) -> Vec<Memory> {
     let mut found = Vec::new();
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.front()));
@@ -180,7 +184,7 @@ fn ask_until(site: &Site, client: u64, mut random: Random, done: &AtomicBool, se
             continue;
         };
         *seen.statuses.entry(answer.status).or_default() += 1;
-        // A body that was damaged has nobody's token.
+        // A damaged body has the token of no request.
         let answered = answer.body.split('.').next().unwrap_or_default();
         assert!(
             answered == token || !seen.asked.contains(answered),

@@ -3,8 +3,8 @@
 use crate::booted::{BOOT, try_booted};
 use crate::site::until;
 
-/// php-fpm keeps them, too. Whether an expression was compiled before this event shows in how it fails: `pcre.jit` counts only when it
-/// is compiled.
+/// php-fpm keeps them, too. Whether an expression was compiled before this event shows in how it
+/// fails: `pcre.jit` counts only when it is compiled.
 #[test]
 fn regular_expressions_that_come_again_are_compiled_ahead() {
     const BY_THE_JIT: &str = "JIT stack limit exhausted";

@@ -1,4 +1,4 @@
-//! What PHP's user may not read, nobody gets to see through a front that is root.
+//! A front that is root serves no file that PHP's user cannot read.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::Surus;
 use crate::site::{Site, app, ask, is_root, request, until};
 
-/// A group that nobody else has, with PHP's user in it.
+/// A group of no other user, with PHP's user in it.
 const GROUP: u32 = 47_110;
 
 fn file(path: &Path, mode: u32, group: u32) {

@@ -1,4 +1,5 @@
-//! Events and answers that pass through shared memory: nobody gets another's, none is lost, and nobody waits for who is busy.
+//! Events and answers that pass through shared memory: none reaches another client, none is lost,
+//! and none waits for a busy worker.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 use crate::booted::{BOOT, try_booted};
 use crate::site::{Site, kill, until};
 
-/// Asks on one connection until `done`; calls `seen` with each status, none for an answer that is cut off, and whether the body is the one that
-/// was asked for. Bodies and answers of lengths that go by memory and by socket take turns.
+/// Asks on one connection until `done`; calls `seen` with each status, none for an answer that is
+/// cut off, and whether the body is the one that was asked for. Bodies and answers of lengths that
+/// go by memory and by socket take turns.
 fn ask_again_and_again(
     site: &Site,
     client: usize,
@@ -105,13 +107,15 @@ fn memory(site: &Site) -> File {
     File::options().read(true).write(true).open(rings).unwrap()
 }
 
-/// Where the bits of the workers that look for events are (sapi/ipc/rings.h): behind two cache lines, and the bits of those that sleep.
+/// Where the bits of the workers that look for events are (sapi/ipc/rings.h): behind two cache
+/// lines, and the bits of those that sleep.
 const SPINNING: u64 = 64 * 3;
 
 /// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
 fn passed(site: &Site, workers: u64) -> Vec<u64> {
     let mut file = memory(site);
-    // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each ring.
+    // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each
+    // ring.
     let tail = |ring: u64| {
         let mut bytes = [0; 8];
         file.seek(SeekFrom::Start(64 * (5 + 2 * ring + 1))).unwrap();
@@ -121,7 +125,8 @@ fn passed(site: &Site, workers: u64) -> Vec<u64> {
     (0..=workers).map(tail).collect()
 }
 
-/// Clients that ask again and again while `meanwhile` runs: how many answers were right, and how many were 502. Others fail the test.
+/// Clients that ask again and again while `meanwhile` runs: how many answers were right, and how
+/// many were 502. Others fail the test.
 fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize) {
     let (done, right, failed) = (
         AtomicBool::new(false),
@@ -172,7 +177,8 @@ fn site(engine: &str, workers: &str) -> Site {
     try_booted(engine, BOOT, &["--workers", workers], &[]).unwrap_or_else(|log| panic!("{log}"))
 }
 
-/// Also between taking an event and saying so, between an answer and the word of it, asleep and about to be.
+/// Also between taking an event and saying so, between an answer and the word of it, asleep and
+/// about to be.
 #[test]
 fn workers_that_are_killed_cost_at_most_what_they_held() {
     for engine in ["classic", "worker", "rewind", "fork"] {
@@ -205,7 +211,7 @@ fn workers_that_are_killed_cost_at_most_what_they_held() {
     }
 }
 
-/// However the accounts of who sleeps were left by those that were killed.
+/// In any state in which killed workers leave the bits of sleeping ones.
 #[test]
 fn nobody_waits_for_who_is_busy_while_another_sleeps() {
     let site = Site::start(&["--workers", "3"], &[]);
@@ -237,7 +243,8 @@ fn nobody_waits_for_who_is_busy_while_another_sleeps() {
     }
 }
 
-/// Who asks alone is waited for awake, by worker and surus; they, too, stop, end and have to do with others now and then.
+/// Worker and Surus busy-poll for a client that asks alone; they, too, stop, end and serve others
+/// now and then.
 #[test]
 fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
     for engine in ["classic", "worker", "rewind"] {
@@ -278,7 +285,8 @@ fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
     }
 }
 
-/// A worker that is said to look for events gets them; it may have been stopped, or have ended, meanwhile.
+/// A worker that is said to look for events gets them; it may have been stopped, or have ended,
+/// meanwhile.
 #[test]
 fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
     let site = Site::start(&["--workers", "2"], &[]);
@@ -298,7 +306,7 @@ fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
     }
 }
 
-/// Whoever asks alone, and soon again.
+/// A client that asks alone, and soon again.
 #[test]
 fn a_worker_looks_for_its_next_event_where_there_is_a_cpu_for_it() {
     let site = Site::start(&["--workers", "2"], &[]);
@@ -396,7 +404,8 @@ fn a_letter_that_cannot_be_costs_its_writer_alone() {
     let (right, failed) = load(&site, 8, || {
         for _ in 0..TIMES {
             std::thread::sleep(Duration::from_millis(300));
-            // The tail of the first worker's outbox: far ahead of its head. Its writer may put it right before anybody looks, but not every time.
+            // The tail of the first worker's outbox: far ahead of its head. Its writer may put it
+            // right before anybody looks, but not every time.
             file.seek(SeekFrom::Start(64 * (5 + 2 + 1))).unwrap();
             file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
         }

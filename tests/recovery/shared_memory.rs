@@ -1,5 +1,5 @@
-//! A script that writes to the memory which all workers share, and that stops or cuts off processes that are not its own: it may cost
-//! the request that it serves, and others not more than a second.
+//! A script that writes to the memory which all workers share, and that stops or cuts off processes
+//! that are not its own: it may cost the request that it serves, and others not more than a second.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -140,7 +140,7 @@ pub fn answers_within(site: &Site, limit: Duration, what: &str) {
             site.surus.log()
         );
     }
-    // What waits in a test beside others that need the CPUs: far less than a timeout of ours, which is 60 s.
+    // A test waits while others need the CPUs: far less than Surus's timeout, which is 60 s.
     assert!(began.elapsed() < limit, "{what}: {:?}", began.elapsed());
 }
 
@@ -227,7 +227,7 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
         ),
         ("ring(0) + 64", "pack('P', -1)"),
         ("ring(0) + 64", "pack('P', 0)"),
-        // The bits of who sleeps, spins and has written letters.
+        // The bits of workers that sleep, poll and have written response frames.
         ("memory('surus-rings')[0]", "str_repeat(\"\\xff\", 64 * 5)"),
         ("memory('surus-rings')[0]", "str_repeat(\"\\0\", 64 * 5)"),
     ];
@@ -286,7 +286,8 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
     }
 }
 
-/// The words by which workers claim requests: those that wait can no more be claimed, or look as if they were.
+/// The words by which workers claim requests: those that wait can no more be claimed, or look as if
+/// they were.
 #[test]
 fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
     for engine in ENGINES {
@@ -321,7 +322,8 @@ fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
     }
 }
 
-/// As FastCGI records in its own outbox, with and without a ticket, for all request ids that there may be.
+/// As FastCGI records in its own outbox, with and without a ticket, for all request ids that there
+/// may be.
 #[test]
 fn answer_to_anothers_request_reaches_nobody() {
     for engine in ENGINES {
@@ -356,7 +358,8 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
     let table = "foreach (file('/proc/self/maps') as $l) if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*(/dev/zero|zero)~', $l, $m) \
                  && hexdec($m[2]) - hexdec($m[1]) > 4000000 && hexdec($m[2]) - hexdec($m[1]) < 4400000) $a = hexdec($m[1]); \
                  if (!isset($a)) throw new Exception(file_get_contents('/proc/self/maps'));";
-    // Its first words: how many are due, how many compiled, and from when on. Then the slots: state, events, length.
+    // Its first words: how many are due, how many compiled, and from when on. Then the slots:
+    // state, events, length.
     let due = "poke($a, pack('VVPP', 1000, 0, 0, 0));";
     let lies = [
         "poke($a + 24, pack('VVV', 2, 2, 0x7fffff00));".to_string(),

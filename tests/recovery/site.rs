@@ -1,4 +1,5 @@
-//! A started `surus` with an application of PHP files, its processes, and a client without a library's own ideas.
+//! A started `surus` with an application of PHP files, its processes, and a client without a
+//! library's own ideas.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -63,7 +64,8 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A directory with the files above, readable by whomever the workers become, and a writable one in it.
+/// A directory with the files above, readable by whomever the workers become, and a writable one in
+/// it.
 pub fn app() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -92,7 +94,7 @@ impl Site {
         ask(&self.surus.address, request.as_bytes())
     }
 
-    /// Starts a GET beside the test.
+    /// Starts a GET at the same time as the test.
     pub fn begin(&self, path: &str) -> std::thread::JoinHandle<std::io::Result<Answer>> {
         let (address, request) = (self.surus.address.clone(), request("GET", path, ""));
         std::thread::spawn(move || ask(&address, request.as_bytes()))
@@ -139,7 +141,7 @@ impl Site {
                     while !stop.load(Ordering::Relaxed) {
                         match ask(&address, request.as_bytes()) {
                             Ok(answer) => answers.push(Some(answer.status)),
-                            // Nobody has accepted it.
+                            // It was not accepted.
                             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                                 std::thread::sleep(Duration::from_millis(2));
                             }
@@ -236,7 +238,8 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// Who is to stop has stopped when this returns: one that was asleep, and has not run since, still takes a message that comes meanwhile.
+/// A process that must stop has stopped when this returns: a sleeping one that has not run since
+/// still takes a message that comes meanwhile.
 pub fn kill(pid: u32, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, &pid.to_string()])

@@ -1,4 +1,5 @@
-//! Clients that take their answers slowly, and what they may cost the others; scripts that are slow.
+//! Clients that take their answers slowly, and what they may cost the others; scripts that are
+//! slow.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::site::{Answer, Site, Tmpfs, descriptors, request, until};
 
-/// More than the sockets on the way hold: lines with numbers, so that none of them can change places unnoticed.
+/// More than the sockets on the way hold: lines with numbers, so that none of them can change
+/// places unnoticed.
 const LINES: usize = 2 << 20;
 const LONG: &str =
     "<?php for ($i = 0; $i < 1 << 20; $i++) printf(\"%015d\\n%015d\\n\", 2 * $i, 2 * $i + 1);";

@@ -19,7 +19,7 @@ fn no_request_finds_a_descriptor_of_the_snapshot() {
     );
 }
 
-/// Who may look at other processes comes to it through their mappings.
+/// A user that may look at other processes comes to it through their mappings.
 #[test]
 fn the_snapshot_is_sealed() {
     let site =

@@ -41,7 +41,7 @@ fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
     );
 }
 
-/// Root without the right to become somebody else, as in many a container.
+/// Root without the right to become another user, as in many containers.
 #[test]
 fn front_that_cannot_become_its_user_stops_the_start_at_once() {
     if !is_root() {
@@ -149,7 +149,7 @@ fn php_is_in_the_groups_of_its_user() {
     if !is_root() {
         return;
     }
-    // Somebody who is in more than one, if there is anybody.
+    // A user of more than one group, if there is one.
     let groups = std::fs::read_to_string("/etc/group").unwrap();
     let members = groups.lines().filter_map(|line| line.rsplit(':').next());
     let member = members.flat_map(|names| names.split(',')).find(|name| {

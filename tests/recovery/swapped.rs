@@ -1,4 +1,5 @@
-//! What a request leaves otherwise than the boot has had it, and as much of it: it must not pass for unchanged.
+//! What a request leaves otherwise than the boot has had it, and as much of it: it must not pass
+//! for unchanged.
 
 use crate::booted::try_booted;
 use crate::site::Site;
@@ -19,7 +20,8 @@ fn ask(site: &Site, query: &str) -> String {
     answer.body
 }
 
-/// libc loads a library for each encoding, forgets those that have not been used for some time, and most are of one size.
+/// libc loads a library for each encoding, forgets those that have not been used for some time, and
+/// most are of one size.
 #[test]
 fn a_library_in_the_place_of_another() {
     let read = r#"
@@ -81,7 +83,8 @@ fn a_fiber_in_the_place_of_another() {
     assert_eq!(ask(&site, ""), "value");
 }
 
-/// PHP takes its timer away before it closes sessions and streams, whose handlers may wind up another.
+/// PHP takes its timer away before it closes sessions and streams, whose handlers may wind up
+/// another.
 #[test]
 fn a_time_limit_of_another_request() {
     let boot = "

@@ -46,7 +46,7 @@ async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
         ("SURUS_ENGINE_QUEUE", "10000"),
         ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
         ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
-        // As long as it takes beside other load; the clients leave by themselves.
+        // As long as it takes under other load; the clients leave by themselves.
         ("SURUS_HTTP_WRITE_TIMEOUT", "10m"),
     ];
     all.extend(settings);
@@ -74,7 +74,7 @@ async fn stalled_responses_stay_within_the_budget_and_memory_is_given_back() {
     for page in [WHOLE, STREAMED] {
         let (peak, after) = stall(page, &[("SURUS_HTTP_BUFFER_MEMORY", "32M")]).await;
         eprintln!("grew by {peak} MiB, {after} stayed");
-        // The budget, and what each of 3,000 streams costs beside its bodies.
+        // The budget, and what each of 3,000 streams costs besides its bodies.
         assert!(peak < 32 + 128, "grew by {peak} MiB");
         assert!(after <= 48, "{after} MiB stayed");
     }

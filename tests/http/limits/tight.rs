@@ -27,7 +27,7 @@ fn serve(settings: &[(&str, &str)]) -> (tempfile::TempDir, Surus) {
     (dir, surus)
 }
 
-/// The letters of an answer's body, each with how often it comes; chunk sizes are digits.
+/// How often each letter comes in an answer's body; chunk sizes are digits.
 fn letters(answer: &[u8]) -> Vec<usize> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let body = &answer[end.unwrap()..];

@@ -172,7 +172,8 @@ impl Trial<'_> {
                     continue;
                 }
             };
-            // Checks that the case works as intended; tests/php/oracle.rs checks the whole response.
+            // Checks that the case works as intended; tests/php/oracle.rs checks the whole
+            // response.
             let (status, expected) = (reference.status, step.status.unwrap_or(200));
             if status != expected {
                 say(format!(

@@ -126,7 +126,8 @@ engine_contract! {
 
     fn a_consumer_that_does_not_read_holds_up_nobody_else(engine) {
         let engine = engine.workers(1);
-        // Everything from what fits into pipes and channels to what does not; whoever has handed over all of its answer is free.
+        // Everything from what fits into pipes and channels to what does not; a worker that has
+        // handed over all of its answer is free.
         for len in [100_000, 300_000, 500_000, 600_000, 650_000, 700_000] {
             let slow = engine.send(engine.php(&format!("echo str_repeat('x', {len});"))).await.unwrap();
             // Is the worker done with it? Only then the next can be asked for.
@@ -182,7 +183,8 @@ engine_contract! {
 
     fn thousands_of_events_get_the_answer_that_is_theirs(engine) {
         let echo = engine.file("echo $_GET['n'];");
-        // A process for each takes its time. That ten thousand leave nothing behind, tests/recovery says.
+        // A process for each takes its time. That ten thousand leave nothing behind, tests/recovery
+        // says.
         let many = match (engine.is_standing(), engine.entry.serves_one) {
             (true, false) => 500,
             (true, true) => 100,

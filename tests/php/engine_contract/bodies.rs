@@ -1,4 +1,5 @@
-//! What a client sends reaches its own script, whole or not at all, and nobody else's, whatever the script does with it.
+//! What a client sends reaches its own script, whole or not at all, and no other, whatever the
+//! script does with it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -59,7 +60,8 @@ async fn goes_on(engine: &Subject) {
     }
 }
 
-/// A php-fpm that answers everything with its flags in BEGIN_REQUEST: whether it is to go on with the connection (1), or not (0).
+/// A php-fpm that answers everything with its flags in BEGIN_REQUEST: whether it is to go on with
+/// the connection (1), or not (0).
 fn says_whether_it_keeps(listener: UnixListener) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();

@@ -1,4 +1,4 @@
-//! Processes that scripts fork: what they print reaches nobody, and they take nobody's event.
+//! Processes that scripts fork: what they print reaches no client, and they take no event.
 
 use std::time::{Duration, Instant};
 

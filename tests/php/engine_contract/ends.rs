@@ -236,7 +236,8 @@ engine_contract! {
         let idle = engine.pids().await;
         kill(idle[0], "KILL");
         if !engine.runs_ours() {
-            // Whether PHP had begun an event cannot be known there, so that it is not given to another.
+            // Whether PHP had begun an event cannot be known there, so that it is not given to
+            // another.
             until("it is gone", || !lives(idle[0])).await;
         }
         for _ in 0..20 {
@@ -296,8 +297,9 @@ engine_contract! {
 engine_contract! {
     ours:
     fn an_event_that_vanishes_with_an_idle_worker_is_done_by_another(engine) {
-        // What a worker has received and not yet written on the scoreboard dies with it unseen. Here another process takes
-        // the message out of the inbox's socket, through which go those that are too large for the ring, and an idle worker is killed.
+        // What a worker has received and not yet written on the scoreboard dies with it unseen.
+        // Here another process takes the message out of the inbox's socket, through which go those
+        // that are too large for the ring, and an idle worker is killed.
         let engine = engine.workers(1).ini("ffi.enable", "1");
         let engine = engine.with(|settings| settings.queue_timeout = time(20_000));
         let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' : 'no';").await;

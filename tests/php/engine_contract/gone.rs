@@ -1,4 +1,5 @@
-//! What a client that leaves amid the answer ends: its script, wherever that is, and not the process.
+//! What a client that leaves before the answer's end stops: its script, wherever that is, and not
+//! the process.
 
 use std::os::unix::fs::PermissionsExt;
 use std::pin::Pin;
@@ -8,8 +9,9 @@ use surus::observe::status::WorkerState;
 
 use super::subject::{Ask, Subject, until};
 
-/// A script whose client is gone when it goes on. `$trace()` writes down what has happened; a shutdown function notes the status of the
-/// connection, and `$write()` writes until that ends the script.
+/// A script whose client is gone when it goes on. `$trace()` writes down what has happened; a
+/// shutdown function notes the status of the connection, and `$write()` writes until that ends the
+/// script.
 const BEGIN: &str = "
     $trace = function ($what) { file_put_contents(TRACE, \"$what \", FILE_APPEND); };
     $write = function () use ($trace) { for ($i = 0; $i < 20000; $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on'); };
@@ -18,7 +20,8 @@ const BEGIN: &str = "
     for ($i = 0; $i < 20000 && !file_exists(TRACE); $i++) { usleep(1000); clearstatcache(); }
 ";
 
-/// Has `code` done for a client that leaves, from `BEGIN;` on, which is put ahead of it unless it is in it; returns what it has traced.
+/// Has `code` done for a client that leaves, from `BEGIN;` on, which is put ahead of it unless it
+/// is in it; returns what it has traced.
 async fn leave(engine: &Subject, code: &str) -> String {
     let file = tempfile::Builder::new()
         .tempfile_in(engine.writable())
@@ -36,7 +39,7 @@ async fn leave(engine: &Subject, code: &str) -> String {
     let begun = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
     assert!(begun.unwrap().is_ok());
     drop(body);
-    // There at once with the right of the workers, who may be somebody else, to write to it.
+    // There at once with the right of the workers, which may run as another user, to write to it.
     let fresh = file.with_extension("new");
     std::fs::write(&fresh, "").unwrap();
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o666)).unwrap();
@@ -59,7 +62,7 @@ async fn leave_whole(engine: &Subject, code: &str) -> String {
     traced
 }
 
-/// Who answers, with how much memory.
+/// The process that answers, with its memory.
 async fn process(engine: &Subject) -> String {
     engine.text("echo posix_getpid();").await
 }

@@ -84,7 +84,7 @@ engine_contract! {
     }
 
     fn events_that_end_at_their_deadline_hurt_no_other(engine) {
-        // Request ids are used again at once, so whoever acts on an event late may meet another.
+        // Request ids are used again at once, so code that acts on an event late may meet another.
         let engine = engine.workers(3).with(|settings| settings.kill_after = time(20));
         let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
         let echo = engine.file("usleep(500); echo $_GET['n'];");
@@ -106,7 +106,8 @@ engine_contract! {
             let mut n = 0;
             while Instant::now() < end {
                 let mine = format!("{asker}-{n}");
-                // A kill that comes as the worker takes its next event is the one thing that may reach another.
+                // A kill that comes as the worker takes its next event is the one thing that may
+                // reach another.
                 match engine.answer(engine.ask(echo).query(&format!("n={mine}"))).await {
                     Ok(answer) => assert_eq!(answer.text(), mine),
                     Err(Failure::Died(_)) => {}

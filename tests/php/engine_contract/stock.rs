@@ -51,7 +51,7 @@ fn a_php_fpm_that_runs_already_is_asked() {
         for _ in 0..3 {
             assert_eq!(engine.text(parent).await, fpm.id().to_string());
         }
-        // It is not asked to end one that nobody waits for; the connection is closed.
+        // It is not asked to end one that no client waits for; the connection is closed.
         let late = engine.answer(
             engine
                 .php("sleep(1); echo 1;")
@@ -224,7 +224,8 @@ fn user_ini_overrides_auto_files_of_php_ini() {
             engine.write(".user.ini", "auto_prepend_file = own.php\n");
             let engine = engine.ini("auto_prepend_file", before.to_str().unwrap());
             let text = engine.text("echo 'script';").await;
-            // From PHP 8.4 on, `php -S` includes the file of php.ini before any code can prevent it.
+            // From PHP 8.4 on, `php -S` includes the file of php.ini before any code can prevent
+            // it.
             let text = match name {
                 "builtin" => text.strip_prefix("before ").unwrap_or(&text),
                 _ => &text,
@@ -288,7 +289,8 @@ fn listens(pid: &str) -> u16 {
             Some(link.trim_end_matches(']').to_string())
         })
         .collect();
-    // "sl local_address rem_address st … inode …", with 0A for a socket that listens (proc_net_tcp in the kernel's documentation).
+    // "sl local_address rem_address st … inode …", with 0A for a socket that listens (proc_net_tcp
+    // in the kernel's documentation).
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = table.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();

@@ -35,7 +35,8 @@ pub struct Subject {
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 
-/// What the engines boot that boot a script: each event runs the file that it names, as `classic` does.
+/// What the engines boot that boot a script: each event runs the file that it names, as `classic`
+/// does.
 const BOOT: &str = r#"<?php
 surus_serve(function () {
     $file = $_SERVER['SCRIPT_FILENAME'];
@@ -144,7 +145,7 @@ impl Subject {
         path
     }
 
-    /// A directory that workers may write to, whoever they are.
+    /// A directory that workers may write to as any user.
     pub fn writable(&self) -> PathBuf {
         let path = self.dir.path().join("writable");
         std::fs::create_dir_all(&path).unwrap();
@@ -201,7 +202,7 @@ impl Subject {
         self.answer(self.php(code)).await.expect("an answer").text()
     }
 
-    /// The answer to an event that runs beside the test.
+    /// The answer to an event that runs at the same time as the test.
     pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
         let pool = self.pool().await;
         tokio::spawn(async move {
@@ -215,7 +216,8 @@ impl Subject {
         })
     }
 
-    /// Occupies `count` workers with `code` that first makes a file of the name in `$began`; returns when all have begun.
+    /// Occupies `count` workers with `code` that first makes a file of the name in `$began`;
+    /// returns when all have begun.
     pub async fn occupy(
         &self,
         count: usize,
@@ -233,12 +235,13 @@ impl Subject {
         running
     }
 
-    /// Is the process that served an event there for the next, even if the event was over its deadline?
+    /// Is the process that served an event there for the next, even if the event was over its
+    /// deadline?
     pub fn process_goes_on(&self) -> bool {
         self.entry.isolates && !self.entry.serves_one && self.runs_ours()
     }
 
-    /// With a PHP of ours, that can do what no other can.
+    /// With surus-php, which can do what no other PHP can.
     pub fn runs_ours(&self) -> bool {
         self.entry.runs == Runs::Ours
     }
@@ -253,18 +256,19 @@ impl Subject {
         self.entry.is_standing()
     }
 
-    /// Has it the words of how a process ended that php-fpm had started?
+    /// Whether these words say how a process ended, also if php-fpm had started it.
     pub fn says_how(&self, how: &str, signal: &str) -> bool {
         how.contains(signal) || self.entry.runs == Runs::Stock(Way::Fpm) && how.contains("php-fpm")
     }
 
-    /// Who starts its processes, if that is not us.
+    /// The process that starts its processes, if that is not the test.
     pub fn starter(&self, pids: &[u32]) -> Option<u32> {
         let starter = parent(*pids.first()?);
         (starter != std::process::id()).then_some(starter)
     }
 
-    /// The pids of the workers, as the status page shows them. Waits until there is one, if there is ever to be one without an event.
+    /// The pids of the workers, as the status page shows them. Waits until there is one, if there
+    /// is ever to be one without an event.
     pub async fn pids(&self) -> Vec<u32> {
         let pool = self.pool().await;
         for _ in 0..500 {
@@ -396,7 +400,7 @@ pub fn lives(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
-/// Who has started it.
+/// The process that has started it.
 pub fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -431,7 +435,7 @@ pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F)
     on(|entry| entry.isolates, case);
 }
 
-/// Those that run PHP of ours.
+/// Those that run surus-php.
 pub fn on_our_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
     on(|entry| entry.runs == Runs::Ours, case);
 }
