@@ -68,8 +68,8 @@ impl Coding {
     }
 }
 
-/// The codings that a client accepts, the one it prefers first and equals in the order of `ours`. Empty when it would
-/// rather have none.
+/// The codings that a client accepts, the one it prefers first and equals in the order of `ours`.
+/// Empty when it would rather have none.
 pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
     let values = headers.get_all(header::ACCEPT_ENCODING);
     let mut named: Vec<(&str, u16)> = Vec::new();
@@ -93,7 +93,8 @@ pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
     accepted.into_iter().map(|(coding, _)| coding).collect()
 }
 
-/// `gzip;q=0.8` as its name and its weight in thousandths. A weight that cannot be read counts as none.
+/// `gzip;q=0.8` as its name and its weight in thousandths. A weight that cannot be read counts as
+/// none.
 fn weighted(element: &str) -> Option<(&str, u16)> {
     let mut parts = element.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -167,7 +168,8 @@ pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> b
 
 /// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
 ///
-/// A stream loses nothing of its liveliness: whatever PHP has flushed can be decoded before PHP's next byte comes.
+/// A stream loses nothing of its liveliness: whatever PHP has flushed can be decoded before PHP's
+/// next byte comes.
 pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
     // Also for the client that gets it as it is: a cache in between may not give that to everybody.
     vary(response.headers_mut(), header::ACCEPT_ENCODING);
@@ -296,7 +298,8 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
     })
 }
 
-/// By an encoder that the thread keeps: a new one takes two thirds of the time that a page of 10 KB does.
+/// By an encoder that the thread keeps: a new one takes two thirds of the time that a page of 10 KB
+/// does.
 fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
     thread_local! {
         static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
@@ -335,7 +338,8 @@ impl Encoder {
     fn new(coding: Coding) -> Encoder {
         match coding {
             Coding::Brotli => {
-                // 512 KiB of window, as zstd has below: its default of 4 MiB costs more memory per response than pages gain from it.
+                // 512 KiB of window, as zstd has below: its default of 4 MiB costs more memory per
+                // response than pages gain from it.
                 let params = EncoderParams::default();
                 let params = params
                     .quality(Level::Precise(4))
@@ -384,7 +388,8 @@ struct Compressed {
     _memory: Taken,
 }
 
-/// As much as is compressed before the client gets some of it, and before the thread may do something else.
+/// As much as is compressed before the client gets some of it, and before the thread may do
+/// something else.
 const AT_MOST: usize = 64 << 10;
 
 impl Compressed {
@@ -474,7 +479,8 @@ impl Body for Compressed {
             };
             match frame {
                 Poll::Ready(frame) => this.take(frame),
-                // Nothing more for now: what there is goes out. The client's next poll asks the body again.
+                // Nothing more for now: what there is goes out. The client's next poll asks the
+                // body again.
                 Poll::Pending => {
                     let flushed = this.encoder.flush();
                     this.pass_on(flushed);

@@ -130,12 +130,14 @@ pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Forwarded 
     }
 }
 
-/// The right-most address that is no trusted proxy: what stands left of it, the client may have written itself.
+/// The right-most address that is no trusted proxy: what stands left of it, the client may have
+/// written itself.
 fn client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let mut furthest = None;
     for value in headers.get_all("x-forwarded-for").iter().rev() {
         for entry in value.to_str().ok()?.rsplit(',') {
-            // Whoever wrote an entry that is no address is not to be believed about what stands left of it.
+            // Whoever wrote an entry that is no address is not to be believed about what stands
+            // left of it.
             let Some(address) = parse(entry.trim()) else {
                 return furthest;
             };

@@ -59,8 +59,8 @@ pub enum Begun {
 }
 
 impl Application {
-    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is asked, as for
-    /// [`begin`](Self::begin).
+    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the
+    /// engine is asked, as for [`begin`](Self::begin).
     pub async fn answer(
         &self,
         head: http::request::Parts,
@@ -92,8 +92,8 @@ impl Application {
         Ok(fit(response, is_head))
     }
 
-    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's head and the script; `origin` says
-    /// who asks, for rules that want to know.
+    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's
+    /// head and the script; `origin` says who asks, for rules that want to know.
     pub fn begin(
         &self,
         mut head: http::request::Parts,
@@ -257,7 +257,8 @@ pub struct Asked {
 /// Who answers when no engine does.
 pub const STATIC: &str = "static";
 
-/// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
+/// Promises of a proxy to send files for the application. Only we may make them (Symfony's
+/// X-Sendfile support).
 static PROMISES: [HeaderName; 2] = [
     HeaderName::from_static("x-sendfile-type"),
     HeaderName::from_static("x-accel-mapping"),

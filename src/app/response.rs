@@ -85,7 +85,8 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
     plain(status, "")
 }
 
-/// Logs one line for many refused requests: under overload a line for each would cost more than the requests that are served.
+/// Logs one line for many refused requests: under overload a line for each would cost more than the
+/// requests that are served.
 fn note_refused(failure: &Failure, event: u64) {
     static SAID: Rarely = Rarely::new();
     static REFUSED: AtomicU64 = AtomicU64::new(0);
@@ -118,7 +119,8 @@ pub fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// The connection is ours: what PHP says of it would contradict what we do, and is an error in HTTP/2 (RFC 9113, 8.2.2).
+/// The connection is ours: what PHP says of it would contradict what we do, and is an error in
+/// HTTP/2 (RFC 9113, 8.2.2).
 pub fn strip_connection_headers(headers: &mut HeaderMap) {
     static OURS: [HeaderName; 6] = [
         header::CONNECTION,
@@ -136,8 +138,9 @@ pub fn strip_connection_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind nginx, the client gets no
-/// more than was promised, and sees that an answer is not complete by the connection's end.
+/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind
+/// nginx, the client gets no more than was promised, and sees that an answer is not complete by the
+/// connection's end.
 pub fn fit_length(mut response: Response) -> Response {
     if response.status() == StatusCode::NO_CONTENT {
         // RFC 9110, 8.6.

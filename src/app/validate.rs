@@ -28,8 +28,8 @@ impl From<Trouble> for Refusal {
 /// No registered method is half as long as this.
 const MAX_METHOD: usize = 64;
 
-/// Validates a request that another server has accepted already. It may lack `Host`: health checks of
-/// load balancers have none.
+/// Validates a request that another server has accepted already. It may lack `Host`: health checks
+/// of load balancers have none.
 pub fn check_relayed(head: &http::request::Parts) -> Result<(), Refusal> {
     check_method(&head.method)?;
     check_host(&head.headers).map(|_| ())

@@ -28,10 +28,11 @@ static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect"
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Directories from which `X-Sendfile` may name files, beside the project itself; relative to the project.
+    /// Directories from which `X-Sendfile` may name files, beside the project itself; relative to
+    /// the project.
     pub directories: Vec<PathBuf>,
-    /// What `X-Accel-Redirect` names: a URL path and the directory that stands for it, relative to the project. Clients
-    /// cannot ask for these paths. Others are looked up in the document root.
+    /// What `X-Accel-Redirect` names: a URL path and the directory that stands for it, relative to
+    /// the project. Clients cannot ask for these paths. Others are looked up in the document root.
     #[serde(deserialize_with = "url_paths")]
     pub internal: BTreeMap<String, PathBuf>,
 }
@@ -57,7 +58,8 @@ pub fn is_asked(response: &Response) -> bool {
     names.any(|name| *name == X_SENDFILE || *name == X_ACCEL_REDIRECT)
 }
 
-/// The places from which PHP may have files sent. Neither dot files nor PHP source are sent from any of them.
+/// The places from which PHP may have files sent. Neither dot files nor PHP source are sent from
+/// any of them.
 #[derive(Debug)]
 pub struct SendFile {
     directories: Vec<Site>,
@@ -67,7 +69,8 @@ pub struct SendFile {
 }
 
 impl SendFile {
-    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says.
+    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks`
+    /// says.
     pub fn open(
         project: &Path,
         site: Arc<Site>,
@@ -78,7 +81,8 @@ impl SendFile {
         SendFile::open_by(site, settings, &mut files)
     }
 
-    /// The same, where directories are opened by `open`: the project first, then those of the settings in their order.
+    /// The same, where directories are opened by `open`: the project first, then those of the
+    /// settings in their order.
     pub fn open_by(
         site: Arc<Site>,
         settings: &Settings,
@@ -105,10 +109,11 @@ impl SendFile {
         })
     }
 
-    /// The response as it is, or the file that it names: with what PHP says about it (type, disposition, caching,
-    /// cookies and so on), except for what would be about PHP's own body.
+    /// The response as it is, or the file that it names: with what PHP says about it (type,
+    /// disposition, caching, cookies and so on), except for what would be about PHP's own body.
     ///
-    /// What PHP names but may not be sent, or is not there, is 404 to the client and a warning in the log; 403 where PHP itself may not read it.
+    /// What PHP names but may not be sent, or is not there, is 404 to the client and a warning in
+    /// the log; 403 where PHP itself may not read it.
     pub fn replace(
         &self,
         method: &Method,
@@ -289,7 +294,8 @@ fn is_deliberate(content_type: &HeaderValue) -> bool {
         || parts.any(|part| !part.is_empty() && part != "charset=utf-8")
 }
 
-/// Reads PHP's body to its end. Dropping it would tell PHP that the client has gone, and end the script.
+/// Reads PHP's body to its end. Dropping it would tell PHP that the client has gone, and end the
+/// script.
 fn discard(body: ResponseBody) {
     if let ResponseBody::Stream(mut body) = body {
         tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });

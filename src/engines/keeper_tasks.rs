@@ -1,4 +1,5 @@
-//! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
+//! What the keeper does for a pool: starts its processes with descriptors that the front has sent,
+//! after checking each.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +34,8 @@ pub struct Home {
     disabled: Disabled,
 }
 
-/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that setting, so it could enable all.
+/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that
+/// setting, so it could enable all.
 enum Disabled {
     Unknown,
     /// A process of [`Role::Probe`] writes them into this file, and has not ended well yet.
@@ -69,7 +71,8 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Resul
     Ok(master::launch(spec, requests, theirs, Some(groups))?.id())
 }
 
-/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it; `groups` are those of PHP's user.
+/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it;
+/// `groups` are those of PHP's user.
 pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
@@ -85,7 +88,8 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
     Ok((path, home))
 }
 
-/// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
+/// Processes of an installed PHP that a pool has at once: two boots, and those that are about to
+/// end.
 pub fn most(plan: &Plan) -> usize {
     match plan {
         Plan::Ours { .. } => 0,
@@ -178,8 +182,8 @@ pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and other libraries heed more names than
-/// anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
+/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and
+/// other libraries heed more names than anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
 fn is_of_request(variable: &[u8]) -> bool {
     let name = variable.split(|byte| *byte == b'=').next();
     let name = std::str::from_utf8(name.unwrap_or_default());

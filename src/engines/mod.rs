@@ -67,8 +67,8 @@ pub struct Settings {
     /// the wake-up latency; not on Lambda.
     pub spin: bool,
     /// Binds calls inside PHP's library directly instead of through its symbol table
-    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at the start,
-    /// which slows down Lambda cold starts.
+    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
+    /// the start, which slows down Lambda cold starts.
     pub direct_calls: bool,
     /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
     pub spares: usize,

@@ -1,8 +1,9 @@
 //! Controlled delay: notices a queue whose events have been waiting too long for too long.
 //!
-//! As CoDel (RFC 8289) it ignores bursts: a queue is overloaded when it is too long during a whole interval. CoDel measures how long
-//! the oldest event has waited, which says nothing where the newest is served first; here the wait is foreseen, from what waits
-//! and from what was served lately.
+//! As CoDel (RFC 8289) it ignores bursts: a queue is overloaded when it is too long during a whole
+//! interval. CoDel measures how long the oldest event has waited, which says nothing where the
+//! newest is served first; here the wait is foreseen, from what waits and from what was served
+//! lately.
 
 use std::time::Duration;
 
@@ -71,7 +72,8 @@ mod tests {
     const TARGET: Duration = Duration::from_secs(1);
     const INTERVAL: Duration = Duration::from_secs(5);
 
-    /// Passes seconds in each of which so many events are served while so many wait; the last second says whether there is overload.
+    /// Passes seconds in each of which so many events are served while so many wait; the last
+    /// second says whether there is overload.
     fn pass(
         overload: &mut Overload,
         now: &mut Instant,

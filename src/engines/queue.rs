@@ -1,7 +1,8 @@
 //! The queue of an engine: admits events to the workers, bounds how many wait and for how long.
 //!
-//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and refuses those that have waited too
-//! long: their clients are the most likely to have given up, and what the queue holds stays small.
+//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and
+//! refuses those that have waited too long: their clients are the most likely to have given up, and
+//! what the queue holds stays small.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,7 +109,8 @@ impl Queue {
         Ok(Some(Place::new(&self.line)))
     }
 
-    /// Waits for a place, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
+    /// Waits for a place, until the event's deadline at the most. Fails at once when too many wait,
+    /// or when the queue drains.
     pub async fn enter(&self, event: &Event) -> Result<Place, Failure> {
         self.enter_by(event.deadline.into(), held_by(event)).await
     }
@@ -267,7 +269,8 @@ impl Line {
         }
     }
 
-    /// Gives a place that has been taken for it to an event. Dropped where the client has left, it goes to the next.
+    /// Gives a place that has been taken for it to an event. Dropped where the client has left, it
+    /// goes to the next.
     fn hand(self: &Arc<Line>, served: Option<Waiting>) {
         if let Some(waiting) = served {
             let _ = waiting.turn.send(Ok(Place::new(self)));

@@ -80,9 +80,9 @@ pub fn supported() -> bool {
     openat2(AT_FDCWD, "/", how).is_ok()
 }
 
-/// Opens a directory at an absolute path, to open files beneath it. No symbolic link is followed in any
-/// component, because another user may be able to write to a directory of the path. An error if this
-/// process may not enter the directory.
+/// Opens a directory at an absolute path, to open files beneath it. No symbolic link is followed in
+/// any component, because another user may be able to write to a directory of the path. An error if
+/// this process may not enter the directory.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     if !path.is_absolute() {
@@ -147,8 +147,8 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
 }
 
 /// Opens a regular file to append to, and creates it if it is missing. Another user may be able to
-/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is not
-/// waited for, and no terminal becomes the controlling one. A file with a second hard link is
+/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is
+/// not waited for, and no terminal becomes the controlling one. A file with a second hard link is
 /// rejected, and so is one that belongs neither to this user nor to `owner`.
 pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt;

@@ -230,7 +230,8 @@ pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
     pid.trim().parse().ok()
 }
 
-/// The state of a process as in `/proc/PID/stat`: `R`, `S`, `T` (stopped), `Z` … (proc_pid_stat(5)).
+/// The state of a process as in `/proc/PID/stat`: `R`, `S`, `T` (stopped), `Z` …
+/// (proc_pid_stat(5)).
 pub fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may contain anything.
@@ -487,8 +488,9 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// Disables core dumps of this process and its children.
 pub fn forbid_core_dumps() -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
-    // A limit of 0 does not hold where core_pattern is a pipe (core(5)), but the kernel dumps into no
-    // pipe at a limit of 1, and into no file below a page (fs/coredump.c). A hard limit of 0 stays.
+    // A limit of 0 does not hold where core_pattern is a pipe (core(5)), but the kernel dumps into
+    // no pipe at a limit of 1, and into no file below a page (fs/coredump.c). A hard limit of 0
+    // stays.
     let limit = |bytes| setrlimit(Resource::RLIMIT_CORE, bytes, bytes);
     Ok(limit(1).or_else(|_| limit(0))?)
 }

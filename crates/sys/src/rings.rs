@@ -1,8 +1,9 @@
-//! The inbox and the outboxes of a pool as rings in memory that its workers share with surus: as long as who is to hear of an
-//! event or an answer is awake, neither side needs a system call.
+//! The inbox and the outboxes of a pool as rings in memory that its workers share with surus: as
+//! long as who is to hear of an event or an answer is awake, neither side needs a system call.
 //!
-//! The layout is `sapi/ipc/rings.h`; both sides assert the sizes. Whatever a worker may have written there, nothing here reads or
-//! writes outside of the memory, and no position that surus writes is ever read back: it has its own copy.
+//! The layout is `sapi/ipc/rings.h`; both sides assert the sizes. Whatever a worker may have
+//! written there, nothing here reads or writes outside of the memory, and no position that surus
+//! writes is ever read back: it has its own copy.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -70,7 +71,8 @@ pub enum Sleep {
 pub struct Rings {
     memory: Shared,
     layout: Layout,
-    /// Held by who writes into the inbox: where the next event goes. What stands in the memory is a copy for the workers.
+    /// Held by who writes into the inbox: where the next event goes. What stands in the memory is a
+    /// copy for the workers.
     tail: Mutex<u64>,
     /// Where the next letter of each outbox begins; what stands in the memory is a copy, too.
     heads: Vec<AtomicU64>,
@@ -118,8 +120,8 @@ impl Layout {
     }
 }
 
-// SAFETY: the mapping lives until drop and is used through atomics and by copying; what is copied while others write is checked
-// before it is believed.
+// SAFETY: the mapping lives until drop and is used through atomics and by copying; what is copied
+// while others write is checked before it is believed.
 unsafe impl Send for Rings {}
 // SAFETY: as above.
 unsafe impl Sync for Rings {}
@@ -164,12 +166,14 @@ impl Rings {
         self.memory.fd()
     }
 
-    /// Says whether surus has to be woken for a letter. Who says that it sleeps looks for letters [once more](Rings::posted).
+    /// Says whether surus has to be woken for a letter. Who says that it sleeps looks for letters
+    /// [once more](Rings::posted).
     pub fn set_asleep(&self, asleep: Sleep) {
         self.head().surus.0.sleeps.store(asleep as u32, SeqCst);
     }
 
-    /// A worker that sleeps. Who is told of it sends a message that [wakes](Rings::wakes) it, or [gives it back](Rings::give_back).
+    /// A worker that sleeps. Who is told of it sends a message that [wakes](Rings::wakes) it, or
+    /// [gives it back](Rings::give_back).
     pub fn claim_sleeper(&self) -> Option<usize> {
         self.claim(self.layout.sleeping)
     }
@@ -180,12 +184,14 @@ impl Rings {
         words.any(|(_, word)| word.load(SeqCst) != 0)
     }
 
-    /// Is an event that has just been put into the inbox seen by a worker that spins? Each of them is good for one.
+    /// Is an event that has just been put into the inbox seen by a worker that spins? Each of them
+    /// is good for one.
     pub fn claim_spinner(&self) -> bool {
         self.claim(self.layout.spinning).is_some()
     }
 
-    /// This worker has ended. That its successor spins may be forgotten with it: then one is woken too many.
+    /// This worker has ended. That its successor spins may be forgotten with it: then one is woken
+    /// too many.
     pub fn forget_spinner(&self, worker: usize) {
         if let Some((_, word)) = self.words(self.layout.spinning).nth(worker / 64) {
             word.fetch_and(!(1 << (worker % 64)), SeqCst);
@@ -228,15 +234,15 @@ impl Rings {
         head != tail
     }
 
-    /// Where workers take the next event, and where the next will be put. The first is what the workers say: it is believed
-    /// only where it can be, between what was read last and the second.
+    /// Where workers take the next event, and where the next will be put. The first is what the
+    /// workers say: it is believed only where it can be, between what was read last and the second.
     pub fn inbox_ends(&self) -> (u64, u64) {
         let tail = *self.lock_tail();
         (self.ends(0).head.0.load(SeqCst), tail)
     }
 
-    /// Writes the positions that are surus's to write once more: a worker that has changed them is undone by this. True:
-    /// that of the inbox was another.
+    /// Writes the positions that are surus's to write once more: a worker that has changed them is
+    /// undone by this. True: that of the inbox was another.
     pub fn rewrite(&self) -> bool {
         let tail = self.lock_tail();
         let changed = self.ends(0).tail.0.swap(*tail, SeqCst) != *tail;
@@ -262,7 +268,8 @@ impl Rings {
         self.head().sockets.0.by_socket.store(count, SeqCst);
     }
 
-    /// Puts an event, gathered from `parts`, into the inbox. Returns its position; None when there is no room for it.
+    /// Puts an event, gathered from `parts`, into the inbox. Returns its position; None when there
+    /// is no room for it.
     pub fn put(&self, parts: &[IoSlice<'_>]) -> Option<u64> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let size = EVENT_HEAD + len.next_multiple_of(EVENT_HEAD);
@@ -271,8 +278,8 @@ impl Rings {
         }
         let mut tail = self.lock_tail();
         let ends = self.ends(0);
-        // Workers move the head; one that does not know what it does may have moved it anywhere. Until another has put it right,
-        // events go by the socket.
+        // Workers move the head; one that does not know what it does may have moved it anywhere.
+        // Until another has put it right, events go by the socket.
         let used = tail.wrapping_sub(ends.head.0.load(SeqCst));
         if used > self.layout.inbox_size as u64
             || size as u64 > self.layout.inbox_size as u64 - used
@@ -312,7 +319,8 @@ impl Rings {
         }
     }
 
-    /// Whose letter is the first in an outbox, for who waits for that of the process `pid` about its event `number`?
+    /// Whose letter is the first in an outbox, for who waits for that of the process `pid` about
+    /// its event `number`?
     pub fn first_letter(&self, worker: usize, pid: u32, number: u64) -> Result<First, Damaged> {
         Ok(match self.first(worker)? {
             None => First::None,
@@ -321,7 +329,8 @@ impl Rings {
         })
     }
 
-    /// Takes that letter: copies it to where `room` has as many bytes as it is told. False when there is none.
+    /// Takes that letter: copies it to where `room` has as many bytes as it is told. False when
+    /// there is none.
     pub fn take_letter<'a>(
         &self,
         worker: usize,
@@ -427,8 +436,8 @@ impl Rings {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: at the page-aligned beginning of the mapping, which is longer; its fields are atomics, for which every bit
-        // pattern is a value.
+        // SAFETY: at the page-aligned beginning of the mapping, which is longer; its fields are
+        // atomics, for which every bit pattern is a value.
         unsafe { self.memory.base().cast::<Head>().as_ref() }
     }
 
@@ -436,16 +445,16 @@ impl Rings {
     fn ends(&self, ring: usize) -> &Ends {
         assert!(ring <= self.layout.workers, "ring {ring}");
         let at = self.layout.ends + ring * size_of::<Ends>();
-        // SAFETY: inside the mapping by the assertion and the layout, whose parts all are multiples of a cache line; the
-        // fields are atomics.
+        // SAFETY: inside the mapping by the assertion and the layout, whose parts all are multiples
+        // of a cache line; the fields are atomics.
         unsafe { self.memory.base().add(at).cast::<Ends>().as_ref() }
     }
 
     /// The words of an array that has a bit for each worker.
     fn words(&self, from: usize) -> impl Iterator<Item = (usize, &AtomicU64)> {
         (0..self.layout.workers.div_ceil(64)).map(move |index| {
-            // SAFETY: inside the mapping: `from` is one of the three arrays of the layout that have room for a bit for each worker;
-            // aligned as a cache line plus a multiple of 8.
+            // SAFETY: inside the mapping: `from` is one of the three arrays of the layout that have
+            // room for a bit for each worker; aligned as a cache line plus a multiple of 8.
             let word = unsafe {
                 self.memory
                     .base()
@@ -466,8 +475,8 @@ impl Rings {
             "{} bytes into a ring of {size}",
             from.len()
         );
-        // SAFETY: both pieces lie inside the ring, by the split and the assertion, and the ring inside the mapping by the
-        // layout; `from` is memory of ours, and no other.
+        // SAFETY: both pieces lie inside the ring, by the split and the assertion, and the ring
+        // inside the mapping by the layout; `from` is memory of ours, and no other.
         unsafe {
             let ring = self.memory.base().add(ring).as_ptr();
             ring.add(at)
@@ -481,7 +490,8 @@ impl Rings {
         let at = (from % size as u64) as usize;
         let (first, second) = to.split_at_mut(to.len().min(size - at));
         assert!(second.len() <= at, "more bytes than a ring of {size} has");
-        // SAFETY: as in `copy_in`. A worker that writes at the same time breaks its own letter, of which any bytes are taken.
+        // SAFETY: as in `copy_in`. A worker that writes at the same time breaks its own letter, of
+        // which any bytes are taken.
         unsafe {
             let ring = self.memory.base().add(ring).as_ptr();
             first

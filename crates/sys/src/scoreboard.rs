@@ -1,8 +1,9 @@
-//! The memory that a pool's workers share with surus: who does what, read without a system call, and who has claimed which
-//! request.
+//! The memory that a pool's workers share with surus: who does what, read without a system call,
+//! and who has claimed which request.
 //!
-//! The layout is `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker can write to all of it, so whatever is read
-//! here may be any number: docs/shared-memory.md says what each is used for, and why a wrong one does no harm.
+//! The layout is `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker can
+//! write to all of it, so whatever is read here may be any number: docs/shared-memory.md says what
+//! each is used for, and why a wrong one does no harm.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,8 +27,8 @@ struct RawLine {
 
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
 
-/// A number that no other request of this generation has; half of it is secret. The worker that claims a request takes the
-/// ticket out of the shared memory, and nobody writes it there again.
+/// A number that no other request of this generation has; half of it is secret. The worker that
+/// claims a request takes the ticket out of the shared memory, and nobody writes it there again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
@@ -47,7 +48,8 @@ impl Ticket {
         Ticket(u64::from_be_bytes(bytes))
     }
 
-    /// Tells the holder of the request to end it (`surus_ticket_end`). The ticket does not follow from it.
+    /// Tells the holder of the request to end it (`surus_ticket_end`). The ticket does not follow
+    /// from it.
     fn end(self) -> u64 {
         let mut mixed = self.0;
         for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53_u64] {
@@ -108,7 +110,8 @@ impl State {
 pub struct Line {
     /// What it does.
     pub state: State,
-    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`; None when no request can have it.
+    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`; None when no
+    /// request can have it.
     pub request: Option<u16>,
     /// The tag of that request's ticket.
     pub tag: u64,
@@ -165,8 +168,8 @@ impl Scoreboard {
 
     fn raw(&self, worker: usize) -> &RawLine {
         assert!(worker < self.workers, "worker {worker} of {}", self.workers);
-        // SAFETY: inside the mapping by the assertion; page-aligned base plus a multiple of 64 is aligned for RawLine, whose
-        // fields are atomics, for which every bit pattern is a value.
+        // SAFETY: inside the mapping by the assertion; page-aligned base plus a multiple of 64 is
+        // aligned for RawLine, whose fields are atomics, for which every bit pattern is a value.
         unsafe {
             &*self
                 .memory
@@ -185,8 +188,9 @@ impl Scoreboard {
             self.requests
         );
         let at = self.workers * size_of::<RawLine>() + request * size_of::<AtomicU64>();
-        // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the lines; a page-aligned base plus a
-        // multiple of 8 is aligned for a 64-bit atomic, for which every bit pattern is a value.
+        // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the
+        // lines; a page-aligned base plus a multiple of 8 is aligned for a 64-bit atomic, for which
+        // every bit pattern is a value.
         unsafe { &*self.memory.base().as_ptr().add(at).cast::<AtomicU64>() }
     }
 
@@ -211,7 +215,8 @@ impl Scoreboard {
         (request > 0 && usize::from(request) < self.requests).then_some(request)
     }
 
-    /// Tells `worker` that this request of its has to end; takes effect with [`crate::process::Pid::stop`].
+    /// Tells `worker` that this request of its has to end; takes effect with
+    /// [`crate::process::Pid::stop`].
     pub fn stop(&self, worker: usize, ticket: Ticket) {
         self.raw(worker).stop.store(ticket.end(), Ordering::SeqCst);
     }
@@ -221,20 +226,23 @@ impl Scoreboard {
         self.word(request).store(ticket.0, Ordering::SeqCst);
     }
 
-    /// Does the word say that nobody has claimed the request yet? A claimed one's can be written back.
+    /// Does the word say that nobody has claimed the request yet? A claimed one's can be written
+    /// back.
     pub fn is_offered(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request).load(Ordering::SeqCst) == ticket.0
     }
 
-    /// Takes the request back. True: no worker will begin it from here on, wherever its message still lies, nor has one begun
-    /// it, unless the word was written back. False: a worker has claimed it.
+    /// Takes the request back. True: no worker will begin it from here on, wherever its message
+    /// still lies, nor has one begun it, unless the word was written back. False: a worker has
+    /// claimed it.
     pub fn revoke(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request)
             .compare_exchange(ticket.0, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    /// Nobody waits for this request any more: the worker that has claimed it sees an aborted connection.
+    /// Nobody waits for this request any more: the worker that has claimed it sees an aborted
+    /// connection.
     pub fn set_gone(&self, request: u16, ticket: Ticket) {
         self.word(request).store(ticket.end(), Ordering::SeqCst);
     }

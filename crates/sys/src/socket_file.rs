@@ -1,6 +1,7 @@
 //! The file of a unix socket, in a directory that another user may be able to write to.
 //!
-//! That user can exchange the file for a link at any time. So nothing is changed by path after the bind.
+//! That user can exchange the file for a link at any time. So nothing is changed by path after the
+//! bind.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,8 +14,9 @@ use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstatat, umask};
 use nix::unistd::{Gid, UnlinkatFlags, setfsgid, unlinkat};
 
-/// Makes a listening socket whose file has this mode and group from its creation on; a setgid bit or a
-/// default access list of the directory takes precedence. Sets the umask of the process meanwhile.
+/// Makes a listening socket whose file has this mode and group from its creation on; a setgid bit
+/// or a default access list of the directory takes precedence. Sets the umask of the process
+/// meanwhile.
 pub fn listen(path: &Path, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
     let group = group.map(Gid::from_raw);
     let old_group = group.map(setfsgid);

@@ -1,7 +1,9 @@
-//! Whether PHP's user may read a file, where the front is another user: what PHP may not read, nobody gets from Surus.
+//! Whether PHP's user may read a file, where the front is another user: what PHP may not read,
+//! nobody gets from Surus.
 //!
-//! The [`Opener`] decides it, by opening the file. That takes some ten microseconds, so its yes is believed for a second, of the same
-//! file with the same rights. What is missed for so long is that a directory on the way has been closed.
+//! The [`Opener`] decides it, by opening the file. That takes some ten microseconds, so its yes is
+//! believed for a second, of the same file with the same rights. What is missed for so long is that
+//! a directory on the way has been closed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

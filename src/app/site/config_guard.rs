@@ -1,4 +1,5 @@
-//! The configuration that was read, which may hold passwords: it is sent under no name, wherever it lies.
+//! The configuration that was read, which may hold passwords: it is sent under no name, wherever it
+//! lies.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +33,8 @@ impl Secret {
         (metadata.dev(), metadata.ino()) == self.id
     }
 
-    /// Is it this file, one that has taken its place since, or a copy as editors leave it (`surus.toml~`, `surus.toml.bak`)?
+    /// Is it this file, one that has taken its place since, or a copy as editors leave it
+    /// (`surus.toml~`, `surus.toml.bak`)?
     pub(super) fn is(&self, found: &Found) -> bool {
         let name = found.path.as_os_str().as_bytes();
         let id = (found.metadata.dev(), found.metadata.ino());

@@ -17,14 +17,15 @@ use super::access_check::Reader;
 use super::normalize::{Kind, kind};
 use crate::observe::rate_limit::Rarely;
 
-/// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
+/// Which symbolic links are followed out of a directory that is served. Links that stay inside
+/// always are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Symlinks {
     /// None.
     Inside,
-    /// Those that belong to root or to the owner of what they lead to, so that a link in an upload directory shows nobody's
-    /// files but those of the user who made it.
+    /// Those that belong to root or to the owner of what they lead to, so that a link in an upload
+    /// directory shows nobody's files but those of the user who made it.
     #[default]
     Owner,
     /// All.
@@ -236,10 +237,11 @@ impl Root {
         &self.path
     }
 
-    /// Looks up `relative`, which must have no `.` or `..` in it, and no hidden segment that the caller would not show.
+    /// Looks up `relative`, which must have no `.` or `..` in it, and no hidden segment that the
+    /// caller would not show.
     ///
-    /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
-    /// PHP source that the name did not say is ever opened.
+    /// The name that the client used says nothing about where a symbolic link leads: behind one,
+    /// neither a dot file nor PHP source that the name did not say is ever opened.
     pub(crate) fn get(&self, relative: &Path, access: Access) -> Opened {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
@@ -363,7 +365,8 @@ impl Root {
         if asked.file_name().is_some_and(|name| name == ".htaccess") {
             return false;
         }
-        // What is above the site, or common to both, says nothing: the whole project may live below `~/.local`.
+        // What is above the site, or common to both, says nothing: the whole project may live below
+        // `~/.local`.
         let common = self
             .path
             .iter()

@@ -1,8 +1,10 @@
-//! Opens files with the rights of PHP's user, in a process of that user, for a front that has others.
+//! Opens files with the rights of PHP's user, in a process of that user, for a front that has
+//! others.
 //!
-//! Surus sends only files that PHP's user can read, and the kernel alone knows all of modes, access lists and security modules. So a
-//! small process with no rights but those of PHP's user opens them, below the directories that are served and nowhere else. What it
-//! reads is hostile: one packet is one question, and a path is names alone.
+//! Surus sends only files that PHP's user can read, and the kernel alone knows all of modes, access
+//! lists and security modules. So a small process with no rights but those of PHP's user opens
+//! them, below the directories that are served and nowhere else. What it reads is hostile: one
+//! packet is one question, and a path is names alone.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, IoSlice};

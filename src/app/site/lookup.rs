@@ -103,7 +103,8 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where
+    /// that part ends.
     pub(super) fn find_script_at(
         &self,
         path: &Normalised<'_>,

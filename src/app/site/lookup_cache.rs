@@ -1,7 +1,8 @@
 //! What has just been found, so that the file system is not asked anew for every request.
 //!
-//! Strangers cannot fill the memory with names that they make up: there are so many places, and two names that fall on one take turns in
-//! it. What has changed within the last [second](STALE) may be missed, as it may be between our look and PHP's.
+//! Strangers cannot fill the memory with names that they make up: there are so many places, and two
+//! names that fall on one take turns in it. What has changed within the last [second](STALE) may be
+//! missed, as it may be between our look and PHP's.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};

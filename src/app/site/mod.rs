@@ -1,16 +1,18 @@
 //! Which file answers a URL.
 //!
-//! An existing file is served, a directory through one of its index files, and everything else goes to the front
-//! controller, like nginx's `try_files $uri $uri/ /index.php?$query`. Never served, whatever the URL looks like:
+//! An existing file is served, a directory through one of its index files, and everything else goes
+//! to the front controller, like nginx's `try_files $uri $uri/ /index.php?$query`. Never served,
+//! whatever the URL looks like:
 //!
 //! - anything outside the document root, except through a symbolic link that [`Symlinks`] allows;
 //! - dot files and what is in dot directories, but for `/.well-known/`;
-//! - PHP source as text, see `kind` in `normalize.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
-//!   did not exist;
+//! - PHP source as text, see `kind` in `normalize.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc`
+//!   or `x.php.bak` are as if they did not exist;
 //! - PHP below one of the `uploads`;
 //! - what `.htaccess` files close, see `htaccess/`;
 //! - our own configuration;
-//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
+//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and
+//!   `private_files.rs`.
 
 mod access_check;
 mod config_guard;
@@ -121,7 +123,8 @@ pub struct Found {
     pub metadata: Metadata,
 }
 
-/// A document root and its rules. The directory stays the one it was when the site was opened, whatever is renamed since.
+/// A document root and its rules. The directory stays the one it was when the site was opened,
+/// whatever is renamed since.
 #[derive(Debug)]
 pub struct Site {
     root: Root,
@@ -137,7 +140,8 @@ pub struct Site {
     uploads: Vec<String>,
     /// Static files only.
     scriptless: bool,
-    /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that are sent are always opened anew.
+    /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that
+    /// are sent are always opened anew.
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
     secret: Option<Secret>,
@@ -156,8 +160,8 @@ enum Asker {
 }
 
 impl Site {
-    /// Opens the site of a project. The front controller is `script` (relative to the working directory), or `index.php` in
-    /// the document root when there is one.
+    /// Opens the site of a project. The front controller is `script` (relative to the working
+    /// directory), or `index.php` in the document root when there is one.
     pub fn open(project: &Path, settings: &Settings, script: Option<&Path>) -> Result<Site> {
         let directory = document_root(project, settings.root.as_deref());
         let root =
@@ -361,8 +365,9 @@ impl Site {
 
     /// Looks up the path of a request.
     ///
-    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
-    /// what goes to the front controller, and once a second two for each directory on the way.
+    /// Takes no system call for a script that was found a moment ago, three for one that was not
+    /// (open, look, close), one for what goes to the front controller, and once a second two for
+    /// each directory on the way.
     pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
         self.find_as(Asker::Visitor, facts, path, now)
     }

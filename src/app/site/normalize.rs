@@ -8,9 +8,11 @@ use std::os::unix::ffi::OsStringExt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normalised<'a> {
     path: Cow<'a, str>,
-    /// Where the path stops being one that may name files: the slash before the first segment that may not.
+    /// Where the path stops being one that may name files: the slash before the first segment that
+    /// may not.
     stop: Option<(usize, Stop)>,
-    /// The path as it is when it is not UTF-8; then `path` has replacement characters, behind all that may name files.
+    /// The path as it is when it is not UTF-8; then `path` has replacement characters, behind all
+    /// that may name files.
     bytes: Option<Vec<u8>>,
 }
 
@@ -19,8 +21,8 @@ pub struct Normalised<'a> {
 pub(super) enum Stop {
     /// It begins with a dot. Files with such names exist, and are nobody's business.
     Hidden,
-    /// No file of a site is called that: an encoded slash, a control character, a name that another file system takes for
-    /// a different one.
+    /// No file of a site is called that: an encoded slash, a control character, a name that another
+    /// file system takes for a different one.
     NoFile,
 }
 
@@ -38,7 +40,8 @@ impl Normalised<'_> {
         }
     }
 
-    /// The beginning of the path in which directories are looked for: as [`files`](Self::files), with a slash that ends it.
+    /// The beginning of the path in which directories are looked for: as [`files`](Self::files),
+    /// with a slash that ends it.
     pub(super) fn directories(&self) -> &str {
         let (files, _) = self.files();
         &self.path[..self.path.len().min(files.len() + 1)]
@@ -53,12 +56,13 @@ impl Normalised<'_> {
     }
 }
 
-/// Decodes and normalises the path of a request target: percent-encodings once, `.` and `..` as RFC 3986 says, runs of
-/// slashes to one. Never touches the file system. An error says why the target is malformed: the client gets 400.
+/// Decodes and normalises the path of a request target: percent-encodings once, `.` and `..` as RFC
+/// 3986 says, runs of slashes to one. Never touches the file system. An error says why the target
+/// is malformed: the client gets 400.
 ///
-/// A `..` above the root, a NUL, a broken percent-encoding and an encoded slash beside `..` are malformed. An encoded
-/// slash alone, bytes that are not UTF-8 and other oddities are not, because applications have such routes; no file is
-/// looked up for them.
+/// A `..` above the root, a NUL, a broken percent-encoding and an encoded slash beside `..` are
+/// malformed. An encoded slash alone, bytes that are not UTF-8 and other oddities are not, because
+/// applications have such routes; no file is looked up for them.
 pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
     if !raw.starts_with('/') {
         return Err("the path does not begin with a slash");
@@ -98,7 +102,8 @@ pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
     })
 }
 
-/// Most paths: only characters that mean nothing but themselves, and no segment that needs a closer look.
+/// Most paths: only characters that mean nothing but themselves, and no segment that needs a closer
+/// look.
 fn is_plain(raw: &str) -> bool {
     let mut previous = 0;
     let plain = raw.bytes().all(|byte| {
@@ -163,7 +168,8 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
             limit.get_or_insert(path.len());
         }
         directory = false;
-        // What came as %2F divides like any slash for those who compare prefixes, and hides no `..` from them.
+        // What came as %2F divides like any slash for those who compare prefixes, and hides no `..`
+        // from them.
         for part in decoded.split(|byte| *byte == b'/') {
             if part.is_empty() {
                 directory = true;
@@ -253,15 +259,17 @@ const COPIES: [&str; 10] = [
     "~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".dist", ".sample",
 ];
 
-/// Endings of what is made for browsers, of PHP too: `index.php.html`, as those have it that keep copies of pages.
+/// Endings of what is made for browsers, of PHP too: `index.php.html`, as those have it that keep
+/// copies of pages.
 const PAGES: [&str; 19] = [
     "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "mjs", "pdf",
     "png", "svg", "webp", "woff", "woff2", "xml",
 ];
 
-/// Looks at a file's name only. PHP source are the endings that servers commonly hand to PHP (`.php`, `.php5`, `.phtml`,
-/// `.pht`, `.phps`, `.phpt`, `.phar`), `.inc` and those of Drupal's parts (`.module`, …), in any case, and copies of such files (`.php~`,
-/// `.php.bak`, `.php_old`, `.php.2024`, `.php.txt`).
+/// Looks at a file's name only. PHP source are the endings that servers commonly hand to PHP
+/// (`.php`, `.php5`, `.phtml`, `.pht`, `.phps`, `.phpt`, `.phar`), `.inc` and those of Drupal's
+/// parts (`.module`, …), in any case, and copies of such files (`.php~`, `.php.bak`, `.php_old`,
+/// `.php.2024`, `.php.txt`).
 pub(super) fn kind(name: &str) -> Kind {
     if name.len() > 4 && name.ends_with(".php") {
         return Kind::Script;
@@ -310,7 +318,8 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The characters that HFS+ and case-folding ext4 do not ignore: for them `.g<U+200C>it` was `.git`.
+/// The characters that HFS+ and case-folding ext4 do not ignore: for them `.g<U+200C>it` was
+/// `.git`.
 fn visible(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| {
         !matches!(c,

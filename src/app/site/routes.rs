@@ -1,4 +1,5 @@
-//! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
+//! Which requests go another way than the site's: to another engine, to a directory of files,
+//! nowhere.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Settings, Site};
 use crate::units::checked_if_set;
 
-/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root` and `deny`, and as many
-/// conditions as wanted, all of which must hold. One with `compress` alone leaves the rest to the rules below it.
+/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root`
+/// and `deny`, and as many conditions as wanted, all of which must hold. One with `compress` alone
+/// leaves the rest to the rules below it.
 ///
-/// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the client's: a rule for
-/// `/admin` says nothing about `/index.php/admin`, which may lead the application to the same page.
+/// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the
+/// client's: a rule for `/admin` says nothing about `/index.php/admin`, which may lead the
+/// application to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
@@ -40,8 +43,8 @@ pub struct Rule {
     pub query: Option<String>,
     /// PHP, run by the engine of this name.
     pub engine: Option<String>,
-    /// Files below this absolute directory, none of them as PHP. The whole path is looked up there: `/static/a.css` is
-    /// `static/a.css` in it.
+    /// Files below this absolute directory, none of them as PHP. The whole path is looked up there:
+    /// `/static/a.css` is `static/a.css` in it.
     pub root: Option<PathBuf>,
     /// 403.
     pub deny: bool,
@@ -89,7 +92,8 @@ enum Pattern {
 }
 
 impl Routes {
-    /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
+    /// Checks the rules and opens their directories, in which symbolic links are followed and files
+    /// hidden as the site's settings say.
     pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
         Routes::open(rules, &mut |root| files(root, settings))
     }

@@ -13,24 +13,26 @@ use crate::units::checked;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The document root, relative to the project. Without it: the first of [`ROOTS`](super::ROOTS) that has an `index.php`, else the project
-    /// itself.
+    /// The document root, relative to the project. Without it: the first of [`ROOTS`](super::ROOTS)
+    /// that has an `index.php`, else the project itself.
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
     #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
-    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
-    /// root or owns what they lead to, `follow` all.
+    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the
+    /// default) those whose owner is root or owns what they lead to, `follow` all.
     pub symlinks: Symlinks,
     /// URL paths below which visitors can put files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
     pub uploads: Vec<String>,
-    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
+    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as
+    /// docs/htaccess.md lists it.
     pub htaccess: bool,
-    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
+    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they
+    /// name it.
     pub fallback: bool,
-    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
-    /// `.gitignore` below the document root; `!` shows what is built in.
+    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns
+    /// of `.gitignore` below the document root; `!` shows what is built in.
     #[serde(deserialize_with = "hidden_patterns")]
     pub hidden: Vec<String>,
     /// The configuration that was read, which is never sent.

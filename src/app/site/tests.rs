@@ -943,7 +943,8 @@ proptest! {
     }
 }
 
-/// Paths made of the names that are there, of what separates them and of tricks, any byte of it percent-encoded; and noise.
+/// Paths made of the names that are there, of what separates them and of tricks, any byte of it
+/// percent-encoded; and noise.
 fn raw_path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => prop::sample::select(vec![

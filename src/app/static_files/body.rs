@@ -24,8 +24,8 @@ pub(super) const CHUNK: u64 = 256 << 10;
 /// And what is read where memory is short.
 const SMALL_CHUNK: u64 = 16 << 10;
 
-/// The bytes of a file that a response's body consists of, in the response's extensions: a front that can send them without
-/// reading them does so. Whoever changes the body removes it.
+/// The bytes of a file that a response's body consists of, in the response's extensions: a front
+/// that can send them without reading them does so. Whoever changes the body removes it.
 #[derive(Debug, Clone)]
 pub struct FileRange {
     pub file: Arc<File>,
@@ -39,7 +39,8 @@ pub fn body(response: &mut Response, file: Arc<File>, range: Range<u64>) -> Resp
     {
         return ResponseBody::Full(bytes);
     }
-    // Also when it could not be read: the head is made already, and there the client sees that the body fails.
+    // Also when it could not be read: the head is made already, and there the client sees that the
+    // body fails.
     let whole = FileBody::new(file.clone(), range.start, length);
     response.extensions_mut().insert(FileRange { file, range });
     ResponseBody::stream(whole)
@@ -52,8 +53,8 @@ fn read(file: &File, offset: u64, length: u64) -> io::Result<Bytes> {
     Ok(buffer.into())
 }
 
-/// A part of a file, read by another thread, one chunk ahead of the client. A file that has become shorter meanwhile is an
-/// error, not a shorter body.
+/// A part of a file, read by another thread, one chunk ahead of the client. A file that has become
+/// shorter meanwhile is an error, not a shorter body.
 #[derive(Debug)]
 pub struct FileBody {
     file: Arc<File>,

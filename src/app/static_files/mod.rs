@@ -28,10 +28,12 @@ use ranges::{Ranges, content_range, ranges};
 /// The smallest comes first, since nobody waits for it to be compressed.
 const PRECOMPRESSED: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-/// Answers with a file: all of it, some of it, or that the client has it already (RFC 9110, 13 and 14).
+/// Answers with a file: all of it, some of it, or that the client has it already (RFC 9110, 13 and
+/// 14).
 ///
-/// `siblings` finds the file whose name is so much longer: `.br`, `.zst` and `.gz` are sent instead where the client
-/// accepts that and they are not older. What needs no negotiation does not call it.
+/// `siblings` finds the file whose name is so much longer: `.br`, `.zst` and `.gz` are sent instead
+/// where the client accepts that and they are not older. What needs no negotiation does not call
+/// it.
 pub fn answer(
     found: Found,
     method: &Method,
@@ -172,7 +174,8 @@ fn negotiate(
             Coding::Zstd => ".zst",
             Coding::Gzip => ".gz",
         };
-        // One that is older was made of something else. Whole seconds, because archives keep no more.
+        // One that is older was made of something else. Whole seconds, because archives keep no
+        // more.
         let sibling = siblings(suffix).filter(|s| s.metadata.mtime() >= found.metadata.mtime());
         if let Some(sibling) = sibling {
             return (sibling, Some(coding));
@@ -181,8 +184,9 @@ fn negotiate(
     (found, None)
 }
 
-/// When the file was last modified, if its date says so. Archives and reproducible builds date everything to 1970 or to the
-/// beginning of 1980, and a date in the future would never be reached by a newer version.
+/// When the file was last modified, if its date says so. Archives and reproducible builds date
+/// everything to 1970 or to the beginning of 1980, and a date in the future would never be reached
+/// by a newer version.
 fn modified(found: &Found) -> Option<SystemTime> {
     let seconds = u64::try_from(found.metadata.mtime()).ok()?;
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
@@ -194,8 +198,9 @@ fn is_dated(found: &Found) -> bool {
     found.metadata.mtime() > SECOND_OF_JANUARY_1980
 }
 
-/// Strong: other bytes have another one. Without the inode, so that the replicas of a service say the same; only where the
-/// date of modification says nothing must it be what changes with every copy of the file.
+/// Strong: other bytes have another one. Without the inode, so that the replicas of a service say
+/// the same; only where the date of modification says nothing must it be what changes with every
+/// copy of the file.
 fn etag(found: &Found, coding: Option<Coding>) -> String {
     let m = &found.metadata;
     let (seconds, nanoseconds, inode) = match is_dated(found) {

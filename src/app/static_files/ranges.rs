@@ -15,7 +15,8 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// What cannot be read is as if it were not there, and so are ranges that together are more than the file.
+/// What cannot be read is as if it were not there, and so are ranges that together are more than
+/// the file.
 pub fn ranges(headers: &HeaderMap, length: u64) -> Ranges {
     let mut values = headers.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

@@ -81,8 +81,8 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
     }
 }
 
-/// Why a worker could not be rewound and was replaced: exit status, as metrics name it, and what to do about it. In more words
-/// in docs/rewind.md.
+/// Why a worker could not be rewound and was replaced: exit status, as metrics name it, and what to
+/// do about it. In more words in docs/rewind.md.
 const REPLACED: [(i32, &str, &str); 11] = [
     (107, "replaced", "see the line of the worker that says why"),
     (

@@ -28,11 +28,13 @@ use crate::observe::status::EngineStatus;
 use generation::Generation;
 use generation::in_flight::Reached;
 
-/// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
-/// wait for us. An event in the inbox is given up at its deadline or when its client leaves as one in the queue is.
+/// Events per worker that may wait in the inbox, where they cost least; the others wait in the
+/// front. Enough that workers never wait for us. An event in the inbox is given up at its deadline
+/// or when its client leaves as one in the queue is.
 const INBOX_DEPTH: usize = 16;
 
-/// Events that the workers and the inbox hold together, when `max_waiting` may wait. Request ids have 16 bits.
+/// Events that the workers and the inbox hold together, when `max_waiting` may wait. Request ids
+/// have 16 bits.
 pub fn capacity(workers: usize, max_waiting: usize) -> usize {
     (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
 }
@@ -96,7 +98,8 @@ impl Inner {
             old.retire();
         }
         self.generations.send_replace(number);
-        // Recovers when this generation's template dies. Weak, so that dropping the pool ends everything.
+        // Recovers when this generation's template dies. Weak, so that dropping the pool ends
+        // everything.
         let pool = Arc::downgrade(&self);
         tokio::spawn(async move {
             tokio::select! {
@@ -181,10 +184,11 @@ impl Inner {
             let is_idempotent = event.request.method().is_idempotent();
             let again = matches!(refusal.failure, Failure::Died(_))
                 && match refusal.reached {
-                    // We know it: its ticket was revoked, or it was never sent. A reload may do that to it more than once.
+                    // We know it: its ticket was revoked, or it was never sent. A reload may do
+                    // that to it more than once.
                     Reached::Nobody => true,
-                    // A worker says it. Others may lack descriptors, too; but what has an effect is repeated once at most because
-                    // of what a worker says.
+                    // A worker says it. Others may lack descriptors, too; but what has an effect is
+                    // repeated once at most because of what a worker says.
                     Reached::Declined => !declined || is_idempotent,
                     Reached::Worker => !retried && is_idempotent,
                     Reached::Php => false,

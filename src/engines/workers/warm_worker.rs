@@ -1,6 +1,7 @@
-//! Workers that have answered and go on for a moment: shutdown functions, what follows `fastcgi_finish_request()`, PHP's own end of a
-//! request. An event that comes meanwhile is better off with such a worker than with one that has been idle, whose memory is in no
-//! cache: a page of Laravel takes it a quarter longer (4 workers, 1 connection).
+//! Workers that have answered and go on for a moment: shutdown functions, what follows
+//! `fastcgi_finish_request()`, PHP's own end of a request. An event that comes meanwhile is better
+//! off with such a worker than with one that has been idle, whose memory is in no cache: a page of
+//! Laravel takes it a quarter longer (4 workers, 1 connection).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,8 @@ pub struct Finishing {
     now: AtomicUsize,
     /// Events that wait for one of them.
     awaited: AtomicUsize,
-    /// How long it usually takes: about the median, which a machine that is busy elsewhere for a moment does not change.
+    /// How long it usually takes: about the median, which a machine that is busy elsewhere for a
+    /// moment does not change.
     usual_nanos: AtomicU64,
     end: Notify,
 }
@@ -47,7 +49,8 @@ impl Finishing {
         }
     }
 
-    /// Returns at once, or when a worker has finished that nobody else waits for and that is about to.
+    /// Returns at once, or when a worker has finished that nobody else waits for and that is about
+    /// to.
     pub async fn wait(&self) {
         let is_short = self.usual_nanos.load(Ordering::Relaxed) < SHORT.as_nanos() as u64;
         if !is_short || self.now.load(Ordering::Acquire) <= self.awaited.load(Ordering::Acquire) {

@@ -31,17 +31,20 @@ pub struct Settings {
     /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
     #[serde(deserialize_with = "listen_at")]
     pub listen: Vec<Address>,
-    /// Who may connect to the unix sockets among them; when not set, `0660` for root, and else what the umask leaves.
+    /// Who may connect to the unix sockets among them; when not set, `0660` for root, and else what
+    /// the umask leaves.
     pub socket_mode: Option<Mode>,
     /// The user that reads requests when Surus is started as root: `surus` if there is one, else
     /// `www-data`, or `nobody` where PHP is `www-data`.
     pub user: Option<String>,
-    /// The process that reads requests may open only the files that it needs (Landlock), when Surus is started as root.
+    /// The process that reads requests may open only the files that it needs (Landlock), when Surus
+    /// is started as root.
     pub landlock: bool,
-    /// It may not make system calls that a server has no use for (seccomp), when Surus is started as root.
+    /// It may not make system calls that a server has no use for (seccomp), when Surus is started
+    /// as root.
     pub seccomp: bool,
-    /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504. What PHP does when its answer is
-    /// complete has no limit.
+    /// From a request's arrival to the first byte of its answer, and then from piece to piece: 504.
+    /// What PHP does when its answer is complete has no limit.
     #[serde(deserialize_with = "timeout")]
     pub timeout: Time,
     /// Larger request bodies: 413.
@@ -66,19 +69,22 @@ pub struct Settings {
     pub write_timeout: Time,
     /// A connection between two requests.
     pub keep_alive: Time,
-    /// One more takes the place of the connection that has been idle longest; where none is, it is closed at once.
+    /// One more takes the place of the connection that has been idle longest; where none is, it is
+    /// closed at once.
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
     #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
-    /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may connect then: a stranger
-    /// could call itself anybody, and without the header there is nobody to call it by.
+    /// Every connection begins with a PROXY header (version 1 or 2). Only `trusted_proxies` may
+    /// connect then: a stranger could call itself anybody, and without the header there is nobody
+    /// to call it by.
     pub proxy_protocol: bool,
-    /// Where request bodies above 64 KiB are kept, and what clients do not take yet of their responses; the system's directory for temporary
-    /// files when not set.
+    /// Where request bodies above 64 KiB are kept, and what clients do not take yet of their
+    /// responses; the system's directory for temporary files when not set.
     pub spool: Option<PathBuf>,
-    /// So much of a response is kept for a client that takes it more slowly than PHP makes it; beyond that PHP waits. 0 for none.
+    /// So much of a response is kept for a client that takes it more slowly than PHP makes it;
+    /// beyond that PHP waits. 0 for none.
     pub max_response_spool: Size,
     /// Bytes of all requests and responses together that wait in memory. Beyond that they wait in
     /// files.
@@ -184,8 +190,8 @@ fn max_connections<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error
     units::number("http.max_connections", 1..=10_000_000, from)
 }
 
-/// Serves until `shutdown` resolves; then takes no new connections, lets what is in flight finish within the grace period,
-/// and returns.
+/// Serves until `shutdown` resolves; then takes no new connections, lets what is in flight finish
+/// within the grace period, and returns.
 pub async fn run(
     listeners: Vec<Listener>,
     service: Arc<Service>,

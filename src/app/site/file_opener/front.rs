@@ -1,4 +1,5 @@
-//! The front's end: asks the opener, waits for its answer, and goes on with another opener where one dies or stops.
+//! The front's end: asks the opener, waits for its answer, and goes on with another opener where
+//! one dies or stops.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -21,9 +22,10 @@ use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for
-/// an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the question
-/// has failed, and all others fail at once until [`Opener::attend`] has replaced the opener.
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits
+/// for an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the
+/// question has failed, and all others fail at once until [`Opener::attend`] has replaced the
+/// opener.
 #[derive(Debug)]
 pub struct Opener {
     line: Mutex<Line>,
@@ -72,7 +74,8 @@ impl Opener {
         self.trouble.clone()
     }
 
-    /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
+    /// Waits for the answer that is late. False if it does not come: then another opener is to
+    /// [replace](Opener::replace) this one.
     pub async fn attend(&self) -> bool {
         let until = Instant::now() + LATE;
         loop {
@@ -83,7 +86,8 @@ impl Opener {
         }
     }
 
-    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
+    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once
+    /// that is known.
     fn catch_up(&self) -> Option<bool> {
         let mut line = self.line();
         let Line { socket, late, .. } = &mut *line;

@@ -152,8 +152,9 @@ impl Shared {
             let shared = self.clone();
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
-        // Here and not in its task: the tasks of a process that has ended at once and of its successor may begin in any order, and the
-        // one who is woken for letters is the last that came.
+        // Here and not in its task: the tasks of a process that has ended at once and of its
+        // successor may begin in any order, and the one who is woken for letters is the last that
+        // came.
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;

@@ -1,6 +1,8 @@
-//! Looks at everything in flight now and then: ends what takes too long, and has done again what got lost on the way to a worker.
+//! Looks at everything in flight now and then: ends what takes too long, and has done again what
+//! got lost on the way to a worker.
 //!
-//! What workers have written is used here only where a lie does no more than cost the liar (docs/shared-memory.md).
+//! What workers have written is used here only where a lie does no more than cost the liar
+//! (docs/shared-memory.md).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -19,28 +21,32 @@ use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
 use crate::event::Failure;
 
-/// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
+/// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are
+/// seconds.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
-/// between two looks, all has been heard that was said before.
+/// Looks that have to have found the same. Where the machine does not let us run, time passes in
+/// which we do not hear what workers say: between two looks, all has been heard that was said
+/// before.
 pub const LOOKS: u32 = 20;
 
 /// After so many looks all workers that may have an event are asked whether they have it.
 const ASKED_AT: u32 = 8;
 
-/// Between claiming an event and writing that down, a worker needs microseconds; on a machine that does not let it run, longer.
+/// Between claiming an event and writing that down, a worker needs microseconds; on a machine that
+/// does not let it run, longer.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
 
-/// An event whose message no worker can find any more is sent again after this time. One that has just received it may be about to
-/// claim it; if it comes too late, it drops it.
+/// An event whose message no worker can find any more is sent again after this time. One that has
+/// just received it may be about to claim it; if it comes too late, it drops it.
 pub const LOST_AFTER: Duration = Duration::from_millis(500);
 
-/// Looks that find nothing in flight before there are no more, until there is something: else each of some events that come one
-/// after the other would wake the watch.
+/// Looks that find nothing in flight before there are no more, until there is something: else each
+/// of some events that come one after the other would wake the watch.
 const AT_REST: u32 = 20;
 
-/// Looks at each of which somebody is woken for what is in the ring; then at each of so many, for all may be busy.
+/// Looks at each of which somebody is woken for what is in the ring; then at each of so many, for
+/// all may be busy.
 const EAGER: u32 = 10;
 
 /// What a look at one slot has found.
@@ -118,7 +124,8 @@ struct InFlight {
     oldest: Option<Oldest>,
     /// Events that workers hold.
     claimed: usize,
-    /// Those of them that looked as if nobody had claimed them, whose tickets a script has written back.
+    /// Those of them that looked as if nobody had claimed them, whose tickets a script has written
+    /// back.
     written_back: usize,
     found: Vec<(Key, u64, Finding)>,
 }
@@ -171,7 +178,8 @@ impl Watch {
 
     fn look(&mut self, inbox: Option<&Inbox>) {
         let shared = self.shared.clone();
-        // What keeps our threads awake may be others' work, and what was said of letters need not be true.
+        // What keeps our threads awake may be others' work, and what was said of letters need not
+        // be true.
         shared.post.look_at_all();
         shared.post.bell.reset();
         if shared.post.rings.rewrite() {
@@ -193,7 +201,8 @@ impl Watch {
         if in_flight.written_back > 0 {
             shared.repaired("ticket");
         }
-        // Whatever was found, the event may have ended since and its request id may be another's; so each is named by its ticket.
+        // Whatever was found, the event may have ended since and its request id may be another's;
+        // so each is named by its ticket.
         for (key, event, finding) in in_flight.found {
             if let Finding::Lost(sent, Way::Socket) = finding {
                 self.losses.note(&shared, sent);
@@ -220,8 +229,9 @@ impl Watch {
         };
     }
 
-    /// Wakes a worker for what is in the ring and has not been taken since the last look, whatever is known of who sleeps: one that
-    /// was woken may have been killed, and a script may have written anything there.
+    /// Wakes a worker for what is in the ring and has not been taken since the last look, whatever
+    /// is known of who sleeps: one that was woken may have been killed, and a script may have
+    /// written anything there.
     fn wake(&mut self, inbox: &Inbox) {
         let (head, tail) = self.shared.post.rings.inbox_ends();
         let has_moved = std::mem::replace(&mut self.head, head) != head;
@@ -326,7 +336,8 @@ impl Watch {
                 let why = "the worker that has received it has ended, or cannot be found".into();
                 if refuse(Failure::Died(why), Reached::Worker) == Some(false) {
                     warn!(event, "an event was lost with an idle worker");
-                    // If a worker has it after all, its answer is thrown away, and it has as long as it would have had.
+                    // If a worker has it after all, its answer is thrown away, and it has as long
+                    // as it would have had.
                     shared.slots.close(key);
                     let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
                     self.suspects.suspect(shared, until);
@@ -376,8 +387,8 @@ impl Watch {
         }) else {
             return;
         };
-        // It may say that it has gone on to another. Then its word that this one has ended is on its way to us, and soon here,
-        // unless a client is waited for.
+        // It may say that it has gone on to another. Then its word that this one has ended is on
+        // its way to us, and soon here, unless a client is waited for.
         let holder = &stopping.holder;
         let says_so = !shared.is_named(holder.worker, &holder.pid, key);
         if says_so && is_to_be_heard {

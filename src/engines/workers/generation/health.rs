@@ -21,7 +21,8 @@ impl Shared {
         }
     }
 
-    /// Another generation takes this one's place as soon as it has booted. Returns whether that is news.
+    /// Another generation takes this one's place as soon as it has booted. Returns whether that is
+    /// news.
     pub fn is_to_be_replaced(&self, why: &'static str) -> bool {
         let is_news = !self.replace.is_cancelled() && !self.is_retiring();
         if is_news {
@@ -34,7 +35,8 @@ impl Shared {
         is_news
     }
 
-    /// Nothing can be sent to the workers any more: a script has shut the socket down that all of them have, or they are gone.
+    /// Nothing can be sent to the workers any more: a script has shut the socket down that all of
+    /// them have, or they are gone.
     pub fn inbox_was_closed(&self) {
         self.inbox_is_useless("a script has shut down the socket by which workers get requests");
     }

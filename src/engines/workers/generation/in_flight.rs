@@ -66,7 +66,8 @@ pub struct Holder {
     pub worker: usize,
     /// The process; its place among the workers may be another's by now.
     pub pid: Arc<Pid>,
-    /// It has said so by its own socket or ring. Else its line in the scoreboard says so, where every worker can write.
+    /// It has said so by its own socket or ring. Else its line in the scoreboard says so, where
+    /// every worker can write.
     pub has_said_so: bool,
 }
 
@@ -81,7 +82,8 @@ pub struct Slot {
     /// The event's own id; the request id is used again and again.
     pub event: u64,
     pub ticket: Ticket,
-    /// A worker has claimed it. Once that has been seen it stays so, whatever is written into the shared memory later.
+    /// A worker has claimed it. Once that has been seen it stays so, whatever is written into the
+    /// shared memory later.
     pub is_claimed: bool,
     /// When it was sent to the workers, and how.
     pub sent: Option<(Instant, Way)>,
@@ -94,11 +96,13 @@ pub struct Slot {
     pub entered: Instant,
     /// Since when a worker has claimed it, and it is not known which.
     pub hidden: Option<Instant>,
-    /// How often it has been looked at since then, or since the worker that has to end it says that it has.
+    /// How often it has been looked at since then, or since the worker that has to end it says that
+    /// it has.
     pub looks: u32,
     /// Its client does not take what there is, and who reads the worker's answer waits for that.
     pub waits_for_client: bool,
-    /// Then the event has to end. None while the worker waits for the client, which is not its fault.
+    /// Then the event has to end. None while the worker waits for the client, which is not its
+    /// fault.
     pub deadline: Option<Instant>,
     /// A response that streams has so long again for every piece, unless it is none.
     pub patience: Option<Duration>,
@@ -128,7 +132,8 @@ impl Slot {
         is_revoked
     }
 
-    /// Where a script has written the ticket of a claimed event back, takes it away again. True: so it was.
+    /// Where a script has written the ticket of a claimed event back, takes it away again. True: so
+    /// it was.
     pub fn revoke_again(&self, board: &Scoreboard, request: u16) -> bool {
         self.is_claimed
             && board.is_offered(request, self.ticket)
@@ -203,8 +208,8 @@ impl Slots {
         }))
     }
 
-    /// Gives the event, of which `slot` makes a slot, a request id and a ticket, and lets workers claim it. None when all ids
-    /// are taken, which the queue prevents.
+    /// Gives the event, of which `slot` makes a slot, a request id and a ticket, and lets workers
+    /// claim it. None when all ids are taken, which the queue prevents.
     pub fn open(&self, board: &Scoreboard, slot: impl FnOnce(Ticket) -> Slot) -> Option<Key> {
         let mut table = self.lock();
         let request = table.free.pop()?;
@@ -230,7 +235,8 @@ impl Slots {
         (slot.ticket == key.ticket).then(|| change(slot))
     }
 
-    /// As [`with`](Self::with), of what a line of the scoreboard names: a request id and the tag of a ticket.
+    /// As [`with`](Self::with), of what a line of the scoreboard names: a request id and the tag of
+    /// a ticket.
     pub fn named<T>(
         &self,
         (request, tag): (u16, u64),
@@ -275,7 +281,8 @@ impl Slots {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        // A panic while it is held would be a bug of ours in code that does not panic; the table stays usable.
+        // A panic while it is held would be a bug of ours in code that does not panic; the table
+        // stays usable.
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

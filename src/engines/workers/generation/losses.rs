@@ -1,7 +1,8 @@
 //! Counts requests that the inbox socket loses, one after the other, and replaces the generation.
 //!
 //! A filter that a script has attached to the socket (`SO_ATTACH_FILTER`) drops every message and
-//! outlives the script. Each resend has another ticket, so losses are counted here, not per request.
+//! outlives the script. Each resend has another ticket, so losses are counted here, not per
+//! request.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -33,7 +33,8 @@ pub struct Spec {
     pub engine: &'static str,
     /// `surus-php8.x`.
     pub program: PathBuf,
-    /// Starts `program` with the libraries beside it; none for the loader that `program` names itself.
+    /// Starts `program` with the libraries beside it; none for the loader that `program` names
+    /// itself.
     pub loader: Option<PathBuf>,
     pub workers: usize,
     /// Finds what to boot, where the engine boots a script.
@@ -87,7 +88,8 @@ pub struct Boot {
     pub warmup: Vec<Event>,
 }
 
-/// Finds what to boot; asked anew for each boot, since a reload may be there because a symbolic link leads elsewhere by now.
+/// Finds what to boot; asked anew for each boot, since a reload may be there because a symbolic
+/// link leads elsewhere by now.
 pub type FindScript = Arc<dyn Fn() -> anyhow::Result<Boot> + Send + Sync>;
 
 /// A template that has been started.
@@ -140,8 +142,8 @@ pub async fn start(
     })
 }
 
-/// Starts the template as a child of this process, with descriptors in the order of [`TEMPLATE`]. `groups` has those of the
-/// user.
+/// Starts the template as a child of this process, with descriptors in the order of [`TEMPLATE`].
+/// `groups` has those of the user.
 pub fn launch(
     spec: &Spec,
     requests: u16,
@@ -155,7 +157,8 @@ pub fn launch(
     let mut command = command(spec);
     command
         .arg("template")
-        // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
+        // The workers get them with their settings; but libraries look at some while PHP starts,
+        // such as OPENSSL_CONF.
         .envs(&spec.env)
         .stdin(Stdio::null())
         .stdout(stdout)
@@ -194,8 +197,8 @@ pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
     process::memory_file(&bytes)
 }
 
-/// A pipe that is going to have the groups of a user. To look them up may need the network, and takes milliseconds in any case: PHP
-/// starts meanwhile.
+/// A pipe that is going to have the groups of a user. To look them up may need the network, and
+/// takes milliseconds in any case: PHP starts meanwhile.
 fn groups(user: &User) -> anyhow::Result<OwnedFd> {
     let (theirs, mut ours) = std::io::pipe().context("no pipe for the groups of engine.user")?;
     let user = user.clone();
@@ -224,8 +227,8 @@ fn command(spec: &Spec) -> Command {
         return command;
     };
     let mut command = Command::new(loader);
-    // On the command line and not in LD_LIBRARY_PATH, which the programs that PHP starts would inherit. What the system's cache
-    // names may be of another C library.
+    // On the command line and not in LD_LIBRARY_PATH, which the programs that PHP starts would
+    // inherit. What the system's cache names may be of another C library.
     command.arg("--inhibit-cache").arg("--library-path");
     command.arg(loader.parent().unwrap_or(Path::new("/")));
     command.arg("--argv0").arg(name).arg(&spec.program);
@@ -316,7 +319,8 @@ pub enum Said {
         index: usize,
         pid: u32,
         wait_status: i32,
-        /// What its line says that it was doing, unchecked: state, request id and the tag of its ticket.
+        /// What its line says that it was doing, unchecked: state, request id and the tag of its
+        /// ticket.
         state: u32,
         request: u32,
         tag: u64,
@@ -412,7 +416,8 @@ mod tests {
                 ..
             })
         ));
-        // A worker can have written any number there, which is no reason to misunderstand the template.
+        // A worker can have written any number there, which is no reason to misunderstand the
+        // template.
         let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
         assert!(matches!(
             parse(&most, vec![]),

@@ -42,8 +42,8 @@ pub struct Limits {
     pub capacity: usize,
 }
 
-/// A running generation. Dropping it lets the workers finish what they hold and what is in the inbox; unless it was
-/// [retired](Generation::retire) before, they are killed instead.
+/// A running generation. Dropping it lets the workers finish what they hold and what is in the
+/// inbox; unless it was [retired](Generation::retire) before, they are killed instead.
 pub struct Generation {
     inbox: Arc<Inbox>,
     pub shared: Arc<Shared>,
@@ -223,8 +223,8 @@ impl Generation {
                 self.shared.post.look();
             }
             Err(SendError::Closed) => {
-                // The template holds the other end as long as it lives, unless a script has shut the socket down. Whoever decides
-                // what to do next has to know.
+                // The template holds the other end as long as it lives, unless a script has shut
+                // the socket down. Whoever decides what to do next has to know.
                 self.shared.inbox_was_closed();
                 return Err(Refusal {
                     failure: Failure::Died("no PHP process is left".into()),
@@ -251,7 +251,8 @@ impl Generation {
         answered(answer)
     }
 
-    /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
+    /// Lets the workers end when they have emptied the inbox. Returns what to wait at
+    /// ([`Shared::ended`]).
     pub fn retire(&self) -> Arc<Shared> {
         self.shared.retire();
         if self.shared.is_inbox_closed() {

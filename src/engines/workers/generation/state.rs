@@ -1,4 +1,5 @@
-//! What a generation shares with the tasks that serve it: the events that it holds and its processes.
+//! What a generation shares with the tasks that serve it: the events that it holds and its
+//! processes.
 
 mod claims;
 
@@ -51,12 +52,14 @@ pub struct Shared {
     pub(crate) report: OnceLock<Report>,
     /// Told of everything that the template says, and of its end, for who waits for the boot.
     pub news: Notify,
-    /// How the first worker ended that never came to wait for events: the others will not fare better.
+    /// How the first worker ended that never came to wait for events: the others will not fare
+    /// better.
     pub(crate) stillborn: OnceLock<String>,
     pub(crate) retire: Notify,
     pub(crate) retiring: AtomicBool,
     pub(crate) renew: Notify,
-    /// The workers that the template has ended last so that others take their places; None until it has said which.
+    /// The workers that the template has ended last so that others take their places; None until it
+    /// has said which.
     renewed: Mutex<Option<Vec<u32>>>,
     /// Cancelled when nobody needs the generation any more: all of its processes have to end.
     pub(crate) dropped: CancellationToken,
@@ -202,7 +205,8 @@ impl Shared {
         self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody needs the generation any more: ends its processes, unless they are about to end by themselves.
+    /// Nobody needs the generation any more: ends its processes, unless they are about to end by
+    /// themselves.
     pub fn end_unless_retiring(&self) {
         if !self.retiring.load(Ordering::Acquire) {
             self.dropped.cancel();
@@ -303,8 +307,9 @@ impl Shared {
         }
     }
 
-    /// Has this process, which must not be signalled then, not come to wait for events? Its line says so, and Surus's own memory that
-    /// it may be true: it has begun lately, and was never seen to wait.
+    /// Has this process, which must not be signalled then, not come to wait for events? Its line
+    /// says so, and Surus's own memory that it may be true: it has begun lately, and was never seen
+    /// to wait.
     pub fn boots(&self, index: usize, boot: Duration) -> bool {
         let limit = if self.boots_in_workers { boot } else { BEGINS };
         let workers = self.lock_workers();

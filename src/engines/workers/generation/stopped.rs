@@ -1,5 +1,6 @@
-//! Processes that somebody has stopped (SIGSTOP). PHP can: the template of `fork` and `rewind` boots the application as PHP's user, and
-//! so do the workers run. A process that is stopped says nothing of it; its state in `/proc` does.
+//! Processes that somebody has stopped (SIGSTOP). PHP can: the template of `fork` and `rewind`
+//! boots the application as PHP's user, and so do the workers run. A process that is stopped says
+//! nothing of it; its state in `/proc` does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A template that is stopped for so long, however often it is told to go on, is ended.
 const FOR_GOOD: Duration = Duration::from_millis(700);
 
-/// One that a debugger has held for so long is taken for stopped: a tracer that only watches lets it go on at once.
+/// One that a debugger has held for so long is taken for stopped: a tracer that only watches lets
+/// it go on at once.
 const TRACED_FOR_GOOD: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,8 @@ impl Stopped {
         self.since.is_some() || self.traced_since.is_some()
     }
 
-    /// Has a template that is stopped go on, and the generation replaced: who has stopped it once can do so again.
+    /// Has a template that is stopped go on, and the generation replaced: who has stopped it once
+    /// can do so again.
     pub fn look_at_template(&mut self, shared: &Shared) {
         let Some(pid) = shared.template() else {
             return;

@@ -1,5 +1,5 @@
-//! Waits for the answer to an event, awake where that is usually there soon. A hello world on one connection has 2.7 times as many
-//! requests/s so (2 CPUs, KVM), for less of the CPUs.
+//! Waits for the answer to an event, awake where that is usually there soon. A hello world on one
+//! connection has 2.7 times as many requests/s so (2 CPUs, KVM), for less of the CPUs.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::doorbell::Post;
 use crate::busy_poll::{Look, Spin};
 
-/// Waits for the answer to an event that was sent at `began`. None: it will never come. `in_vain` is called when it has been looked for and has not
-/// come in time, before the long wait.
+/// Waits for the answer to an event that was sent at `began`. None: it will never come. `in_vain`
+/// is called when it has been looked for and has not come in time, before the long wait.
 pub async fn wait<T>(
     spin: &Spin,
     post: &Post,
@@ -33,8 +33,9 @@ pub async fn wait<T>(
     answer.ok()
 }
 
-/// Our other connections wait meanwhile, as they do for whatever a task of theirs computes: where they have events, too, one after the other is had
-/// done by a worker that is awake, and all of them in no more time than it takes to wake the others.
+/// Our other connections wait meanwhile, as they do for whatever a task of theirs computes: where
+/// they have events, too, one after the other is had done by a worker that is awake, and all of
+/// them in no more time than it takes to wake the others.
 async fn look<T>(spin: &Spin, post: &Post, answer: &mut Receiver<T>) -> Result<T, TryRecvError> {
     let _attending = post.attend();
     let mut look = Look::begin(spin);

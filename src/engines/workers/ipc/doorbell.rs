@@ -1,8 +1,9 @@
 //! The rings of a generation, and who waits for what is in them.
 //!
-//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do with each
-//! event, and before they sleep. Where one sleeps, a worker rings the bell; one does, until that thread or another sleeps again.
-//! Where the [runtime](observe_sleep) does not say when its threads sleep, each letter rings.
+//! While all threads of ours are awake, workers wake none: their letters lie in memory until one
+//! looks, which they do with each event, and before they sleep. Where one sleeps, a worker rings
+//! the bell; one does, until that thread or another sleeps again. Where the
+//! [runtime](observe_sleep) does not say when its threads sleep, each letter rings.
 
 use std::cell::Cell;
 use std::io;
@@ -18,7 +19,8 @@ pub struct Post {
     pub rings: Rings,
     /// Rung for a letter that nobody would see.
     pub bell: Bell,
-    /// Of each worker's outbox, the one who reads it by now: a process that has ended may have one, too.
+    /// Of each worker's outbox, the one who reads it by now: a process that has ended may have one,
+    /// too.
     readers: Vec<ArcSwapOption<AtomicWaker>>,
 }
 
@@ -48,7 +50,8 @@ impl Post {
         any
     }
 
-    /// Wakes the readers of all outboxes in which there is something, whether or not it was said to be new.
+    /// Wakes the readers of all outboxes in which there is something, whether or not it was said to
+    /// be new.
     pub fn look_at_all(&self) {
         self.look();
         self.rings.unread(|worker| {
@@ -58,13 +61,15 @@ impl Post {
         });
     }
 
-    /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
+    /// As long as what is returned lives, its owner looks for letters all the time, and is not
+    /// woken for any.
     pub fn attend(&self) -> Attending<'_> {
         self.rings.set_asleep(Sleep::Awake);
         Attending(self)
     }
 
-    /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
+    /// From here on, who registers there is woken for this worker's letters. Those that were there
+    /// before are not new.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
         if let Some(place) = self.readers.get(worker) {
@@ -162,8 +167,8 @@ thread_local! {
     static AWAKE: Awake = const { Awake(Cell::new(false)) };
 }
 
-/// Has the `threads` of a runtime, the only one in this process, say when they sleep. None may become another's: no
-/// `block_in_place`.
+/// Has the `threads` of a runtime, the only one in this process, say when they sleep. None may
+/// become another's: no `block_in_place`.
 pub fn observe_sleep(runtime: &mut tokio::runtime::Builder, threads: usize) {
     house().threads = threads;
     runtime.on_thread_park(|| AWAKE.with(Awake::sleeps));

@@ -1,5 +1,6 @@
-//! Hands events to the workers: one message is one whole request (`sapi/ipc/inbox.c` reads it). While all of them are awake, it goes
-//! into a ring in memory, where the next one that is free finds it; else through a socket, which wakes one.
+//! Hands events to the workers: one message is one whole request (`sapi/ipc/inbox.c` reads it).
+//! While all of them are awake, it goes into a ring in memory, where the next one that is free
+//! finds it; else through a socket, which wakes one.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +30,8 @@ const _: () = assert!(
     "EVENT, PARAMS and STDIN records fit into a message"
 );
 
-/// The content of an EVENT record: deadline and length of the body, then what is only known when it is sent.
+/// The content of an EVENT record: deadline and length of the body, then what is only known when it
+/// is sent.
 const EVENT_LEN: usize = 25;
 /// Where in a message is what it is to wake.
 const WAKES: usize = fastcgi::HEADER_LEN + 16;
@@ -38,7 +40,8 @@ const ONE_OF_MANY: usize = WAKES + 4;
 /// Where it has the half of its ticket that is not secret.
 const TAG: usize = ONE_OF_MANY + 1;
 
-/// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
+/// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and
+/// end.
 pub struct Inbox {
     socket: AsyncSeqpacket,
     post: Arc<Post>,
@@ -87,7 +90,8 @@ impl Inbox {
         self.socket.unreceived().is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
+    /// Sends a message that says that there is something in the ring. With a socket that is full
+    /// there is enough to wake up for.
     fn knock(&self, sleeper: Option<Sleeper<'_>>) {
         let message = Sleeper::said(&sleeper);
         if self.socket.try_send(&[IoSlice::new(&message)]).is_ok() {
@@ -232,10 +236,12 @@ pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     params.end()
 }
 
-/// Bytes that most heads need, and that the allocator has at hand: glibc keeps no larger pieces for quick use.
+/// Bytes that most heads need, and that the allocator has at hand: glibc keeps no larger pieces for
+/// quick use.
 const HEAD: usize = 1024;
 
-/// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.
+/// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side
+/// by side, once.
 pub fn micros(instant: Instant) -> u64 {
     static READ: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), now_micros()));
     let (then, micros) = *READ;

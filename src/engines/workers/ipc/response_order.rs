@@ -1,8 +1,9 @@
-//! Whose answer may a worker send? That of the event which it has claimed and not ended, and nobody else's.
+//! Whose answer may a worker send? That of the event which it has claimed and not ended, and nobody
+//! else's.
 //!
-//! Request ids are used again and again, so what comes late, or from a process that should be silent, would reach another
-//! client. So the first that a worker says of an event is the event's ticket, which only its holder shows, and all that follows is
-//! said of the event with this ticket.
+//! Request ids are used again and again, so what comes late, or from a process that should be
+//! silent, would reach another client. So the first that a worker says of an event is the event's
+//! ticket, which only its holder shows, and all that follows is said of the event with this ticket.
 
 use crate::engines::workers::generation::in_flight::Key;
 
@@ -21,7 +22,8 @@ struct Current {
 }
 
 impl Turn {
-    /// Which event does it answer, if it is believed? An error where it answers another request, or none.
+    /// Which event does it answer, if it is believed? An error where it answers another request, or
+    /// none.
     pub fn at(&self, request: u16) -> Result<Option<Key>, String> {
         match &self.current {
             Some(current) if current.request == request => Ok(current.event),
@@ -40,7 +42,8 @@ impl Turn {
         self.ended + 1
     }
 
-    /// It begins to speak of `request`, which is `event` if it is believed. An error says why that cannot be.
+    /// It begins to speak of `request`, which is `event` if it is believed. An error says why that
+    /// cannot be.
     pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
         if let Some(Current { request: other, .. }) = self.current {
             return Err(format!(

@@ -1,4 +1,5 @@
-//! In which order what a worker says is read: it comes by a socket, and as letters through the ring.
+//! In which order what a worker says is read: it comes by a socket, and as letters through the
+//! ring.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,7 +17,8 @@ use crate::engines::cgi::fastcgi;
 /// Somebody else's letter may be in the way for so long, until its reader has had its turn.
 const BLOCKED_FOR: Duration = Duration::from_secs(1);
 
-/// And is looked at so often meanwhile: where the machine does not let us run, nothing else was read either.
+/// And is looked at so often meanwhile: where the machine does not let us run, nothing else was
+/// read either.
 const LOOKS: u32 = 15;
 
 impl Outbox {
@@ -41,8 +43,8 @@ impl Outbox {
         .await
     }
 
-    /// Takes the records that came by the socket. Of which event they are, is known when what there is about the ones before it has
-    /// been read: that may be in letters.
+    /// Takes the records that came by the socket. Of which event they are, is known when what there
+    /// is about the ones before it has been read: that may be in letters.
     pub(super) async fn take_records(
         &mut self,
         buffer: &mut BytesMut,
@@ -63,8 +65,9 @@ impl Outbox {
         rings.first_letter(self.index, self.pid.get(), self.turn.number())
     }
 
-    /// Is there a letter that nobody is going to read? It is about an event before or after the next one, and no record comes by
-    /// the socket that would explain it; or of a process that never had this place. Its writer has not written it so.
+    /// Is there a letter that nobody is going to read? It is about an event before or after the
+    /// next one, and no record comes by the socket that would explain it; or of a process that
+    /// never had this place. Its writer has not written it so.
     fn is_blocked_by(&mut self, writer: u32) -> bool {
         if writer != self.pid.get() && self.shared.is_heard(self.index, writer) {
             // Of one that has had this place before and whose last letters wait for a client.
@@ -82,7 +85,8 @@ impl Outbox {
             .is_some_and(|(since, looks)| looks > LOOKS && since.elapsed() > BLOCKED_FOR)
     }
 
-    /// Takes the letters about the next events: whole records, mostly all that there is to say of one.
+    /// Takes the letters about the next events: whole records, mostly all that there is to say of
+    /// one.
     pub(super) async fn take_letters(&mut self, letter: &mut BytesMut) -> Result<(), String> {
         loop {
             // Others have something to do, too.

@@ -43,7 +43,8 @@ pub struct Outbox {
     /// How it has ended, when that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
-    /// Since when the ring's first letter is none that it could have written next, and how often it was looked at.
+    /// Since when the ring's first letter is none that it could have written next, and how often it
+    /// was looked at.
     pub(crate) blocked: Option<(Instant, u32)>,
     /// When it had answered an event that has not ended.
     answered: Option<Instant>,
@@ -62,7 +63,8 @@ enum Reply {
     None,
     /// The header block is not complete.
     Head { key: Key, block: Block },
-    /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
+    /// The head is known; who waits has not been told, because the whole body may be at hand in a
+    /// moment.
     Ready {
         key: Key,
         head: Head,
@@ -121,7 +123,8 @@ impl Outbox {
         let (mut buffer, mut letter) = (BytesMut::new(), BytesMut::new());
         let mut block = SMALL;
         loop {
-            // Short answers share a block; a piece that is as long as all of its room is one of many.
+            // Short answers share a block; a piece that is as long as all of its room is one of
+            // many.
             if buffer.capacity() - buffer.len() < block / 4 {
                 buffer.reserve(block);
             }
@@ -146,8 +149,8 @@ impl Outbox {
         }
     }
 
-    /// Takes what the worker says. By a letter can only come what ends an event that was begun: other workers can write to the ring,
-    /// to the socket they cannot.
+    /// Takes what the worker says. By a letter can only come what ends an event that was begun:
+    /// other workers can write to the ring, to the socket they cannot.
     pub(crate) async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
@@ -163,7 +166,8 @@ impl Outbox {
                     self.answered = Some(Instant::now());
                 }
                 self.end_response().await;
-                // What follows takes the time that it takes, as under php-fpm; Lambda's time goes on.
+                // What follows takes the time that it takes, as under php-fpm; Lambda's time goes
+                // on.
                 self.shared.slots.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
@@ -243,7 +247,8 @@ impl Outbox {
         self.turn.begin(record.request, event)
     }
 
-    /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are true all the same.
+    /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are
+    /// true all the same.
     fn take_of_nobody(&mut self, record: Record) -> Result<(), String> {
         match record.kind {
             fastcgi::STDERR if record.content.is_empty() => {
@@ -417,8 +422,8 @@ impl Outbox {
         }
     }
 
-    /// Waits until there is room for a piece; the worker waits with us, and its deadline does not count meanwhile: neither its client nor
-    /// the disk is its fault.
+    /// Waits until there is room for a piece; the worker waits with us, and its deadline does not
+    /// count meanwhile: neither its client nor the disk is its fault.
     async fn pass_on(&mut self, piece: Bytes) {
         let Reply::Streaming { key, backlog } = &mut self.reply else {
             return;
@@ -488,7 +493,8 @@ impl Outbox {
             let pid = self.pid.clone();
             self.shared.note_holder(held, self.index, pid)
         });
-        // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
+        // It may have been about to write down what it has claimed, or have answered more than
+        // could be read: the watch misses that.
         for key in self.shared.held_by(&self.pid) {
             let is_spoken_of = self.turn.is_at(key);
             if !is_spoken_of && self.shared.is_named_by_another(&self.pid, key) {
@@ -547,11 +553,13 @@ const AT_ONCE: usize = 16;
 /// Bytes of early hints that an event may have sent.
 const MAX_HINTS: usize = 64 * 1024;
 
-/// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
+/// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a
+/// response turns out to be long.
 pub(crate) const SMALL: usize = 64 * 1024;
 const LARGE: usize = 256 * 1024;
 
-/// From its arrival to when a worker took it, which END_REQUEST says in units of 64 us, without the upper digits.
+/// From its arrival to when a worker took it, which END_REQUEST says in units of 64 us, without the
+/// upper digits.
 fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
     let [high, middle, low] = taken;
     let taken = u64::from_be_bytes([0, 0, 0, 0, 0, high, middle, low]);

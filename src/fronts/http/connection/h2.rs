@@ -1,7 +1,7 @@
 //! HTTP/2: many requests on one connection.
 //!
-//! hyper would lead h2 for us, but has no way to send informational responses yet (hyperium/hyper#4114), and browsers heed early hints
-//! in HTTP/2 alone.
+//! hyper would lead h2 for us, but has no way to send informational responses yet
+//! (hyperium/hyper#4114), and browsers heed early hints in HTTP/2 alone.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -33,7 +33,8 @@ pub struct Multiplexed {
     state: State,
     /// The client is to be told that it has to ask elsewhere.
     leaves: bool,
-    /// Led by the task of the connection, so that what they have to say at a time leaves in one piece.
+    /// Led by the task of the connection, so that what they have to say at a time leaves in one
+    /// piece.
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     service: Arc<Service>,
     peer: Peer,
@@ -242,7 +243,8 @@ async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Res
 
 async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
     loop {
-        // Room is asked for when there is something to send: what is set aside for one stream, no other has.
+        // Room is asked for when there is something to send: what is set aside for one stream, no
+        // other has.
         match next(body, stream).await? {
             None => return stream.send_data(Bytes::new(), true),
             Some(Err(_)) => {
@@ -253,7 +255,8 @@ async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Resul
                 let Ok(mut piece) = frame.into_data() else {
                     continue;
                 };
-                // No more than the client has room for: what h2 were to keep beyond that, nobody would know to be still there.
+                // No more than the client has room for: what h2 were to keep beyond that, nobody
+                // would know to be still there.
                 while !piece.is_empty() {
                     stream.reserve_capacity(piece.len());
                     if stream.capacity() == 0 {

@@ -32,7 +32,8 @@ use super::transport::timeouts::{Limits, Overdue};
 use crate::app::forwarded::{self, Peer};
 use crate::observe::rate_limit::Rarely;
 
-/// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
+/// Accepts until `draining`; then takes the connections that the kernel has already completed, and
+/// returns.
 pub async fn accept(
     listener: Listener,
     service: Arc<Service>,
@@ -103,7 +104,8 @@ async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, client) = listener.accept().await?;
-            // hyper does not; without it every second small write waits for the client's delayed acknowledgement.
+            // hyper does not; without it every second small write waits for the client's delayed
+            // acknowledgement.
             stream.set_nodelay(true)?;
             let server = stream.local_addr()?;
             Ok((
@@ -200,7 +202,8 @@ async fn serve(
         service.answer(request, &peer, shared.clone(), hints)
     });
     let mut connection = Box::pin(Spoken::new(io, service.clone(), peer.clone(), answer));
-    // Polled when it wakes, not whenever the connection does: that is several times for every request.
+    // Polled when it wakes, not whenever the connection does: that is several times for every
+    // request.
     let mut interruptions = FuturesUnordered::new();
     interruptions.push(interrupted(limits, Some(draining.clone()), shared.clone()));
     let (mut drained, mut told, mut leaves) = (false, false, false);
@@ -217,7 +220,8 @@ async fn serve(
             Some(interruption) = interruptions.next() => {
                 match interruption {
                     Interruption::Look => match shared.activity.overdue(limits) {
-                        // Told so first: with HTTP/2, what the client sends meanwhile is then known to be for another connection.
+                        // Told so first: with HTTP/2, what the client sends meanwhile is then known
+                        // to be for another connection.
                         Some(Overdue::Idle) if !told => {
                             told = true;
                             connection.as_mut().graceful_shutdown();
@@ -240,7 +244,8 @@ async fn serve(
                         shared.activity.drain();
                     }
                 }
-                // With HTTP/2, the client can be told before we close that it has to ask elsewhere, and what will still be answered.
+                // With HTTP/2, the client can be told before we close that it has to ask elsewhere,
+                // and what will still be answered.
                 if drained && !told && shared.activity.is_multiplexed() {
                     told = true;
                     connection.as_mut().graceful_shutdown();
@@ -260,11 +265,12 @@ async fn serve(
     }
 }
 
-/// How long an idle client that speaks HTTP/2 has for its part in ending the connection when another needs the room.
+/// How long an idle client that speaks HTTP/2 has for its part in ending the connection when
+/// another needs the room.
 const LEAVING: Duration = Duration::from_millis(100);
 
-/// How long a connection stays open after the last request when the service is about to end. Its client does not know of that,
-/// and may have sent another by the time that it could learn it.
+/// How long a connection stays open after the last request when the service is about to end. Its
+/// client does not know of that, and may have sent another by the time that it could learn it.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 async fn last_chance(draining: &CancellationToken) {

@@ -1,4 +1,5 @@
-//! What becomes of a request that hyper cannot read, and so answers without asking us: it is counted and logged as others are.
+//! What becomes of a request that hyper cannot read, and so answers without asking us: it is
+//! counted and logged as others are.
 
 use std::error::Error;
 use std::sync::atomic::Ordering;

@@ -101,8 +101,9 @@ fn http_1(settings: &Settings) -> http1::Builder {
         .header_read_timeout(None)
         .max_buf_size(settings.max_head.0 as usize)
         .max_headers(settings.max_headers)
-        // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
-        // it for the latter: work for clients who have left is what an overloaded service can least afford.
+        // A closed sending direction looks the same whether the client waits for its answer or has
+        // left. Like nginx we take it for the latter: work for clients who have left is what an
+        // overloaded service can least afford.
         .half_close(false)
         .writev(true);
     builder

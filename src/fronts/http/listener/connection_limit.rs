@@ -1,7 +1,8 @@
-//! Bounds the open connections: makes room for another one by closing the one that has been idle longest, or has it wait.
+//! Bounds the open connections: makes room for another one by closing the one that has been idle
+//! longest, or has it wait.
 //!
-//! Nothing here happens for a request: connections note what they do in their `Activity`, and those notes are read where there is no
-//! room left.
+//! Nothing here happens for a request: connections note what they do in their `Activity`, and those
+//! notes are read where there is no room left.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,8 @@ struct Guests {
     open: HashMap<u64, Arc<Shared>>,
     /// Those of them that have been asked to leave.
     leaving: HashSet<u64>,
-    /// Who was idle longest when all were looked at, the longest last. Who has become idle since then is so for less long.
+    /// Who was idle longest when all were looked at, the longest last. Who has become idle since
+    /// then is so for less long.
     longest: Vec<(Instant, u64)>,
     /// When all were looked at and nobody was idle.
     in_vain: Option<Instant>,
@@ -38,17 +40,20 @@ struct Guests {
 /// How long all count as busy that were.
 const ALL_BUSY: Duration = Duration::from_millis(5);
 
-/// A client that asks without pause is idle for less; to close its connection would have it connect again.
+/// A client that asks without pause is idle for less; to close its connection would have it connect
+/// again.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long a connection waits for room until it is closed. Those behind it wait in the kernel meanwhile: closed at once, they would
-/// come back at once, and use the time that the open ones need.
+/// How long a connection waits for room until it is closed. Those behind it wait in the kernel
+/// meanwhile: closed at once, they would come back at once, and use the time that the open ones
+/// need.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often it is seen whether one has been idle for long enough.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Looking at all of them finds one in so many, so that the cost of it is shared by as many newcomers.
+/// Looking at all of them finds one in so many, so that the cost of it is shared by as many
+/// newcomers.
 const FOUND: usize = 32;
 
 /// A connection's place in the room.
@@ -70,7 +75,8 @@ impl Room {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the connection to leave that has been idle longest, where that is needed. None where all are busy.
+    /// Asks the connection to leave that has been idle longest, where that is needed. None where
+    /// all are busy.
     pub fn enter(self: &Arc<Room>, connection: Arc<Shared>) -> Option<Guest> {
         let mut guests = self.guests();
         while guests.open.len() - guests.leaving.len() >= self.limit {
@@ -87,7 +93,8 @@ impl Room {
 }
 
 impl Room {
-    /// As [`enter`](Self::enter), once there is room. None where there is none in time, or the service is about to end.
+    /// As [`enter`](Self::enter), once there is room. None where there is none in time, or the
+    /// service is about to end.
     pub async fn wait(
         self: &Arc<Room>,
         connection: &Arc<Shared>,

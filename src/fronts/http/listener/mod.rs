@@ -142,8 +142,8 @@ pub enum Bound {
 const BACKLOG: i32 = 4096;
 
 impl Bound {
-    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
-    /// answers is not.
+    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind
+    /// is replaced; one that answers is not.
     pub fn bind(address: &Address, setting: &str, admission: Admission) -> anyhow::Result<Bound> {
         let bound = match address {
             Address::Tcp(address) => {
@@ -203,7 +203,8 @@ impl Bound {
 }
 
 impl Listener {
-    /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
+    /// The address as users name it, with the port that the kernel has chosen where they asked for
+    /// port 0.
     pub fn name(&self) -> String {
         match self {
             Listener::Tcp(listener) => match listener.local_addr() {

@@ -1,4 +1,5 @@
-//! Who the client is, when a load balancer says it before the first byte of HTTP (PROXY protocol, versions 1 and 2).
+//! Who the client is, when a load balancer says it before the first byte of HTTP (PROXY protocol,
+//! versions 1 and 2).
 //!
 //! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
@@ -13,7 +14,8 @@ use crate::fronts::http::transport::io::Socket;
 /// What a header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The load balancer speaks for itself (a health check) or does not know: the connection's own addresses count.
+    /// The load balancer speaks for itself (a health check) or does not know: the connection's own
+    /// addresses count.
     Own,
     Relayed {
         client: SocketAddr,
@@ -36,7 +38,8 @@ pub enum Parsed {
 /// The longest line of version 1, with its line end.
 const LONGEST_V1: usize = 107;
 
-/// A header of version 2 may announce 64 KiB; addresses and the usual extensions take some hundred bytes.
+/// A header of version 2 may announce 64 KiB; addresses and the usual extensions take some hundred
+/// bytes.
 const LONGEST_V2: usize = 4096;
 
 /// Reads the header that a connection begins with. What follows it stays in `buffer`.

@@ -1,4 +1,5 @@
-//! Takes a request's body in completely before any worker is asked: the client may be slow, the worker must not wait.
+//! Takes a request's body in completely before any worker is asked: the client may be slow, the
+//! worker must not wait.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,6 @@
-//! Looks for the next request when nobody waits for an answer of ours any more, but for those that take long, if it usually comes at once: from
-//! a proxy, or whoever asks for one thing after the other. One connection has 1.3 times as many requests/s so, of files 1.8 times as many (2 CPUs,
+//! Looks for the next request when nobody waits for an answer of ours any more, but for those that
+//! take long, if it usually comes at once: from a proxy, or whoever asks for one thing after the
+//! other. One connection has 1.3 times as many requests/s so, of files 1.8 times as many (2 CPUs,
 //! KVM), where the client leaves us alone on a CPU.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,8 @@ pub struct Lookout {
     /// Requests whose response is not complete, of all connections.
     in_flight: InFlight,
     since: Instant,
-    /// When the last one in flight was answered, in microseconds since `since`, and whether the next is looked for.
+    /// When the last one in flight was answered, in microseconds since `since`, and whether the
+    /// next is looked for.
     answered: AtomicU64,
     looks: AtomicBool,
     wanted: Notify,

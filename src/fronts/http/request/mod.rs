@@ -119,7 +119,8 @@ impl Service {
                 let directory = self.settings.spool.as_deref();
                 response = Box::pin(response_memory::spool(response, body, directory)).await;
             }
-            // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no chunks.
+            // Nothing but its end could say where a body of unknown length ends: HTTP/1.0 has no
+            // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
             if version <= Version::HTTP_11
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
@@ -201,7 +202,8 @@ impl Service {
         let collected = Box::pin(body::collect(body, limits))
             .await
             .map_err(body_refused)?;
-        // hyper takes a bare LF where trailers end for a part of them, and then the next request for more of them.
+        // hyper takes a bare LF where trailers end for a part of them, and then the next request
+        // for more of them.
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
         // The time for PHP begins when PHP can begin.

@@ -64,7 +64,8 @@ impl http_body::Body for Outgoing {
             }
             Some(Err(failure)) => {
                 warn!(event = self.end.event, %failure, "a response broke off");
-                // hyper drops what it has not sent yet together with the connection. Asked again, it has sent it.
+                // hyper drops what it has not sent yet together with the connection. Asked again,
+                // it has sent it.
                 self.failure = Some(failure);
                 cx.waker().wake_by_ref();
                 Poll::Pending

@@ -93,7 +93,8 @@ fn is_padded(value: &HeaderValue) -> bool {
     is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
 }
 
-/// Rejects other codings than `chunked`: hyper treats every list that ends with `chunked` as chunked.
+/// Rejects other codings than `chunked`: hyper treats every list that ends with `chunked` as
+/// chunked.
 fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut codings = headers
         .get_all(header::TRANSFER_ENCODING)
@@ -117,8 +118,8 @@ fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a rejection with this status ends the connection, because the rest of the request was not
-/// understood or is not read. The start of the next request is then unknown.
+/// Whether a rejection with this status ends the connection, because the rest of the request was
+/// not understood or is not read. The start of the next request is then unknown.
 pub fn ends_connection(status: StatusCode) -> bool {
     matches!(
         status,

@@ -1,4 +1,5 @@
-//! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early hints.
+//! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early
+//! hints.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -85,8 +86,9 @@ impl Socket {
         }
     }
 
-    /// Reads what is there. A read that leaves room has emptied the socket, so the next waits without having tried; tokio knows
-    /// no way to be told that but by an attempt that would have had to wait.
+    /// Reads what is there. A read that leaves room has emptied the socket, so the next waits
+    /// without having tried; tokio knows no way to be told that but by an attempt that would have
+    /// had to wait.
     fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
         let room = buffer.remaining();
         let mut emptied = None;
@@ -258,8 +260,9 @@ impl Io {
         }
     }
 
-    /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC 9112, 3 demands 414; hyper
-    /// has not parsed anything then, so that only the bytes themselves can tell.
+    /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC
+    /// 9112, 3 demands 414; hyper has not parsed anything then, so that only the bytes themselves
+    /// can tell.
     fn is_wrong_about_the_line(&mut self, bytes: &[u8]) -> bool {
         let line = std::mem::take(&mut self.line);
         !line.ended && line.len > self.max_uri && bytes.starts_with(b"HTTP/1.1 431 ")
@@ -334,8 +337,9 @@ const LINGER_DRAINING: Duration = Duration::from_millis(500);
 const LINGER_SENDING: u32 = 5;
 
 impl Shared {
-    /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
-    /// a reset takes the response with it that says why (RFC 9112, 9.6).
+    /// Lets the client finish after we have closed our direction. A socket that is closed with
+    /// unread bytes in it is reset, and a reset takes the response with it that says why (RFC 9112,
+    /// 9.6).
     pub async fn linger(&self) {
         // hyper has done so, except where it takes the connection for a tunnel.
         if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
@@ -368,8 +372,9 @@ impl Shared {
 const MAX_HINTS: usize = 16 << 10;
 
 impl EarlyHints for Shared {
-    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is being sent: hints may
-    /// be left out, responses must not be damaged. hyper has no way of its own for this.
+    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is
+    /// being sent: hints may be left out, responses must not be damaged. hyper has no way of its
+    /// own for this.
     fn send(&self, headers: &HeaderMap) {
         if !self.quiet.load(Ordering::Acquire) {
             return;
@@ -434,7 +439,8 @@ impl AsyncRead for Io {
             let n = this.ready.len().min(buffer.remaining());
             buffer.put_slice(&this.ready.split_to(n));
         } else if this.first.is_empty() {
-            // Who reads without end has its turn like others; tokio counts only reads that find nothing.
+            // Who reads without end has its turn like others; tokio counts only reads that find
+            // nothing.
             if this.goes_on {
                 ready!(pin!(tokio::task::coop::consume_budget()).poll(cx));
             }

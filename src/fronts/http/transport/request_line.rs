@@ -1,10 +1,13 @@
-//! Changes what hyper reads of a request where hyper is stricter or laxer than RFC 9110 and 9112: bytes of the target are
-//! percent-encoded, later minor versions of HTTP/1 become 1.1, malformed extensions of chunks become what hyper refuses.
+//! Changes what hyper reads of a request where hyper is stricter or laxer than RFC 9110 and 9112:
+//! bytes of the target are percent-encoded, later minor versions of HTTP/1 become 1.1, malformed
+//! extensions of chunks become what hyper refuses.
 //!
-//! hyper refuses some bytes in a target that clients send as they are and other servers take. What we put in their place is longer, so
-//! nothing but a request's line may ever be touched: a body that became longer would end in the next request. Lines are found without
-//! parsing requests a second time: what comes while none is in flight begins one, if hyper has taken all that came before. Where that is
-//! not certain, as with requests that do not wait for the answer to those before them, bytes stay as they are.
+//! hyper refuses some bytes in a target that clients send as they are and other servers take. What
+//! we put in their place is longer, so nothing but a request's line may ever be touched: a body
+//! that became longer would end in the next request. Lines are found without parsing requests a
+//! second time: what comes while none is in flight begins one, if hyper has taken all that came
+//! before. Where that is not certain, as with requests that do not wait for the answer to those
+//! before them, bytes stay as they are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,7 +64,8 @@ pub struct Follower {
     is_chunked: bool,
 }
 
-/// What precedes the minor version in a request's first line. A target has no space, or hyper refuses it.
+/// What precedes the minor version in a request's first line. A target has no space, or hyper
+/// refuses it.
 const VERSION: &[u8; 8] = b" HTTP/1.";
 
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
@@ -107,12 +111,14 @@ impl Default for Follower {
 }
 
 impl Follower {
-    /// To be told of all that comes, before hyper is. What is to be given to hyper instead, if it is not the same.
+    /// To be told of all that comes, before hyper is. What is to be given to hyper instead, if it
+    /// is not the same.
     pub fn read(&mut self, bytes: &[u8], is_idle: bool, begun: &Begun) -> Option<Vec<u8>> {
         if is_idle {
             self.at = match (begun.take(), self.at) {
                 (NONE, at) => at,
-                // All that hyper can have kept is a head without its end, and such a head does not end with an empty line.
+                // All that hyper can have kept is a head without its end, and such a head does not
+                // end with an empty line.
                 (0, _) if self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n") => {
                     At::Start
                 }
@@ -155,7 +161,8 @@ impl Follower {
         encoded
     }
 
-    /// Goes through a line, or the part of it that there is: where in it the path begins, and where it ends.
+    /// Goes through a line, or the part of it that there is: where in it the path begins, and where
+    /// it ends.
     fn line(&mut self, bytes: &[u8]) -> (usize, usize) {
         let mut at = 0;
         if let At::Start = self.at {
@@ -200,8 +207,9 @@ impl Follower {
         (at, end)
     }
 
-    /// Where in what has come of the line the minor version of HTTP/1 is, if it is one that hyper does not know. Whoever speaks it
-    /// is answered in 1.1, the latest that we know (RFC 9112, 2.6).
+    /// Where in what has come of the line the minor version of HTTP/1 is, if it is one that hyper
+    /// does not know. Whoever speaks it is answered in 1.1, the latest that we know (RFC 9112,
+    /// 2.6).
     fn later_version(&self, line: &[u8]) -> Option<usize> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -506,7 +514,8 @@ mod tests {
         )))
     }
 
-    /// Sends requests in pieces of these sizes; what the service has seen, and whether the connection was still good at the end.
+    /// Sends requests in pieces of these sizes; what the service has seen, and whether the
+    /// connection was still good at the end.
     async fn exchange(requests: &[Asked], sizes: &[usize]) -> Vec<(String, Option<Bytes>)> {
         let (mut client, server) = tokio::net::UnixStream::pair().unwrap();
         let io = Io::new(Socket::Unix(server), 1 << 20);

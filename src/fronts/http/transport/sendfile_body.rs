@@ -1,8 +1,8 @@
-//! How a file gets into a connection without being read: hyper is given bytes that only stand for it, and where they are to
-//! be written, the file is sent instead.
+//! How a file gets into a connection without being read: hyper is given bytes that only stand for
+//! it, and where they are to be written, the file is sent instead.
 //!
-//! hyper hands a body's bytes to the socket where they lie, in order and untouched, as long as it writes vectored and
-//! unencrypted HTTP/1; only there this is used.
+//! hyper hands a body's bytes to the socket where they lie, in order and untouched, as long as it
+//! writes vectored and unencrypted HTTP/1; only there this is used.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -41,7 +41,8 @@ impl Files {
         self.lock().push_back(Part { file, offset, left });
     }
 
-    /// Has the first part sent: `send(file, offset, at most)` says how much of it went. None when no part is left.
+    /// Has the first part sent: `send(file, offset, at most)` says how much of it went. None when
+    /// no part is left.
     pub fn send<E>(
         &self,
         most: usize,

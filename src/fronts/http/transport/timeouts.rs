@@ -1,7 +1,7 @@
 //! When a connection has been silent for too long.
 //!
-//! A timer per request would cost more than the request's parsing; instead the connection notes what happens, and looks at
-//! its notes now and then.
+//! A timer per request would cost more than the request's parsing; instead the connection notes
+//! what happens, and looks at its notes now and then.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -38,8 +38,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How often to look at the notes: no timeout takes much longer than it says, and thousands of idle connections do not
-    /// wake all the time.
+    /// How often to look at the notes: no timeout takes much longer than it says, and thousands of
+    /// idle connections do not wake all the time.
     pub fn look(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
         const MOST: Duration = Duration::from_secs(5);
@@ -88,7 +88,8 @@ impl Activity {
         self.multiplexed.store(true, Ordering::Relaxed);
     }
 
-    /// The service is about to end. However long the connection has been idle, a request may be on its way now.
+    /// The service is about to end. However long the connection has been idle, a request may be on
+    /// its way now.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.idle_since.store(self.now(), Ordering::Relaxed);
@@ -178,8 +179,8 @@ impl Activity {
         }
     }
 
-    /// A response of several on this connection has to wait until its client has room. Each has a window of its own to be closed, which
-    /// the connection's socket does not show.
+    /// A response of several on this connection has to wait until its client has room. Each has a
+    /// window of its own to be closed, which the connection's socket does not show.
     pub fn wait(&self) -> Wait {
         let since = Arc::new(self.now());
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
