@@ -103,7 +103,7 @@ fn random_value_never_repeats_across_workers() {
         // Processes that share a booted state could also share its random numbers.
         let shares = matches!(subject.name, "fork" | "rewind");
         let requests: usize = asked.clone().unwrap_or(if shares { 1000 } else { 200 });
-        let home = Home::of("random");
+        let home = Home::of("php/random");
         let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
         let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
         // Without the OpenSSL configuration that names all certificates, because reading them
@@ -182,7 +182,7 @@ fn random_value_never_repeats_across_workers() {
 #[test]
 fn combined_lcg_does_not_repeat_when_seeded_in_each_request() {
     for subject in subjects().into_iter().filter(|it| it.name == "rewind") {
-        let home = Home::of("random");
+        let home = Home::of("php/random");
         let surus = home.serve(subject, "lcg.php", "front.php", 2, &[]);
         let mut drawn = Drawn::default();
         let draw = || -> Vec<String> {
@@ -211,7 +211,7 @@ fn time_uuids_of_workers_have_different_clock_sequences() {
         if !matches!(subject.name, "fork" | "rewind") || lacks("uuid") {
             continue;
         }
-        let home = Home::of("random");
+        let home = Home::of("php/random");
         let scan_dir = extension_files(home.root.parent().unwrap(), "uuid");
         let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
         let surus = home.serve_in(subject, "uuid.php", "front.php", 2, &[], &env);
