@@ -1,5 +1,5 @@
-//! For operators: health, readiness, metrics, status, reload. On a listener of its own, by default a unix socket that only
-//! the user who started Surus can open.
+//! For operators: health, readiness, metrics, status, reload. On a listener of its own, by default
+//! a unix socket that only the user who started Surus can open.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -80,8 +80,8 @@ impl Settings {
     }
 }
 
-/// Who else may write there could put a socket of their own in the place of ours. The directory for temporary files is
-/// everybody's, so they may have made it before us.
+/// Who else may write there could put a socket of their own in the place of ours. The directory for
+/// temporary files is everybody's, so they may have made it before us.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(directory)
         .with_context(|| format!("cannot look at {}", directory.display()))?;
@@ -103,7 +103,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// `/run/surus/srv-app-1b2c3d4e.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the directory for temporary files.
+/// `/run/surus/srv-app-1b2c3d4e.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the
+/// directory for temporary files.
 fn default_socket(project: &Path) -> PathBuf {
     let directory = if surus_sys::process::is_root() {
         PathBuf::from("/run/surus")
@@ -125,7 +126,8 @@ fn default_socket(project: &Path) -> PathBuf {
     directory.join(format!("{name}-{:08x}.sock", fingerprint(project)))
 }
 
-/// What is different for paths that look the same in a file's name (FNV-1a, which every version computes alike).
+/// What is different for paths that look the same in a file's name (FNV-1a, which every version
+/// computes alike).
 fn fingerprint(path: &Path) -> u32 {
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes.iter().fold(0x811c9dc5, |hash, byte| {

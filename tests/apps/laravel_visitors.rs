@@ -1,4 +1,5 @@
-//! Interleaves two users and a guest in one Laravel application: none sees another's data.
+//! Interleaves two users and an anonymous visitor in one Laravel application: none sees another's
+//! data.
 
 use std::process::Command;
 

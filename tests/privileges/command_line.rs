@@ -1,4 +1,5 @@
-//! What a front that has been taken over can do with PHP of the command line, whose settings the keeper replaces.
+//! What a front that has been taken over can do with PHP of the command line, whose settings the
+//! keeper replaces.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -21,7 +21,8 @@ pub fn front_of_root_has_no_privileges() {
     assert_serves(&surus);
     let front = surus.front();
     assert_ne!(front, surus.pid());
-    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads requests or runs PHP.
+    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads
+    // requests or runs PHP.
     for child in children(surus.pid()) {
         assert_eq!(status(child, "NSsid"), child.to_string(), "its own session");
     }

@@ -1,5 +1,5 @@
-//! Merges what the `.htaccess` files on the way to a directory say, as Apache does, and evaluates it
-//! for one file.
+//! Merges what the `.htaccess` files on the way to a directory say, as Apache does, and evaluates
+//! it for one file.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
