@@ -36,7 +36,7 @@ fn table(engine: &EngineStatus) -> String {
     let mut text = format!(
         "{}: PHP {}, generation {}, {} waiting\n{:>8}  {:<10}{:>10}{:>10}{:>10}  {}\n",
         engine.engine,
-        engine.surus_php,
+        engine.php,
         engine.generation,
         engine.queued,
         "PID",

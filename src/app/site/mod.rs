@@ -272,7 +272,7 @@ impl Site {
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;
         site.index = index(&settings.index)?;
-        site.no_php = uploads(&settings.no_php)?;
+        site.uploads = uploads(&settings.no_php)?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;
