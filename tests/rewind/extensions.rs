@@ -88,7 +88,7 @@ fn check(settings: &[&str]) {
     for extension in LOCAL
         .split_whitespace()
         .chain(CONNECTING.split_whitespace())
-        .filter(|extension| !common::php::lacks(extension))
+        .filter(|extension| !crate::common::php::lacks(extension))
     {
         let (mut bodies, mut pids, mut descriptors) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
