@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Event};
+use crate::common::php::cli;
 use crate::function::{Dir, Function};
 
 /// A `bin/console` without a framework. The first word selects what it does.
@@ -49,7 +50,7 @@ fn function(engine: &str, console: &str) -> Function {
         ("_HANDLER", "console"),
         ("SURUS_LAMBDA_SCRIPT", LIBRARY),
         ("SURUS_ENGINE_NAME", engine),
-        ("PHP_BINARY", "php8.2"),
+        ("PHP_BINARY", &cli()),
     ];
     let function = Function::begin(Api::start(), dir, &env);
     function.api.until_waiting(1);
