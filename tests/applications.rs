@@ -1,8 +1,8 @@
 //! Compares Debian's packages of PHP applications on Surus with the same on Apache and nginx, both
 //! with php-fpm: statuses, headers, redirects, pages' links, and files that must not be sent.
 //!
-//! An application is a file in `applications/cases`. `make test-applications` installs them all in a
-//! Debian below `target/` and runs these tests there.
+//! An application is a file in `applications/cases`. `make test-applications` installs them all in
+//! a Debian below `target/` and runs these tests there.
 #![allow(clippy::unwrap_used)]
 
 mod common;

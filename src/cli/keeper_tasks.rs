@@ -194,7 +194,8 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the process that opens files as PHP's user. It ends when the front closes the other end of its socket.
+/// Starts the process that opens files as PHP's user. It ends when the front closes the other end
+/// of its socket.
 fn start_opener(
     socket: OwnedFd,
     trees: &[file_opener::Tree],
@@ -227,7 +228,8 @@ fn start_opener(
 /// How often at most an opener is replaced.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// In the front: has the keeper replace the opener of a place whenever that has died or does not answer.
+/// In the front: has the keeper replace the opener of a place whenever that has died or does not
+/// answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     let (keeper, trouble) = (keeper.clone(), opener.trouble());
     let opener = Arc::downgrade(&opener);
@@ -250,7 +252,8 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     });
 }
 
-/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`] takes, too.
+/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`]
+/// takes, too.
 pub fn adopt(
     config: &Config,
     place: keeper::Place,

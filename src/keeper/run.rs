@@ -1,4 +1,5 @@
-//! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts another front if one dies.
+//! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts
+//! another front if one dies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +25,8 @@ use crate::observe::reopen::Logs;
 
 /// PHP may take so long to end when its front has ended.
 const LAST: Duration = Duration::from_secs(2);
-/// What does not end when it is killed, as in a system call of a file system that hangs, is waited for no longer than this.
+/// What does not end when it is killed, as in a system call of a file system that hangs, is waited
+/// for no longer than this.
 const LAST_OF_ALL: Duration = Duration::from_secs(10);
 /// The pause between two attempts to kill what does not end.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -121,8 +123,9 @@ impl<D: Duties> Keeper<D> {
         }
     }
 
-    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that replaces a dead one starts even
-    /// where the program was replaced meanwhile. So it has the keeper's memory as it was then; see docs/security.md.
+    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that
+    /// replaces a dead one starts even where the program was replaced meanwhile. So it has the
+    /// keeper's memory as it was then; see docs/security.md.
     fn start(&mut self) -> anyhow::Result<Started> {
         let place = self.services.place()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
@@ -255,7 +258,8 @@ impl<D: Duties> Keeper<D> {
                 }
             };
             if received.len == 0 && received.fds.is_empty() {
-                // It is about to end; or it has sent an empty message, which no front of ours does, and is heard no more.
+                // It is about to end; or it has sent an empty message, which no front of ours does,
+                // and is heard no more.
                 front.is_closed = true;
                 return;
             }

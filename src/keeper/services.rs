@@ -15,11 +15,13 @@ use super::running::Running;
 use super::{Directories, Duties, Place};
 use crate::launcher::Role;
 
-/// Templates of one pool that may run at once: the current one, one that boots, and some that drain.
+/// Templates of one pool that may run at once: the current one, one that boots, and some that
+/// drain.
 const MOST_TEMPLATES: usize = 16;
 /// Directories for installed PHPs that may be there at once, for each pool.
 const MOST_HOMES: usize = 16;
-/// Processes that open files for the front: one for each version of the directories that is still in use.
+/// Processes that open files for the front: one for each version of the directories that is still
+/// in use.
 const MOST_OPENERS: usize = 16;
 /// The services for the front that runs, and what they have started and opened for it.
 pub(super) struct Services<D: Duties> {

@@ -38,7 +38,8 @@ fn has_private_key(text: &str) -> bool {
     marks.iter().any(|mark| text.contains(mark)) || text.lines().any(is_setting)
 }
 
-/// A file that is opened when it is read, if it is a regular one: others could make their reader wait.
+/// A file that is opened when it is read, if it is a regular one: others could make their reader
+/// wait.
 pub struct Unopened<'a>(&'a Path, Option<File>);
 
 impl Clone for Unopened<'_> {

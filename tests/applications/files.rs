@@ -66,7 +66,8 @@ fn source(answer: &Answer) -> bool {
     answer.body.starts_with(b"<?php")
 }
 
-/// Whether the type is that of the oracles. What they do not know, or disagree about, is not compared.
+/// Whether the type is that of the oracles. What they do not know, or disagree about, is not
+/// compared.
 fn same_type(answer: &Answer, [one, other]: [&Answer; 2]) -> bool {
     let of = |answer: &Answer| media_type(answer.header("content-type")).to_string();
     let unknown = ["", "application/octet-stream"].contains(&of(one).as_str());

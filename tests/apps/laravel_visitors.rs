@@ -76,7 +76,7 @@ const WARMUP: &str =
     "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
 
 fn site(libraries: &str) -> Site {
-    extension("pdo_sqlite", "php8.2-sqlite3");
+    extension("pdo_sqlite", "php-sqlite3");
     let site = overlay(laravel_without_libraries(), "laravel");
     let site = match libraries {
         "laravel8" => site.vendor(),

@@ -89,7 +89,8 @@ pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
     assert!(!body.contains("secret"), "{status} {body}");
 }
 
-/// A directory of PHP's user in one of root's, and a directory `vault` in which only root may write.
+/// A directory of PHP's user in one of root's, and a directory `vault` in which only root may
+/// write.
 fn run_of_php() -> tempfile::TempDir {
     let dir = app(&[]);
     for (name, owner) in [("vault", 0), ("php", id_of("www-data"))] {

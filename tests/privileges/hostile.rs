@@ -1,5 +1,5 @@
-//! A front that has been taken over: the keeper that it attacks, and how it is judged. It reaches for
-//! things with its own rights, and with all that it can send to the keeper and the opener.
+//! A front that has been taken over: the keeper that it attacks, and how it is judged. It reaches
+//! for things with its own rights, and with all that it can send to the keeper and the opener.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::fd::OwnedFd;

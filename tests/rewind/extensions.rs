@@ -1,6 +1,6 @@
 //! Tests that `rewind` restores the state of Debian's extensions. The boot and many requests of one
-//! worker use each extension, and all memory is compared after each request (`engine.verify_restore`).
-//! `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
+//! worker use each extension, and all memory is compared after each request
+//! (`engine.verify_restore`). `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
 //!
 //! docs/extensions.md has the results. Needs `scripts/install extensions`.
 

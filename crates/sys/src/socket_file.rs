@@ -1,8 +1,8 @@
 //! The file of a unix socket, in a directory that another user may be able to write to.
 //!
-//! That user can exchange the file, or a directory above it, for a link at any time. So the directory
-//! is opened once, through links that root or this user has placed only, and nothing is changed by
-//! path after that.
+//! That user can exchange the file, or a directory above it, for a link at any time. So the
+//! directory is opened once, through links that root or this user has placed only, and nothing is
+//! changed by path after that.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,8 +27,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Opens the directory of an absolute path. Directories that do not exist are made with the mode
-    /// `missing`, if there is one.
+    /// Opens the directory of an absolute path. Directories that do not exist are made with the
+    /// mode `missing`, if there is one.
     pub fn open(path: &Path, missing: Option<u32>) -> io::Result<Place> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -64,9 +64,9 @@ impl Place {
         }))
     }
 
-    /// Makes a listening socket whose file has this mode and group from its creation on; a setgid bit
-    /// or a default access list of the directory takes precedence. Sets the umask of the process
-    /// meanwhile.
+    /// Makes a listening socket whose file has this mode and group from its creation on; a setgid
+    /// bit or a default access list of the directory takes precedence. Sets the umask of the
+    /// process meanwhile.
     pub fn listen(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
         let group = group.map(Gid::from_raw);
         let old_group = group.map(setfsgid);

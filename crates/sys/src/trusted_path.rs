@@ -1,4 +1,5 @@
-//! Opens directories through symbolic links that root or this user has placed, and through no others.
+//! Opens directories through symbolic links that root or this user has placed, and through no
+//! others.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,10 +24,10 @@ pub struct Opened {
 /// As many links as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// Opens the directory at an absolute path. For root, an error for a symbolic link that
-/// another user could have placed: such a user could have root make and remove files anywhere.
-/// Directories of another user are passed, because that user cannot put a directory there in which
-/// it may not write. Directories that do not exist are made with the mode `missing`, if there is one.
+/// Opens the directory at an absolute path. For root, an error for a symbolic link that another
+/// user could have placed: such a user could have root make and remove files anywhere. Directories
+/// of another user are passed, because that user cannot put a directory there in which it may not
+/// write. Directories that do not exist are made with the mode `missing`, if there is one.
 pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
     const ENTER: OFlag = OFlag::O_PATH
         .union(OFlag::O_DIRECTORY)

@@ -330,8 +330,8 @@ impl Site {
         way.index().unwrap_or(&self.index)
     }
 
-    /// Answers with an index file of a directory, which is named with its trailing slash. As Apache:
-    /// where one is denied, the next name is tried, and only then it is denied.
+    /// Answers with an index file of a directory, which is named with its trailing slash. As
+    /// Apache: where one is denied, the next name is tried, and only then it is denied.
     fn index(
         &self,
         htaccess: &Htaccess,

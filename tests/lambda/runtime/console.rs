@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Call, Event};
 use super::function::{Dir, Function};
+use crate::common::php::cli;
 
 /// A `bin/console` without a framework. The first word selects what it does.
 const SCRIPT: &str = r#"#!/usr/bin/env php
@@ -49,7 +50,7 @@ fn function(engine: &str, console: &str) -> Function {
         ("_HANDLER", "console"),
         ("SURUS_LAMBDA_SCRIPT", LIBRARY),
         ("SURUS_ENGINE_NAME", engine),
-        ("PHP_BINARY", "php8.2"),
+        ("PHP_BINARY", &cli()),
     ];
     let function = Function::begin(Api::start(), dir, &env);
     function.api.until_waiting(1);

@@ -93,8 +93,8 @@ pub enum NoNetwork {
     Holes,
 }
 
-/// `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`: what Apache takes
-/// (`apr_ipsubnet_create`). It refuses IPv4 addresses that are written as IPv6.
+/// `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`: what Apache
+/// takes (`apr_ipsubnet_create`). It refuses IPv4 addresses that are written as IPv6.
 pub fn network(text: &str) -> Result<IpNet, NoNetwork> {
     let (address, mask) = match text.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
