@@ -15,15 +15,16 @@ impl Attacker<'_> {
         loop {
             let mut received = self.opener.receive(&mut buffer).ok()?;
             let answer = &buffer[..received.len];
-            if answer.len() < 5 {
+            // The question's number, the opener's process, a code.
+            if answer.len() < 9 {
                 return None;
             }
             if answer[..4] == number.to_le_bytes() {
                 let text = match received.fds.pop() {
                     Some(file) => std::io::read_to_string(File::from(file)).unwrap_or_default(),
-                    None => String::from_utf8_lossy(&answer[5..]).into_owned(),
+                    None => String::from_utf8_lossy(&answer[9..]).into_owned(),
                 };
-                return Some((answer[4], text));
+                return Some((answer[8], text));
             }
         }
     }
