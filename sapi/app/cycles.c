@@ -1,5 +1,6 @@
-/* Collects the reference cycles of a request that hold more than memory, at its end: PHP's own request
- * shutdown destroys every object, so that files close, locks and transactions end, and destructors run. */
+/* Collects the reference cycles of a request that hold more than memory, at its end: PHP's own
+ * request shutdown destroys every object, so that files close, locks and transactions end, and
+ * destructors run. */
 #include "app/cycles.h"
 
 #include <php.h>
@@ -12,13 +13,15 @@
 static zend_ulong next_resource;
 static uint32_t alive, objects; /* see count_alive(), count_objects() */
 
-/* All objects. Takes as long as the list of free places is, which is as many as a request has made. */
+/* All objects. Takes as long as the list of free places is, which is as many as a request has
+ * made. */
 static uint32_t count_alive(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
 	uint32_t count = store->top - 1;
 
-	for (int free = store->free_list_head; free != -1; free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
+	for (int free = store->free_list_head; free != -1;
+	        free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
 		count--;
 	}
 	return count;
@@ -34,7 +37,8 @@ static uint32_t count_objects(void)
 		if (!IS_OBJ_VALID(object) || object->ce == zend_ce_closure) {
 			continue;
 		}
-		count += object->ce->destructor || object->handlers->dtor_obj != zend_objects_destroy_object ||
+		count += object->ce->destructor ||
+		        object->handlers->dtor_obj != zend_objects_destroy_object ||
 		         object->handlers->free_obj != zend_object_std_dtor;
 	}
 	return count;

@@ -13,7 +13,7 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{file_access, htaccess, keeper_tasks, serve, user_ini};
+use super::{file_access, htaccess, serve, spool_access, user_ini};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         findings.stop(&error);
     }
     // Before there is another thread.
-    let spool = keeper_tasks::check_spool(&loaded.config);
+    let spool = spool_access::of_front(&loaded.config);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),

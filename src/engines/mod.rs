@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
-use crate::busy_poll::SPIN;
+use crate::busy_poll::LONGEST_POLL;
 use crate::engine::Engine;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -31,7 +31,7 @@ use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
 pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
-pub use workers::{Boot, FindScript, observe_sleep};
+pub use workers::{Boot, FindScript, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -67,8 +67,8 @@ pub struct Settings {
     /// the wake-up latency; not on Lambda.
     pub busy_poll: bool,
     /// Binds calls inside PHP's library directly instead of through its symbol table
-    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at the start,
-    /// which slows down Lambda cold starts.
+    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
+    /// the start, which slows down Lambda cold starts.
     pub direct_binding: bool,
     /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
     pub spare_workers: usize,
@@ -319,7 +319,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
 /// How long to busy-poll before blocking.
 pub fn spin(settings: &Settings) -> Duration {
     match settings.busy_poll && Machine::read().has_spare() {
-        true => SPIN,
+        true => LONGEST_POLL,
         false => Duration::ZERO,
     }
 }
@@ -377,7 +377,8 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::has_other_users() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!(
-                "engine.user and engine.group need Surus to be started as root, in a user namespace with other users"
+                "engine.user and engine.group need Surus to be started as root, in a user \
+                 namespace with other users"
             );
         }
         return Ok(None);

@@ -310,7 +310,7 @@ mod tests {
         // Metrics that were never counted are not printed.
         metrics.answered("classic", "2xx", Duration::ZERO);
         metrics.queue_duration("classic").observe(0.0);
-        metrics.worker_exited("classic", "served");
+        metrics.worker_exited("classic", "single_use");
         metrics.opcache_blocked("classic", "full");
         metrics.repaired("classic", "ring");
         let text = metrics.text(&[EngineStatus {

@@ -173,8 +173,8 @@ impl Site {
         self
     }
 
-    /// php.ini entries that keep PHP's sessions and temporary files next to the root, where any user that
-    /// runs PHP may write.
+    /// php.ini entries that keep PHP's sessions and temporary files next to the root, where any
+    /// user that runs PHP may write.
     pub fn stored(&self) -> [String; 2] {
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));

@@ -1,6 +1,9 @@
 //! Starts and stops the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod engines;
+pub mod executable;
+pub mod function_url;
 pub mod php;
 pub mod tree;
 

@@ -11,7 +11,8 @@ enum Comes {
     Through(&'static str),
     /// PHP answers, and the connection is closed.
     ThroughThenClosed(&'static str),
-    /// Refused with a status; the connection is closed and nothing of what followed was taken for a request.
+    /// Refused with a status; the connection is closed and nothing of what followed was taken for a
+    /// request.
     Refused(u16),
 }
 use Comes::*;
@@ -389,7 +390,8 @@ fn header_lines_are_names_and_values_and_nothing_else() {
             with("X: y\x01z"),
             Refused(400),
         ),
-        // RFC 9112, 2.2: a recipient MAY recognize a single LF as a line terminator. hyper does, as nginx does.
+        // RFC 9112, 2.2: a recipient MAY recognize a single LF as a line terminator. hyper does, as
+        // nginx does.
         (
             "bare LFs end lines",
             "GET / HTTP/1.1\nHost: a\n\n".into(),
@@ -614,7 +616,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
         assert_eq!(answer.header("connection"), Some("close"));
         assert!(wire.rest().is_empty());
     }
-    // Who sends without waiting gets the answer too, not a reset.
+    // A client that sends without waiting gets the answer too, not a reset.
     let mut wire = Wire::connect(&surus);
     wire.send(post(&format!("Content-Length: {announced}\r\n"), ""));
     for _ in 0..64 {

@@ -34,7 +34,8 @@ async fn a_client_that_takes_nothing_of_a_stream_gets_the_worker_taken_away() {
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
     let response = requests.send_request(get(&surus, "/?mib=100")).await;
-    // Nothing of its body is read: the window of the stream stays closed, that of the connection's socket open.
+    // Nothing of its body is read: the window of the stream stays closed, that of the connection's
+    // socket open.
     let response = response.unwrap();
     let http_1 = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     // The only worker: when this is answered, the other one has been given up.
@@ -132,7 +133,7 @@ async fn idle_connections_make_room_and_busy_ones_stay() {
         idle.push((requests, ended));
     }
     assert_eq!(response.await.unwrap().unwrap().status(), 200);
-    // One leaves for each that comes where three are beside the busy one, and is told so.
+    // One leaves for each that comes where three are idle next to the busy one, and is told so.
     for (_, ended) in idle.drain(..7) {
         tokio::time::timeout(Duration::from_secs(5), ended)
             .await

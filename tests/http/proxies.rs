@@ -1,4 +1,4 @@
-//! Who PHP believes the client to be.
+//! The client's address as PHP sees it, behind proxies and without.
 
 use std::path::Path;
 

@@ -34,7 +34,7 @@ fn a_head_that_drips_is_cut_off() {
 #[test]
 fn a_body_that_stalls_holds_no_worker() {
     let dir = site();
-    // One worker: if the slow one had it, nobody else would be answered.
+    // One worker: if the slow one had it, no other request would be answered.
     let surus = serve(dir.path(), &[("body_timeout", "1h")]);
     let mut slow = Wire::connect(&surus);
     slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{Surus, is_surus};
-use crate::processes::{
+use crate::server::{
     app, assert_serves, children, descendants, get, hello, id_of, is_root, lives, start, until,
 };
 

@@ -19,3 +19,4 @@ pub mod signals;
 pub mod socket;
 pub mod socket_file;
 pub mod timer;
+pub mod trusted_path;

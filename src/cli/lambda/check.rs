@@ -11,7 +11,7 @@ use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::rules;
-use crate::deploy::rules::{Failures, RunSettings};
+use crate::deploy::run_settings::{Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};

@@ -27,6 +27,7 @@ use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::observe::log;
 use crate::observe::log_context::Names;
+use crate::observe::log_format::Format;
 use crate::observe::metrics::Metrics;
 use crate::package;
 use crate::units::Time;
@@ -117,7 +118,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
         || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
     if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
-        config.log.format = log::Format::Json;
+        config.log.format = Format::Json;
     }
     if let (Some(level), None) = (text("AWS_LAMBDA_LOG_LEVEL"), text("SURUS_LOG_LEVEL")) {
         config.log.level = match level.as_str() {
@@ -189,7 +190,7 @@ async fn function(
     };
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
-        place: arc_swap::ArcSwap::from_pointee(place),
+        tree: arc_swap::ArcSwap::from_pointee(place),
         engines,
         engine,
         metrics,

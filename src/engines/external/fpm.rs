@@ -109,9 +109,7 @@ fn socket(index: usize) -> String {
     format!("{index}.sock")
 }
 
-/// The name of the configuration file in the directory.
-pub const CONFIGURATION: &str = "fpm.conf";
-
+/// The content of the configuration file.
 pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
     let mut text = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 65536\n",

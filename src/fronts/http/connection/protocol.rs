@@ -1,4 +1,4 @@
-//! Which HTTP is spoken on a connection? The client's first bytes tell.
+//! Selects HTTP/1 or HTTP/2 by a connection's first bytes.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -10,15 +10,15 @@ use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 
-use super::h2::Multiplexed;
+use super::h2::H2Connection;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
-use crate::fronts::http::request::response_body::Outgoing;
+use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::io::Io;
 
-/// A connection, to be polled to its end. `S` answers requests of HTTP/1.
-pub struct Spoken<S: HttpService<Incoming>> {
+/// A connection, which must be polled until it ends. `S` answers requests of HTTP/1.
+pub struct ServerConnection<S: HttpService<Incoming>> {
     service: Arc<Service>,
     peer: Peer,
     protocol: Protocol<S>,
@@ -26,25 +26,25 @@ pub struct Spoken<S: HttpService<Incoming>> {
 
 #[expect(clippy::large_enum_variant, reason = "nearly all become the large one")]
 enum Protocol<S: HttpService<Incoming>> {
-    /// None: the connection ends before anybody knows.
+    /// None if the connection ends before the protocol is known.
     Unknown(Option<(Io, S)>),
     Http1(http1::Connection<TokioIo<Io>, S>),
-    Http2(Box<Multiplexed>),
+    Http2(Box<H2Connection>),
 }
 
-impl<S> Spoken<S>
+impl<S> ServerConnection<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
-    pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> Spoken<S> {
-        Spoken {
+    pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> ServerConnection<S> {
+        ServerConnection {
             service,
             peer,
             protocol: Protocol::Unknown(Some((io, answer))),
         }
     }
 
-    /// Answers what has been asked by now, and ends then. To be polled on.
+    /// Answers the requests received so far, and then ends. Keep polling.
     pub fn graceful_shutdown(&mut self) {
         match &mut self.protocol {
             Protocol::Unknown(io) => *io = None,
@@ -54,9 +54,9 @@ where
     }
 }
 
-impl<S> Future for Spoken<S>
+impl<S> Future for ServerConnection<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
     type Output = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -73,7 +73,7 @@ where
                         return Poll::Ready(Ok(()));
                     };
                     this.protocol = match is_http_2 {
-                        true => Protocol::Http2(Box::new(Multiplexed::new(
+                        true => Protocol::Http2(Box::new(H2Connection::new(
                             io,
                             this.service.clone(),
                             this.peer.clone(),
@@ -101,8 +101,9 @@ fn http_1(settings: &Settings) -> http1::Builder {
         .header_read_timeout(None)
         .max_buf_size(settings.max_header_size.0 as usize)
         .max_headers(settings.max_headers)
-        // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
-        // it for the latter: work for clients who have left is what an overloaded service can least afford.
+        // A client that closes its sending direction may still wait for the response, or may have
+        // disconnected. Like nginx, Surus assumes the latter, because an overloaded service must
+        // not work for clients that have left.
         .half_close(false)
         .writev(true);
     builder

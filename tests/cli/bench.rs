@@ -1,0 +1,221 @@
+//! Tests `surus bench` as a command: its exit status, what it prints and what it writes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A server on a free port that answers every path with `200`, and `/missing` with `404`.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let mut path = String::new();
+                for line in lines.map_while(Result::ok) {
+                    if path.is_empty() {
+                        path = line.split(' ').nth(1).unwrap_or_default().to_string();
+                    }
+                    if line.is_empty() {
+                        let status = if path == "/missing" { "404" } else { "200" };
+                        let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\nhello");
+                        if stream.write_all(head.as_bytes()).is_err() {
+                            return;
+                        }
+                        path.clear();
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+fn bench(args: &[&str]) -> Output {
+    let surus = env!("CARGO_BIN_EXE_surus");
+    Command::new(surus)
+        .arg("bench")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// What it prints if it succeeds.
+fn printed(args: &[&str]) -> String {
+    let output = bench(args);
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{error}");
+    out
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn run_prints_rate_latencies_and_the_server() {
+    let url = server();
+    let out = printed(&[&url, "-n", "200", "-c", "4"]);
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "requests/s",
+        "p99.99",
+        "expected responses 200",
+        "CPU per request",
+        "Server",
+    ] {
+        assert!(words.contains(part), "no `{part}` in:\n{out}");
+    }
+}
+
+#[test]
+fn options_of_ab_send_all_requests_without_keep_alive() {
+    let url = server();
+    let out = printed(&[&url, "-n", "100", "-c", "10", "--no-keepalive", "--json"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["throughput"]["responses"]["value"], 100.0);
+    assert_eq!(json["throughput"]["connections"]["value"], 100.0);
+    assert_eq!(json["throughput"]["rate"]["kind"], "measured");
+}
+
+#[test]
+fn open_loop_offers_its_rate() {
+    let url = server();
+    let args = [
+        "--url",
+        &url,
+        "--duration",
+        "1",
+        "--rps",
+        "100",
+        "--concurrency",
+        "10",
+        "--json",
+    ];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    assert_eq!(json["throughput"]["due"]["value"], 100.0);
+}
+
+#[test]
+fn unexpected_status_fails_and_says_what_came() {
+    let url = format!("{}/missing", server());
+    let output = bench(&[&url, "-n", "10", "-c", "2"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("10 of 10 requests failed: 10 × unexpected status"),
+        "{error}"
+    );
+    assert!(
+        error.contains("/missing returned 404 with `hello`"),
+        "{error}"
+    );
+    printed(&[
+        &url,
+        "-n",
+        "10",
+        "-c",
+        "2",
+        "--expect-status",
+        "404",
+        "--expect-body",
+        "hell",
+    ]);
+}
+
+#[test]
+fn port_without_a_server_fails() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let output = bench(&[&url, "-n", "3", "-c", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("connection refused"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn formats_print_what_their_names_say() {
+    let url = server();
+    let run = |format| printed(&[&url, "-n", "50", "-c", "2", format]);
+    assert!(run("--csv").starts_with("second,responses,failures,bytes,p50_us,p99_us,max_us\n0,"));
+    assert!(run("--markdown").contains("| p99 |"));
+    let log = run("--hdr");
+    assert!(
+        log.contains("#[StartTime:") && log.contains("HISTF"),
+        "{log}"
+    );
+}
+
+#[test]
+fn page_is_written_and_needs_no_network() {
+    let url = server();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.html");
+    printed(&[
+        &url,
+        "-n",
+        "50",
+        "-c",
+        "2",
+        "--html",
+        file.to_str().unwrap(),
+    ]);
+    let page = std::fs::read_to_string(file).unwrap();
+    assert!(page.contains("<svg") && page.contains("prefers-color-scheme: dark"));
+    assert!(!page.contains("src=") && !page.contains("href="));
+}
+
+#[test]
+fn comparison_of_a_server_with_itself_prints_a_verdict_per_quantity() {
+    let url = server();
+    let args = [
+        "compare", &url, &url, "--rounds", "2", "-n", "50", "-c", "2", "--json",
+    ];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    let rate = &json["comparison"]["rate"];
+    assert!(rate["A / B"]["interval"].is_array(), "{json}");
+    assert!(rate["verdict"]["verdict"].is_string(), "{json}");
+}
+
+#[test]
+fn search_for_the_highest_rate_ends_with_one() {
+    let url = server();
+    let args = [
+        &url,
+        "--find-max",
+        "--p99",
+        "5s",
+        "-d",
+        "100ms",
+        "-c",
+        "2",
+        "--json",
+    ];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    assert!(
+        json["highest"]["rate"]["value"].as_f64().unwrap() > 0.0,
+        "{json}"
+    );
+}
+
+#[test]
+fn missing_url_and_wrong_values_are_refused() {
+    let output = bench(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("name a URL"), "{output:?}");
+    for args in [
+        ["http://127.0.0.1/", "--rps", "0"],
+        ["http://127.0.0.1/", "--duration", "x"],
+        ["http://127.0.0.1/", "--expect-status", "20"],
+        ["http://127.0.0.1/", "--p99", "20ms"],
+    ] {
+        assert_eq!(bench(&args).status.code(), Some(2), "{args:?}");
+    }
+}
