@@ -8,6 +8,8 @@ mod compress;
 mod core_dumps;
 #[path = "limits/headers.rs"]
 mod headers;
+#[path = "limits/idle.rs"]
+mod idle;
 #[path = "limits/log.rs"]
 mod log;
 #[path = "limits/memory.rs"]

@@ -1,5 +1,6 @@
 //! Accepts connections and serves each until it ends.
 
+mod alarm;
 mod h2;
 mod parse_error;
 mod protocol;
@@ -10,8 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use self::alarm::Alarm;
 use self::protocol::Spoken;
 use super::Settings;
 use super::listener::Listener;
@@ -30,6 +30,7 @@ use super::request::Service;
 use super::transport::io::{Io, Shared, Socket};
 use super::transport::timeouts::{Limits, Overdue};
 use crate::app::forwarded::{self, Peer};
+use crate::event::Address;
 use crate::observe::rate_limit::Rarely;
 
 /// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
@@ -42,10 +43,11 @@ pub async fn accept(
 ) {
     static SAID: Rarely = Rarely::new();
     static NONE_IDLE: Rarely = Rarely::new();
+    let mut server = None;
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = accept_one(&listener) => accepted,
+            accepted = accept_one(&listener, &mut server) => accepted,
             () = draining.cancelled() => return,
         };
         let (socket, peer) = match accepted {
@@ -59,7 +61,8 @@ pub async fn accept(
                 continue;
             }
         };
-        let io = Io::new(socket, service.settings.max_uri.0);
+        // Boxed, because a future has room for its arguments as long as it lives.
+        let io = Box::new(Io::new(socket, service.settings.max_uri.0));
         let mut guest = room.enter(io.shared());
         if guest.is_none() {
             if NONE_IDLE.is_time(Instant::now()) {
@@ -76,10 +79,8 @@ pub async fn accept(
         };
         let service = service.clone();
         let draining = draining.clone();
-        connections.spawn(async move {
-            let _open = Open::new(&service.application.metrics.connections);
-            serve(io, peer, &service, guest, draining).await;
-        });
+        let open = Open::new(&service.application.metrics.connections);
+        connections.spawn(serve(io, peer, service, guest, draining, open));
     }
 }
 
@@ -99,18 +100,22 @@ impl Drop for Open {
     }
 }
 
-async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
+/// `last` is the server's address of the connection before, which nearly all share.
+async fn accept_one(listener: &Listener, last: &mut Option<Address>) -> io::Result<(Socket, Peer)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, client) = listener.accept().await?;
             // hyper does not; without it every second small write waits for the client's delayed acknowledgement.
             stream.set_nodelay(true)?;
-            let server = stream.local_addr()?;
+            let server = unmapped(stream.local_addr()?);
+            if !last.as_ref().is_some_and(|last| last.is(server)) {
+                *last = Some(server.into());
+            }
             Ok((
                 Socket::Tcp(stream),
                 Peer {
                     client: Some(unmapped(client).into()),
-                    server: Some(unmapped(server).into()),
+                    server: last.clone(),
                     https: false,
                 },
             ))
@@ -169,23 +174,29 @@ async fn introduced(
 }
 
 async fn serve(
-    mut io: Io,
+    mut io: Box<Io>,
     mut peer: Peer,
-    service: &Arc<Service>,
+    service: Arc<Service>,
     guest: Guest,
     draining: CancellationToken,
+    _open: Open,
 ) {
     let settings = &service.settings;
     let shared = io.shared();
     if settings.proxy_protocol {
         let mut first = BytesMut::new();
-        let introduced = tokio::select! {
-            biased;
-            introduced = introduced(&shared.socket, &mut first, peer.clone(), settings) => introduced,
-            () = last_chance(&draining) => None,
-            () = shared.leave.notified() => None,
+        let introduced = async {
+            tokio::select! {
+                biased;
+                introduced = introduced(&shared.socket, &mut first, peer.clone(), settings) => introduced,
+                () = last_chance(&draining) => None,
+                () = shared.leave.notified() => None,
+            }
         };
-        let Some(client) = introduced else { return };
+        // Boxed, because its size would be that of every idle connection.
+        let Some(client) = Box::pin(introduced).await else {
+            return;
+        };
         peer = client;
         io.begin_with(first.freeze());
     }
@@ -199,23 +210,23 @@ async fn serve(
         let service = service.clone();
         service.answer(request, &peer, shared.clone(), hints)
     });
-    let mut connection = Box::pin(Spoken::new(io, service.clone(), peer.clone(), answer));
-    // Polled when it wakes, not whenever the connection does: that is several times for every request.
-    let mut interruptions = FuturesUnordered::new();
-    interruptions.push(interrupted(limits, Some(draining.clone()), shared.clone()));
+    let mut connection = Box::pin(Spoken::new(*io, service.clone(), peer.clone(), answer));
     let (mut drained, mut told, mut leaves) = (false, false, false);
+    // Polled when it wakes, not whenever the connection does: that is several times for every request.
+    let alarm = Alarm::new();
+    let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
     loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
-                    parse_error::note(error.as_ref(), &peer, service, &shared);
+                    parse_error::note(error.as_ref(), &peer, &service, &shared);
                 }
                 break;
             }
-            Some(interruption) = interruptions.next() => {
-                match interruption {
+            interrupted = alarm.wait(interruption.as_mut()) => {
+                match interrupted {
                     Interruption::Look => match shared.activity.overdue(limits) {
                         // Told so first: with HTTP/2, what the client sends meanwhile is then known to be for another connection.
                         Some(Overdue::Idle) if !told => {
@@ -226,6 +237,7 @@ async fn serve(
                             debug!(client = ?peer.client, ?why, "connection closed");
                             return;
                         }
+                        None if shared.rests() => connection.as_mut().rest(),
                         None => {}
                     }
                     Interruption::Leave if shared.activity.idle_since().is_some() => {
@@ -245,18 +257,24 @@ async fn serve(
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                let draining = (!drained).then(|| draining.clone());
-                interruptions.push(interrupted(limits, draining, shared.clone()));
+                let draining = (!drained).then_some(&draining);
+                interruption.set(self::interrupted(limits.look(), draining, &shared));
+                alarm.ring();
             }
         }
     }
-    // Whatever it was still doing is for nobody.
+    // Whatever it was still doing is for nobody, and what follows is to be told when to leave.
     drop(connection);
+    drop(interruption);
     if !leaves {
-        tokio::select! {
-            () = shared.linger() => {}
-            () = shared.leave.notified() => {}
-        }
+        let lingers = async {
+            tokio::select! {
+                () = shared.linger() => {}
+                () = shared.leave.notified() => {}
+            }
+        };
+        // Boxed, because its size would be that of every idle connection.
+        Box::pin(lingers).await;
     }
 }
 
@@ -282,9 +300,9 @@ enum Interruption {
 }
 
 async fn interrupted(
-    limits: Limits,
-    draining: Option<CancellationToken>,
-    connection: Arc<Shared>,
+    look: Duration,
+    draining: Option<&CancellationToken>,
+    connection: &Shared,
 ) -> Interruption {
     let drain = async {
         match draining {
@@ -296,6 +314,6 @@ async fn interrupted(
         biased;
         () = drain => Interruption::Drain,
         () = connection.leave.notified() => Interruption::Leave,
-        () = tokio::time::sleep(limits.look()) => Interruption::Look,
+        () = tokio::time::sleep(look) => Interruption::Look,
     }
 }

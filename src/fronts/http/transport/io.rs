@@ -204,6 +204,21 @@ impl Io {
         self.first = first;
     }
 
+    /// These bytes have been given to hyper, which has not used them.
+    pub fn take_back(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.ready = [&bytes[..], &self.ready].concat().into();
+        }
+    }
+
+    /// Waits until there is something to read, or an end or an error to be found by reading.
+    pub fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.ready.is_empty() && self.first.is_empty() {
+            let _ = ready!(self.shared.socket.poll_read_ready(cx));
+        }
+        Poll::Ready(())
+    }
+
     /// Waits while the connection pauses: what its client sends meanwhile stays in the kernel.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(until) = self.shared.activity.paused_until() {
@@ -334,6 +349,12 @@ const LINGER_DRAINING: Duration = Duration::from_millis(500);
 const LINGER_SENDING: u32 = 5;
 
 impl Shared {
+    /// Is the connection between two requests of HTTP/1? False before the first.
+    pub fn rests(&self) -> bool {
+        let is_idle = self.activity.idle_since().is_some();
+        is_idle && self.begun.is_whole() && !self.activity.is_multiplexed()
+    }
+
     /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
     /// a reset takes the response with it that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {

@@ -6,13 +6,18 @@
 //! parsing requests a second time: what comes while none is in flight begins one, if hyper has taken all that came before. Where that is
 //! not certain, as with requests that do not wait for the answer to those before them, bytes stay as they are.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chunk_extensions::Chunks;
 
 /// What the service tells of the request that has begun last.
 #[derive(Debug)]
-pub struct Begun(AtomicU64);
+pub struct Begun {
+    /// The length of its body.
+    body: AtomicU64,
+    /// hyper has read it to its end.
+    is_whole: AtomicBool,
+}
 
 /// None has begun since the line did that we follow.
 const NONE: u64 = u64::MAX;
@@ -21,33 +26,43 @@ const UNCOUNTED: u64 = u64::MAX - 1;
 
 impl Default for Begun {
     fn default() -> Begun {
-        Begun(AtomicU64::new(NONE))
+        Begun {
+            body: AtomicU64::new(NONE),
+            is_whole: AtomicBool::new(false),
+        }
     }
 }
 
 impl Begun {
     /// hyper has read a head, with this as the length of its body.
     pub fn begins(&self, body: Option<u64>) {
-        let is_alone = self.0.load(Ordering::Relaxed) == NONE;
+        self.is_whole.store(body == Some(0), Ordering::Relaxed);
+        let is_alone = self.body.load(Ordering::Relaxed) == NONE;
         let body = match body {
             Some(0) => 0,
             Some(len) if is_alone && len < UNCOUNTED => len,
             _ => UNCOUNTED,
         };
-        self.0.store(body, Ordering::Relaxed);
+        self.body.store(body, Ordering::Relaxed);
     }
 
     /// hyper has read its body to the end.
     pub fn is_taken_in(&self) {
-        if self.0.load(Ordering::Relaxed) == UNCOUNTED {
-            self.0.store(0, Ordering::Relaxed);
+        self.is_whole.store(true, Ordering::Relaxed);
+        if self.body.load(Ordering::Relaxed) == UNCOUNTED {
+            self.body.store(0, Ordering::Relaxed);
         }
     }
 
+    /// Has hyper read the last request to its end? False before the first.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
     fn take(&self) -> u64 {
-        match self.0.load(Ordering::Relaxed) {
+        match self.body.load(Ordering::Relaxed) {
             NONE => NONE,
-            _ => self.0.swap(NONE, Ordering::Relaxed),
+            _ => self.body.swap(NONE, Ordering::Relaxed),
         }
     }
 }
